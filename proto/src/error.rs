@@ -1,0 +1,135 @@
+//! What a peer may see when something was refused. Internals stay in the daemon's log.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::Epoch;
+
+/// A refusal: a stable code ([`Error::code`]), an HTTP status for who needs one, and a sentence for people.
+///
+/// Each code means one thing to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum Error {
+    /// The instance has no host that can be verified: go on without resuming.
+    #[error("{sentence}; session resume is disabled for this instance")]
+    NoVerifiedHost {
+        /// What stood in the way.
+        sentence: String,
+    },
+    /// The pid that the claim names is not the sender, nor an ancestor of it.
+    #[error("process {pid} is not an ancestor of the process that asked, so nothing can be claimed for it")]
+    NotAnAncestor {
+        /// The pid that was named.
+        pid: u32,
+    },
+    /// Somebody claimed the session since: stop using it.
+    #[error("the lease is not the newest (epoch {given}, newest {newest}): another process has claimed this session since")]
+    StaleEpoch {
+        /// What the request carried.
+        given: Epoch,
+        /// The session's newest.
+        newest: Epoch,
+    },
+    /// Nobody holds the session, the sender neither: claim again.
+    #[error("the lease has ended: it was released, or its process has exited")]
+    LeaseEnded,
+    /// There is no such session, or no longer: claim again.
+    #[error("there is no such session: its host is gone, or it was never there")]
+    UnknownSession,
+    /// The request can't be meant as it is: correct it.
+    #[error("{sentence}")]
+    InvalidArgument {
+        /// What was wrong, and what would be right.
+        sentence: String,
+    },
+    /// A bound was reached: free something, or ask for less.
+    #[error("{what} reached the limit of {limit}")]
+    QuotaExceeded {
+        /// What there is too much of.
+        what: String,
+        /// How much there may be.
+        #[serde(with = "crate::text")]
+        limit: u64,
+    },
+    /// The token could not be written. The former one is still in place.
+    #[error("Failed to write token file: {sentence}")]
+    WriteFailed {
+        /// The operating system's words.
+        sentence: String,
+    },
+    /// For the moment it can't be done: try again after the given time.
+    #[error("{sentence}; try again in {retry_after_ms} ms")]
+    Unavailable {
+        /// What is the matter.
+        sentence: String,
+        /// When to try again, in ms.
+        retry_after_ms: u32,
+    },
+    /// A code that this build does not know: the daemon is newer.
+    #[error("the daemon refused with a code that this client does not know; upgrade the client")]
+    #[serde(other)]
+    Unknown,
+}
+
+impl Error {
+    /// The stable code, as it stands on the wire.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoVerifiedHost { .. } => "no_verified_host",
+            Self::NotAnAncestor { .. } => "not_an_ancestor",
+            Self::StaleEpoch { .. } => "stale_epoch",
+            Self::LeaseEnded => "lease_ended",
+            Self::UnknownSession => "unknown_session",
+            Self::InvalidArgument { .. } => "invalid_argument",
+            Self::QuotaExceeded { .. } => "quota_exceeded",
+            Self::WriteFailed { .. } => "write_failed",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The HTTP status (RFC 9110, section 15) that a server in front would answer.
+    #[must_use]
+    pub fn http_status(&self) -> u16 {
+        match self {
+            Self::NoVerifiedHost { .. } | Self::NotAnAncestor { .. } => 403,
+            Self::StaleEpoch { .. } | Self::LeaseEnded => 409,
+            Self::UnknownSession => 404,
+            Self::InvalidArgument { .. } => 400,
+            Self::QuotaExceeded { .. } => 429,
+            Self::WriteFailed { .. } => 507,
+            Self::Unavailable { .. } => 503,
+            Self::Unknown => 500,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_on_the_wire_is_the_code() {
+        let errors = [
+            Error::NoVerifiedHost { sentence: "x".into() },
+            Error::NotAnAncestor { pid: 1 },
+            Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) },
+            Error::LeaseEnded,
+            Error::UnknownSession,
+            Error::InvalidArgument { sentence: "x".into() },
+            Error::QuotaExceeded { what: "x".into(), limit: 1 },
+            Error::WriteFailed { sentence: "x".into() },
+            Error::Unavailable { sentence: "x".into(), retry_after_ms: 1 },
+        ];
+        for error in errors {
+            let json = serde_json::to_value(&error).expect("json");
+            assert_eq!(json["code"], error.code());
+            assert_eq!(serde_json::from_value::<Error>(json).expect("back"), error);
+            let bytes = rmp_serde::to_vec_named(&error).expect("msgpack");
+            assert_eq!(rmp_serde::from_slice::<Error>(&bytes).expect("back"), error);
+        }
+        let newer = serde_json::json!({"code": "from_the_future", "detail": 1});
+        assert_eq!(serde_json::from_value::<Error>(newer).expect("other"), Error::Unknown);
+    }
+}

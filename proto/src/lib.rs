@@ -1,0 +1,36 @@
+//! What travels between `mcp-sessiond` and its clients.
+//!
+//! - [`hello`]: the fixed-size greeting that opens every connection, each way.
+//! - [`frame`]: length-prefixed frames, with bounds on size and on time.
+//! - [`codec`]: two codecs behind one service: MessagePack for Rust, JSON-RPC 2.0 for everybody else.
+//! - [`service`]: the RPCs.
+//! - [`types`], [`token`], [`debug`], [`error`]: what they carry.
+//! - [`paths`]: where the daemon lives, derived from the uid alone.
+//!
+//! `PROTOCOL.md`, beside this crate's manifest, is the same for readers of other languages.
+//!
+//! **Architecture Invariant:** this crate does no I/O beyond reading and writing frames on a stream that it is
+//! given, and looking at which of the candidate runtime directories exists.
+
+pub mod codec;
+pub mod debug;
+pub mod error;
+pub mod frame;
+pub mod hello;
+pub mod paths;
+pub mod service;
+pub mod text;
+pub mod token;
+pub mod types;
+
+pub use error::Error;
+pub use token::Token;
+pub use types::{ClaimRequest, Claimed, Epoch, Label, SessionId, Siblings};
+
+/// The version of the protocol that this build speaks.
+///
+/// It grows only when an old peer could misunderstand a new one. Fields and methods are added without it.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// The oldest version that this build still serves.
+pub const OLDEST_PROTOCOL_VERSION: u16 = 1;

@@ -1,0 +1,70 @@
+//! Where the daemon lives. Hosts hand their servers almost no environment, so daemon and clients derive it from
+//! the uid alone, and arrive at the same place.
+
+use std::path::{Path, PathBuf};
+
+/// Overrides the runtime directory, for tests and odd systems. An absolute path.
+pub const DIRECTORY_VARIABLE: &str = "MCP_SESSIOND_DIR";
+
+/// The name of the daemon's socket in the runtime directory.
+pub const SOCKET_NAME: &str = "daemon.sock";
+
+/// Bytes that a socket's path may have at most: `sun_path` has 104 on macOS and 108 on Linux, with a NUL.
+pub const SOCKET_PATH_MAX: usize = 103;
+
+/// A runtime directory that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DirectoryError {
+    /// `MCP_SESSIOND_DIR` is relative.
+    #[error("{DIRECTORY_VARIABLE} must be an absolute path, not {0:?}")]
+    Relative(PathBuf),
+    /// The socket's path would be too long for the operating system.
+    #[error("the socket's path may have {SOCKET_PATH_MAX} bytes, and in {0:?} it has more; set {DIRECTORY_VARIABLE} to a shorter one")]
+    TooLong(PathBuf),
+    /// There is no home directory to derive it from (macOS).
+    #[error("this user has no home directory; set {DIRECTORY_VARIABLE}")]
+    NoHome,
+}
+
+/// The runtime directory: `MCP_SESSIOND_DIR`; else, on Linux, `/run/user/<uid>/mcp-sessiond` where that parent
+/// exists and belongs to the user; on macOS `~/Library/Application Support/mcp-sessiond`, with the home directory
+/// of the user database; else `/tmp/mcp-sessiond-<uid>`.
+///
+/// # Errors
+/// [`DirectoryError`] when no such path can be used.
+pub fn directory() -> Result<PathBuf, DirectoryError> {
+    let path = match std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty()) {
+        Some(value) => PathBuf::from(value),
+        None => derived()?,
+    };
+    if path.is_relative() {
+        return Err(DirectoryError::Relative(path));
+    }
+    if socket(&path).as_os_str().len() > SOCKET_PATH_MAX {
+        return Err(DirectoryError::TooLong(path));
+    }
+    Ok(path)
+}
+
+/// The daemon's socket in a runtime directory.
+#[must_use]
+pub fn socket(directory: &Path) -> PathBuf {
+    directory.join(SOCKET_NAME)
+}
+
+#[cfg(target_os = "macos")]
+fn derived() -> Result<PathBuf, DirectoryError> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
+    let home = user.ok_or(DirectoryError::NoHome)?.dir;
+    Ok(home.join("Library/Application Support/mcp-sessiond"))
+}
+
+#[cfg(not(target_os = "macos"))]
+#[expect(clippy::unnecessary_wraps, reason = "macOS can fail here")]
+fn derived() -> Result<PathBuf, DirectoryError> {
+    use std::os::unix::fs::MetadataExt;
+    let uid = nix::unistd::geteuid().as_raw();
+    let run = PathBuf::from(format!("/run/user/{uid}"));
+    let ours = std::fs::symlink_metadata(&run).is_ok_and(|found| found.is_dir() && found.uid() == uid);
+    Ok(if ours { run.join("mcp-sessiond") } else { PathBuf::from(format!("/tmp/mcp-sessiond-{uid}")) })
+}

@@ -1,0 +1,36 @@
+//! 64-bit numbers as text where the format is JSON, whose numbers lose precision beyond 2^53.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Serialises as a decimal string in JSON, and as a number in MessagePack.
+///
+/// # Errors
+/// Those of the serialiser.
+pub fn serialize<S: Serializer>(value: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    if serializer.is_human_readable() { serializer.collect_str(value) } else { value.serialize(serializer) }
+}
+
+/// Deserialises what [`serialize`] wrote. In JSON a plain number is taken as well.
+///
+/// # Errors
+/// When the text is no unsigned decimal number of 64 bits.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    struct Visitor;
+    impl de::Visitor<'_> for Visitor {
+        type Value = u64;
+        fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            formatter.write_str("an unsigned 64-bit number, as decimal text")
+        }
+        fn visit_u64<E>(self, value: u64) -> Result<u64, E> {
+            Ok(value)
+        }
+        fn visit_str<E: de::Error>(self, value: &str) -> Result<u64, E> {
+            value.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(value), &self))
+        }
+    }
+    if deserializer.is_human_readable() {
+        deserializer.deserialize_any(Visitor)
+    } else {
+        u64::deserialize(deserializer)
+    }
+}
