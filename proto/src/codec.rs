@@ -1,7 +1,11 @@
 //! Two codecs behind one service. tarpc's own envelope never reaches the wire: both translate to and from it.
 
+#[cfg(test)]
+mod golden;
 mod json_rpc;
 mod message_pack;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -84,6 +88,19 @@ where
     let budget = Budget::new(usize::MAX);
     let out_max = frame_max.min(FRAME_MAX) as usize;
     Frames::new(stream, message_pack::Client::new(out_max), FRAME_MAX as usize, budget)
+}
+
+/// What serde has against a message, without what stood in it: that might be a token, and this may be logged. What
+/// was expected comes from our own types and stands at the end.
+fn without_values(error: &dyn std::fmt::Display) -> String {
+    const EXPECTED: &str = ", expected ";
+    let text = error.to_string();
+    let quotes = ["invalid ", "unknown "].iter().any(|start| text.starts_with(start));
+    match text.rfind(EXPECTED) {
+        Some(at) => format!("expected {}", &text[at + EXPECTED.len()..]),
+        None if quotes => "a field or a value that is not known".into(),
+        None => text,
+    }
 }
 
 /// A request as tarpc has it, its deadline clamped to [`DEADLINE_MAX`].

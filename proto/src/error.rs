@@ -23,7 +23,9 @@ pub enum Error {
         pid: u32,
     },
     /// Somebody claimed the session since: stop using it.
-    #[error("the lease is not the newest (epoch {given}, newest {newest}): another process has claimed this session since")]
+    #[error(
+        "the lease is not the newest (epoch {given}, newest {newest}): another process has claimed this session since"
+    )]
     StaleEpoch {
         /// What the request carried.
         given: Epoch,

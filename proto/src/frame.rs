@@ -105,7 +105,10 @@ pub(crate) fn put_frame<E: std::fmt::Display>(
         }
         _ => {
             outbound.truncate(start);
-            Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {len} bytes; the peer takes {max}")))
+            Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a frame of {len} bytes; the peer takes {max}"),
+            ))
         }
     }
 }
@@ -213,7 +216,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Stream for Frames
             }
             if let Some(len) = announced.filter(|len| *len > SMALL && this.charge.is_none()) {
                 let charge = this.budget.charge(len);
-                this.charge = Some(charge.ok_or_else(|| io::Error::new(io::ErrorKind::QuotaExceeded, "large frames"))?);
+                this.charge =
+                    Some(charge.ok_or_else(|| io::Error::new(io::ErrorKind::QuotaExceeded, "large frames"))?);
             }
             if this.inbound.is_empty() && this.inbound.capacity() > SMALL {
                 this.inbound = BytesMut::new();
@@ -258,3 +262,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Sink<C::Out> for 
         Pin::new(&mut this.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,7 +205,10 @@ impl Hello {
 ///
 /// # Errors
 /// [`HelloError`], typed as the server answered.
-pub async fn greet<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, codec: Codec) -> Result<Hello, HelloError> {
+pub async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    codec: Codec,
+) -> Result<Hello, HelloError> {
     Hello::client(codec).write(stream).await?;
     let reply = Hello::read(stream).await?;
     match reply.answer {

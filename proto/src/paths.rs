@@ -19,7 +19,9 @@ pub enum DirectoryError {
     #[error("{DIRECTORY_VARIABLE} must be an absolute path, not {0:?}")]
     Relative(PathBuf),
     /// The socket's path would be too long for the operating system.
-    #[error("the socket's path may have {SOCKET_PATH_MAX} bytes, and in {0:?} it has more; set {DIRECTORY_VARIABLE} to a shorter one")]
+    #[error(
+        "the socket's path may have {SOCKET_PATH_MAX} bytes, and in {0:?} it has more; set {DIRECTORY_VARIABLE} to a shorter one"
+    )]
     TooLong(PathBuf),
     /// There is no home directory to derive it from (macOS).
     #[error("this user has no home directory; set {DIRECTORY_VARIABLE}")]
@@ -37,6 +39,14 @@ pub fn directory() -> Result<PathBuf, DirectoryError> {
         Some(value) => PathBuf::from(value),
         None => derived()?,
     };
+    usable(path)
+}
+
+/// `path`, if the daemon's socket can be in it.
+///
+/// # Errors
+/// [`DirectoryError`] when it is relative, or too long.
+pub fn usable(path: PathBuf) -> Result<PathBuf, DirectoryError> {
     if path.is_relative() {
         return Err(DirectoryError::Relative(path));
     }
@@ -52,16 +62,23 @@ pub fn socket(directory: &Path) -> PathBuf {
     directory.join(SOCKET_NAME)
 }
 
+/// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's units serve.
+///
+/// # Errors
+/// [`DirectoryError::NoHome`].
 #[cfg(target_os = "macos")]
-fn derived() -> Result<PathBuf, DirectoryError> {
+pub fn derived() -> Result<PathBuf, DirectoryError> {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten();
     let home = user.ok_or(DirectoryError::NoHome)?.dir;
     Ok(home.join("Library/Application Support/mcp-sessiond"))
 }
 
+/// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's units serve.
+///
+/// # Errors
+/// None here; macOS may have no home directory.
 #[cfg(not(target_os = "macos"))]
-#[expect(clippy::unnecessary_wraps, reason = "macOS can fail here")]
-fn derived() -> Result<PathBuf, DirectoryError> {
+pub fn derived() -> Result<PathBuf, DirectoryError> {
     use std::os::unix::fs::MetadataExt;
     let uid = nix::unistd::geteuid().as_raw();
     let run = PathBuf::from(format!("/run/user/{uid}"));

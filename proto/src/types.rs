@@ -103,7 +103,11 @@ impl FromStr for Label {
     type Err = LabelError;
     fn from_str(text: &str) -> Result<Self, LabelError> {
         let printable = !text.chars().any(char::is_control) && text.trim() == text;
-        if printable && (1..=LABEL_MAX).contains(&text.len()) { Ok(Self(text.into())) } else { Err(LabelError) }
+        if printable && (1..=LABEL_MAX).contains(&text.len()) {
+            Ok(Self(text.into()))
+        } else {
+            Err(LabelError)
+        }
     }
 }
 

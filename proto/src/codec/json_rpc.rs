@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::time::Instant;
 
 use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use tarpc::{ClientMessage, Response};
 
-use super::{DEADLINE_DEFAULT, cancel, request};
+use super::{DEADLINE_DEFAULT, cancel, request, without_values};
 use crate::error::Error;
 use crate::frame::{Decoded, FrameCodec, put_frame};
 use crate::service::{METHODS, SessiondRequest, SessiondResponse};
@@ -26,8 +27,17 @@ struct Malformed(i32, String);
 pub(super) struct Server {
     out_max: usize,
     next: u64,
-    in_flight: HashMap<u64, Value>,
+    in_flight: HashMap<u64, InFlight>,
 }
+
+/// A call that was not answered yet.
+struct InFlight {
+    id: Value,
+    since: Instant,
+}
+
+/// Calls in flight from which on it is looked for those that are past their deadline.
+const IN_FLIGHT_MANY: usize = 256;
 
 impl Server {
     pub(super) fn new(out_max: usize) -> Self {
@@ -38,13 +48,27 @@ impl Server {
         put_frame(outbound, self.out_max, |writer| serde_json::to_writer(writer, message))
     }
 
-    fn notification(&self, method: &str, params: &Value) -> Decoded<ClientMessage<SessiondRequest>> {
+    fn notification(&mut self, method: &str, params: &Value) -> Decoded<ClientMessage<SessiondRequest>> {
         let named = &params["requestId"];
-        let found = self.in_flight.iter().find(|(_, id)| *id == named);
+        let found = self.in_flight.iter().find(|(_, call)| call.id == *named).map(|(number, _)| *number);
         match found {
-            Some((number, _)) if method == "notifications/cancelled" => Decoded::Item(cancel(*number)),
+            Some(number) if method == "notifications/cancelled" => {
+                // tarpc answers it no more, so nobody else would take it out.
+                self.in_flight.remove(&number);
+                Decoded::Item(cancel(number))
+            }
             _ => Decoded::Ignored,
         }
+    }
+
+    /// Takes down a call's id. Those past their deadline, which tarpc drops without an answer, go when there are many.
+    fn enter(&mut self, id: Value) -> u64 {
+        if self.in_flight.len() >= IN_FLIGHT_MANY {
+            self.in_flight.retain(|_, call| call.since.elapsed() <= DEADLINE_DEFAULT);
+        }
+        self.next += 1;
+        self.in_flight.insert(self.next, InFlight { id, since: Instant::now() });
+        self.next
     }
 }
 
@@ -59,9 +83,8 @@ impl FrameCodec for Server {
         });
         match parsed {
             Ok(Ok(call)) => {
-                self.next += 1;
-                self.in_flight.insert(self.next, id);
-                Ok(Decoded::Item(request(self.next, DEADLINE_DEFAULT, call)))
+                let number = self.enter(id);
+                Ok(Decoded::Item(request(number, DEADLINE_DEFAULT, call)))
             }
             Ok(Err((method, params))) => Ok(self.notification(&method, &params)),
             Err(Malformed(code, message)) => {
@@ -73,7 +96,7 @@ impl FrameCodec for Server {
     }
 
     fn encode(&mut self, response: Self::Out, outbound: &mut BytesMut) -> io::Result<()> {
-        let id = self.in_flight.remove(&response.request_id).unwrap_or(Value::Null);
+        let Some(InFlight { id, .. }) = self.in_flight.remove(&response.request_id) else { return Ok(()) };
         let result = match response.message {
             Ok(reply) => result(&reply)?,
             Err(error) => {
@@ -93,8 +116,9 @@ const RETRY_AFTER_MS: u32 = 100;
 
 /// Reads a frame as a request or notification. The id is filled in as soon as it is known.
 fn parse(frame: &[u8], id: &mut Value) -> Result<(String, Value), Malformed> {
-    let message: Value = serde_json::from_slice(frame)
-        .map_err(|error| Malformed(PARSE_ERROR, format!("not JSON: {} at column {}", error.classify_name(), error.column())))?;
+    let message: Value = serde_json::from_slice(frame).map_err(|error| {
+        Malformed(PARSE_ERROR, format!("not JSON: {} at column {}", error.classify_name(), error.column()))
+    })?;
     let Value::Object(mut message) = message else {
         return Err(Malformed(INVALID_REQUEST, "one request object a frame, no batches".into()));
     };
@@ -124,8 +148,12 @@ fn call(method: &str, params: Value) -> Result<SessiondRequest, Malformed> {
         return Ok(call);
     }
     let params = if params.is_null() { json!({}) } else { params };
-    serde_json::from_value(tagged(json!({"request": params})))
-        .map_err(|error| Malformed(INVALID_PARAMS, format!("`params` of {method}: {error}")))
+    if !params.is_object() {
+        return Err(Malformed(INVALID_PARAMS, format!("`params` of {method} must be an object")));
+    }
+    serde_json::from_value(tagged(json!({"request": params}))).map_err(|error| {
+        Malformed(INVALID_PARAMS, format!("`params` of {method}: {}", without_values(&error)))
+    })
 }
 
 /// `store_token` is `StoreToken` in the enum that tarpc derives.

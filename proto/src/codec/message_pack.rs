@@ -1,43 +1,49 @@
-//! MessagePack with named fields: an unknown field of a newer peer is skipped, a missing one has its default.
+//! MessagePack with named fields: an unknown field of a newer daemon's answer is skipped, a missing one has its
+//! default. Requests are stricter: what this build can't read is refused, and the connection goes on.
 
 use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
 use tarpc::{ClientMessage, Response, ServerError};
 
-use super::{cancel, request};
+use super::{cancel, request, without_values};
 use crate::frame::{Decoded, FrameCodec, put_frame};
 use crate::service::{SessiondRequest, SessiondResponse};
 
 /// What a client sends. Without a call it cancels the call of that id.
 #[derive(Serialize, Deserialize)]
-struct Call<Req> {
-    id: u64,
+pub(super) struct Call<Req> {
+    pub(super) id: u64,
     #[serde(default)]
-    deadline_ms: u64,
+    pub(super) deadline_ms: u64,
     #[serde(default = "none")]
-    call: Option<Req>,
+    pub(super) call: Option<Req>,
 }
 
 fn none<T>() -> Option<T> {
     None
 }
 
-/// What a server sends: a reply, or a refusal of the request as such (too many in flight).
+/// What a server sends: a reply, or a refusal of the request as such: too many are in flight, or it is not readable.
 #[derive(Serialize, Deserialize)]
-struct Reply<Resp> {
-    id: u64,
+pub(super) struct Reply<Resp> {
+    pub(super) id: u64,
     #[serde(default = "none")]
-    reply: Option<Resp>,
+    pub(super) reply: Option<Resp>,
     #[serde(default = "none")]
-    refused: Option<String>,
+    pub(super) refused: Option<String>,
+    /// The refusal is for good: the call is not one that this daemon can read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unreadable: bool,
 }
 
-fn invalid(error: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("not a frame of this protocol: {error}"))
+fn invalid(error: &rmp_serde::decode::Error) -> io::Error {
+    let text = format!("not a frame of this protocol: {}", without_values(error));
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 /// The server's side.
@@ -55,8 +61,20 @@ impl FrameCodec for Server {
     type In = ClientMessage<SessiondRequest>;
     type Out = Response<SessiondResponse>;
 
-    fn decode(&mut self, frame: &[u8], _: &mut BytesMut) -> io::Result<Decoded<Self::In>> {
-        let Call { id, deadline_ms, call } = rmp_serde::from_slice(frame).map_err(invalid)?;
+    fn decode(&mut self, frame: &[u8], outbound: &mut BytesMut) -> io::Result<Decoded<Self::In>> {
+        let Call { id, deadline_ms, call } = match rmp_serde::from_slice(frame) {
+            Ok(call) => call,
+            // A newer client's call is no reason to end what else the connection carries.
+            Err(error) => {
+                let Call::<IgnoredAny> { id, .. } =
+                    rmp_serde::from_slice(frame).map_err(|_| invalid(&error))?;
+                let refused = format!("this daemon can't read the call: {}", without_values(&error));
+                let refused = Some(refused);
+                let reply = Reply::<SessiondResponse> { id, reply: None, refused, unreadable: true };
+                put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply))?;
+                return Ok(Decoded::Answered);
+            }
+        };
         Ok(Decoded::Item(match call {
             Some(call) => request(id, Duration::from_millis(deadline_ms), call),
             None => cancel(id),
@@ -66,14 +84,14 @@ impl FrameCodec for Server {
     fn encode(&mut self, response: Self::Out, outbound: &mut BytesMut) -> io::Result<()> {
         let id = response.request_id;
         let reply = match response.message {
-            Ok(reply) => Reply { id, reply: Some(reply), refused: None },
-            Err(error) => Reply { id, reply: None, refused: Some(error.detail) },
+            Ok(reply) => Reply { id, reply: Some(reply), refused: None, unreadable: false },
+            Err(error) => Reply { id, reply: None, refused: Some(error.detail), unreadable: false },
         };
         put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply))
     }
 }
 
-/// The client's side.
+/// The client's side. A refused call is a [`ServerError`]: `WouldBlock` to be tried again, `InvalidData` for good.
 pub(super) struct Client<Req, Resp> {
     out_max: usize,
     service: PhantomData<fn(Req) -> Resp>,
@@ -90,10 +108,11 @@ impl<Req: Serialize, Resp: DeserializeOwned> FrameCodec for Client<Req, Resp> {
     type Out = ClientMessage<Req>;
 
     fn decode(&mut self, frame: &[u8], _: &mut BytesMut) -> io::Result<Decoded<Self::In>> {
-        let Reply { id, reply, refused } = rmp_serde::from_slice(frame).map_err(invalid)?;
-        let message = reply.ok_or_else(|| {
-            ServerError::new(io::ErrorKind::WouldBlock, refused.unwrap_or_else(|| "refused".into()))
-        });
+        let Reply { id, reply, refused, unreadable } =
+            rmp_serde::from_slice(frame).map_err(|error| invalid(&error))?;
+        let kind = if unreadable { io::ErrorKind::InvalidData } else { io::ErrorKind::WouldBlock };
+        let message =
+            reply.ok_or_else(|| ServerError::new(kind, refused.unwrap_or_else(|| "refused".into())));
         Ok(Decoded::Item(Response { request_id: id, message }))
     }
 

@@ -1,0 +1,139 @@
+//! Why there is no connection, and why there is no resuming. Each sentence says what to do next.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::hello::HelloError;
+use mcp_sessiond_proto::paths::DirectoryError;
+
+/// Why the daemon could not be reached, or was not trusted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// There is no runtime directory that could be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The runtime directory is a symbolic link.
+    #[error("{} is a symbolic link, which is never followed; remove it, and the daemon makes a directory", path.display())]
+    Symlink {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The runtime directory is something else.
+    #[error("{} is not a directory; remove it, and the daemon makes one", path.display())]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The runtime directory belongs to somebody else.
+    #[error("{} belongs to uid {owner}, not to {ours}; remove it, or set MCP_SESSIOND_DIR to another", path.display())]
+    WrongOwner {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        ours: u32,
+    },
+    /// The runtime directory is open to others.
+    #[error("{} has mode {mode:04o} and must have 0700; see who changed it, then `chmod 700` it", path.display())]
+    WrongMode {
+        /// The directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// Nobody listens.
+    #[error("no daemon listens at {}; start one with `mcp-sessiond run`, or `mcp-sessiond install` it", socket.display())]
+    NotRunning {
+        /// The socket.
+        socket: PathBuf,
+    },
+    /// Whoever listens is somebody else.
+    #[error("whoever listens at the daemon's socket has uid {0}; nothing was sent to it")]
+    DaemonUid(u32),
+    /// The daemon ended the connection with its hello.
+    #[error(transparent)]
+    Hello(#[from] HelloError),
+    /// There is no program to start.
+    #[error("no daemon runs, and {} could not be started: {error}; install it, or set MCP_SESSIOND_BIN to its path", binary.display())]
+    NotStarted {
+        /// The program.
+        binary: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The daemon was started and gave up.
+    #[error("`{} run` failed ({status}){}; run it in a terminal to see why", binary.display(), hint(*status))]
+    StartFailed {
+        /// The program.
+        binary: PathBuf,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
+    /// It took too long.
+    #[error("the daemon at {} was not reached within {} ms ({last}); see `mcp-sessiond debug check`", socket.display(), waited.as_millis())]
+    Timeout {
+        /// The socket.
+        socket: PathBuf,
+        /// For how long it was tried.
+        waited: Duration,
+        /// What the last attempt came to.
+        last: String,
+    },
+    /// The operating system refused.
+    #[error("{} can't be reached: {error}", socket.display())]
+    Io {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// The exit code of `run` for a bad configuration (`EX_USAGE` of sysexits.h).
+const BAD_CONFIGURATION: i32 = 64;
+
+fn hint(status: std::process::ExitStatus) -> &'static str {
+    if status.code() == Some(BAD_CONFIGURATION) { ": its configuration has an error" } else { "" }
+}
+
+/// Why resume is disabled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The daemon could not be reached, or was not trusted. Tried again at a later call.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The daemon refused. Final where it could not identify this instance, else tried again at a later call.
+    #[error(transparent)]
+    Refused(#[from] Error),
+    /// The daemon did not answer in time. Tried again at a later call.
+    #[error("the daemon did not answer within {} ms; see `mcp-sessiond debug check`", .0.as_millis())]
+    NoAnswer(Duration),
+    /// Final: this instance's session is no longer to be had, and the one that the daemon offers instead has a
+    /// history of its own, which must not be overwritten.
+    #[error("this instance's session was lost; the next instance starts afresh")]
+    SessionLost,
+}
+
+impl Reason {
+    /// Whether a later call may find it changed.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Refused(error) => {
+                matches!(
+                    error,
+                    Error::NoVerifiedHost { .. }
+                        | Error::NotAnAncestor { .. }
+                        | Error::InvalidArgument { .. }
+                )
+            }
+            Self::SessionLost => true,
+            Self::Connect(_) | Self::NoAnswer(_) => false,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Every line that this crate logs. The first six are fixed by DESIGN.md, "Token files": people grep for them.
+
+use std::fmt::Display;
+
+use mcp_sessiond_proto::Error;
+use tracing::{info, warn};
+
+use crate::LOG_TARGET;
+use crate::error::Reason;
+
+pub(crate) fn absent() {
+    info!(target: LOG_TARGET, "Token file not found (first run or clean slate)");
+}
+
+pub(crate) fn corrupted() {
+    warn!(target: LOG_TARGET, "Token file corrupted, treating as stale");
+}
+
+pub(crate) fn unverified() {
+    warn!(
+        target: LOG_TARGET,
+        "Could not verify parent process start time, session resume disabled for this instance"
+    );
+}
+
+pub(crate) fn rejected() {
+    warn!(target: LOG_TARGET, "Broker rejected resume token, starting fresh session");
+}
+
+pub(crate) fn resumed() {
+    info!(target: LOG_TARGET, "Session resumed successfully");
+}
+
+/// `error` is [`Error::WriteFailed`], whose sentence begins with the fixed words.
+pub(crate) fn write_failed(error: &Error) {
+    warn!(target: LOG_TARGET, "{error}");
+}
+
+pub(crate) fn not_kept(why: &dyn Display) {
+    warn!(target: LOG_TARGET, "Resume token not stored: {why}");
+}
+
+pub(crate) fn not_deleted(why: &dyn Display) {
+    warn!(target: LOG_TARGET, "Rejected resume token not deleted: {why}");
+}
+
+pub(crate) fn disabled(reason: &Reason) {
+    warn!(target: LOG_TARGET, "Session resume disabled: {reason}");
+}

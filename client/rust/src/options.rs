@@ -1,0 +1,79 @@
+//! What a server may ask for. Every default is right for a server that its host starts once.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mcp_sessiond_proto::{ClaimRequest, Label, Siblings};
+
+use crate::start::Start;
+
+/// How long one call may take in all, with connecting, starting the daemon and reconnecting.
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What [`Sessiond::init`](crate::Sessiond::init) is told.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The daemon's runtime directory. Absent: `MCP_SESSIOND_DIR`, else the one derived from the uid.
+    pub directory: Option<PathBuf>,
+    /// Whether a daemon is started where none runs.
+    pub start: Start,
+    /// What is claimed, and for whom.
+    pub claim: ClaimRequest,
+    /// How long one call may take in all. [`CALL_TIMEOUT`] by default.
+    pub timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            start: Start::default(),
+            claim: ClaimRequest::default(),
+            timeout: CALL_TIMEOUT,
+        }
+    }
+}
+
+impl Options {
+    /// Takes `label` in place of directory and environment to tell this instance from others of its host.
+    #[must_use]
+    pub fn label(mut self, label: Label) -> Self {
+        self.claim.label = Some(label);
+        self
+    }
+
+    /// What to get where several sessions of the host can't be told apart.
+    #[must_use]
+    pub fn siblings(mut self, siblings: Siblings) -> Self {
+        self.claim.siblings = Some(siblings);
+        self
+    }
+
+    /// Claims for the ancestor with this pid, not for the process itself.
+    #[must_use]
+    pub fn instance(mut self, pid: u32) -> Self {
+        self.claim.instance = Some(pid);
+        self
+    }
+
+    /// Whether a daemon is started where none runs.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Looks for the daemon in this runtime directory.
+    #[must_use]
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// How long one call may take in all.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+}

@@ -1,0 +1,321 @@
+//! Version 1's three calls. They carry out what a server means, and swallow what it must not have to handle.
+
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
+
+use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, TokenStatus};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, SessionId, Token};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use crate::calls::{Calls, Failure, Patience};
+use crate::error::Reason;
+use crate::log;
+use crate::options::Options;
+
+/// How long a daemon that could not be reached is left alone, so that a server is not slowed by each of its calls.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// How long such a later attempt may take.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A server's session with the daemon. Clones are the same session.
+///
+/// Calls from several tasks are carried out one after the other.
+#[derive(Debug, Clone)]
+pub struct Sessiond(Arc<Inner>);
+
+/// Whether resume works for this instance.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Status {
+    /// Nothing was asked yet, or the lease was released.
+    Unclaimed,
+    /// The instance holds a session.
+    Active {
+        /// The session.
+        session: SessionId,
+        /// The number of the lease.
+        epoch: Epoch,
+        /// How it came to this session.
+        outcome: Outcome,
+    },
+    /// It does not work. Unless the reason [is final](Reason::is_final), a later call tries again.
+    Disabled {
+        /// Why.
+        reason: Arc<Reason>,
+    },
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: Options,
+    state: Mutex<State>,
+    /// A copy, for who asks while a call is under way.
+    status: StdMutex<Status>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    calls: Calls,
+    lease: Option<Lease>,
+    /// A token was loaded, and since then neither stored nor rejected.
+    offered: bool,
+    disabled: Option<Disabled>,
+    /// The one line about disabled resume was logged.
+    announced: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Lease {
+    session: SessionId,
+    epoch: Epoch,
+    outcome: Outcome,
+    /// The connection that it was claimed on: on another one it is claimed again before it is used.
+    connection: u64,
+}
+
+/// Connections are counted from 1.
+const NO_CONNECTION: u64 = 0;
+
+#[derive(Debug)]
+struct Disabled {
+    reason: Arc<Reason>,
+    since: Instant,
+}
+
+impl Sessiond {
+    /// Takes the options. Nothing is read, opened or sent before the first call.
+    #[must_use]
+    pub fn init(options: Options) -> Self {
+        let status = StdMutex::new(Status::Unclaimed);
+        Self(Arc::new(Inner { options, state: Mutex::default(), status }))
+    }
+
+    /// The token that a former instance stored, to be offered to the broker. None: start afresh.
+    pub async fn load(&self) -> Option<Token> {
+        let mut state = self.0.state.lock().await;
+        let patience = self.patience(&state)?;
+        let claimed = match self.claim(&mut state, patience).await {
+            Ok(claimed) => claimed,
+            Err(reason) => {
+                self.disable(&mut state, reason);
+                return None;
+            }
+        };
+        if claimed.token_status == TokenStatus::Absent {
+            log::absent();
+        }
+        state.offered = claimed.token.is_some();
+        claimed.token
+    }
+
+    /// Keeps a token that the broker issued, in place of the former one. True once the daemon has it for good.
+    ///
+    /// May be repeated: the same token twice is the same as once. If the daemon has lost the lease meanwhile, the
+    /// session is claimed again and the token goes into the same session, or into a fresh one. It never goes into
+    /// a session that has another history.
+    pub async fn store(&self, token: &[u8]) -> bool {
+        let token = match Token::new(token) {
+            Ok(token) => token,
+            Err(error) => {
+                log::not_kept(&error);
+                return false;
+            }
+        };
+        let mut state = self.0.state.lock().await;
+        let Some(patience) = self.patience(&state) else { return false };
+        match self.store_leased(&mut state, token, patience).await {
+            Ok(resumed) => {
+                // Only what this very process was offered can have been accepted.
+                if resumed && state.offered {
+                    log::resumed();
+                }
+                state.offered = false;
+                true
+            }
+            Err(NotStored::Disabled(reason)) => {
+                self.disable(&mut state, reason);
+                false
+            }
+            Err(NotStored::Refused(error)) => {
+                match error {
+                    Error::WriteFailed { .. } => log::write_failed(&error),
+                    error => log::not_kept(&error),
+                }
+                false
+            }
+        }
+    }
+
+    /// The broker refused the token: it is deleted. The session stays. Without a session nothing happens.
+    pub async fn reject(&self) {
+        let mut state = self.0.state.lock().await;
+        let Some(patience) = self.patience(&state) else { return };
+        let Some(refused) = state.lease.clone() else { return };
+        state.offered = false;
+        log::rejected();
+        loop {
+            let lease = match self.lease(&mut state, patience).await {
+                Ok(lease) => lease,
+                Err(reason) => return self.disable(&mut state, reason),
+            };
+            // Under a lease that is not the one that the token came with, there may be a token that nobody refused.
+            if (&lease.session, lease.epoch) != (&refused.session, refused.epoch) {
+                return;
+            }
+            let request = LeaseRef { session: lease.session, epoch: lease.epoch };
+            match state.calls.reject(request, patience).await {
+                Ok(()) => return,
+                Err(Failure::Disconnected) => {}
+                Err(Failure::Refused(
+                    Error::StaleEpoch { .. } | Error::LeaseEnded | Error::UnknownSession,
+                )) => {
+                    // For the same reason. The next store claims again.
+                    state.lease = Some(Lease { connection: NO_CONNECTION, ..refused });
+                    return;
+                }
+                Err(Failure::Refused(error)) => return log::not_deleted(&error),
+                Err(Failure::Gone(reason)) => return self.disable(&mut state, reason),
+            }
+        }
+    }
+
+    /// Gives the session up, for the next instance with the same key. The process that exits need not: its exit is
+    /// noticed.
+    pub async fn release(&self) {
+        let mut state = self.0.state.lock().await;
+        let Some(lease) = state.lease.take() else { return };
+        state.offered = false;
+        self.publish(Status::Unclaimed);
+        let request = LeaseRef { session: lease.session, epoch: lease.epoch };
+        // Where the daemon is gone, so is the lease soon: with this process.
+        drop(state.calls.release(request, self.0.options.timeout).await);
+    }
+
+    /// Whether resume works for this instance, as of the last call.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.0.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Why a token was not stored.
+enum NotStored {
+    /// Nothing can be stored for now.
+    Disabled(Reason),
+    /// This token was refused.
+    Refused(Error),
+}
+
+impl From<Reason> for NotStored {
+    fn from(reason: Reason) -> Self {
+        Self::Disabled(reason)
+    }
+}
+
+impl Sessiond {
+    async fn store_leased(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        token: Token,
+        patience: Patience,
+    ) -> Result<bool, NotStored> {
+        let mut claimed_again = false;
+        loop {
+            let lease = self.lease(state, patience).await?;
+            let request = StoreRequest { session: lease.session, epoch: lease.epoch, token: token.clone() };
+            match state.calls.store(request, patience).await {
+                Ok(stored) => return Ok(stored.resumed),
+                Err(Failure::Disconnected) => {}
+                Err(Failure::Refused(
+                    Error::StaleEpoch { .. } | Error::LeaseEnded | Error::UnknownSession,
+                )) if !claimed_again => {
+                    claimed_again = true;
+                    self.claim_again(state, patience).await?;
+                }
+                Err(Failure::Refused(error)) => return Err(NotStored::Refused(error)),
+                Err(Failure::Gone(reason)) => return Err(NotStored::Disabled(reason)),
+            }
+        }
+    }
+
+    /// The lease, claimed on the connection that there is now.
+    async fn lease(&self, state: &mut State, patience: Patience) -> Result<Lease, Reason> {
+        let connection = state.calls.connect(&self.0.options, patience).await?;
+        match &state.lease {
+            Some(lease) if lease.connection == connection => Ok(lease.clone()),
+            _ => self.claim_again(state, patience).await,
+        }
+    }
+
+    /// Claims what this instance had, or, if it had nothing, what there is. A session that is neither the former
+    /// one nor a fresh one is a sibling's, with a token that must not be overwritten.
+    async fn claim_again(&self, state: &mut State, patience: Patience) -> Result<Lease, Reason> {
+        let former = state.lease.clone();
+        let claimed = self.claim(state, patience).await?;
+        let lease = state.lease.clone().ok_or(Reason::SessionLost)?;
+        match former {
+            Some(former) if former.session != claimed.session && claimed.outcome == Outcome::Resumed => {
+                let request = LeaseRef { session: lease.session, epoch: lease.epoch };
+                // Taken back first: whoever drops this future must not leave the sibling's lease behind.
+                state.lease = Some(Lease { connection: NO_CONNECTION, ..former });
+                drop(state.calls.release(request, self.0.options.timeout).await);
+                Err(Reason::SessionLost)
+            }
+            _ => Ok(lease),
+        }
+    }
+
+    /// Claims, and takes down what was got.
+    async fn claim(&self, state: &mut State, patience: Patience) -> Result<Claimed, Reason> {
+        let request: ClaimRequest = self.0.options.claim.clone();
+        let (claimed, connection) = state.calls.claim(request, &self.0.options, patience).await?;
+        if claimed.token_status == TokenStatus::Corrupted {
+            log::corrupted();
+        }
+        // How the process came to its session says more than that it still has it.
+        let known = state.lease.take().filter(|lease| lease.session == claimed.session);
+        let outcome = match (claimed.outcome, known) {
+            (Outcome::Held, Some(lease)) => lease.outcome,
+            (outcome, _) => outcome,
+        };
+        let (session, epoch) = (claimed.session.clone(), claimed.epoch);
+        state.lease = Some(Lease { session: session.clone(), epoch, outcome, connection });
+        state.disabled = None;
+        self.publish(Status::Active { session, epoch, outcome });
+        Ok(claimed)
+    }
+
+    /// How long the call may take; none where resume is disabled and it is not time to try again.
+    fn patience(&self, state: &State) -> Option<Patience> {
+        let timeout = self.0.options.timeout;
+        match &state.disabled {
+            None => Some(Patience::new(timeout)),
+            Some(disabled) if disabled.reason.is_final() => None,
+            Some(disabled) if disabled.since.elapsed() < RETRY_AFTER => None,
+            Some(_) => Some(Patience::new(timeout.min(RETRY_TIMEOUT))),
+        }
+    }
+
+    fn disable(&self, state: &mut State, reason: Reason) {
+        if let Reason::Refused(Error::NoVerifiedHost { .. }) = &reason {
+            log::unverified();
+        } else if !state.announced {
+            state.announced = true;
+            log::disabled(&reason);
+        }
+        let reason = Arc::new(reason);
+        state.offered = false;
+        if reason.is_final() {
+            state.lease = None;
+            state.calls = Calls::default();
+        }
+        state.disabled = Some(Disabled { reason: reason.clone(), since: Instant::now() });
+        self.publish(Status::Disabled { reason });
+    }
+
+    fn publish(&self, status: Status) {
+        *self.0.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}

@@ -1,0 +1,205 @@
+//! A daemon in this process. What it answers to a claim, a store or a reject is queued by the test.
+
+use std::collections::VecDeque;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt as _;
+use mcp_sessiond_proto::debug::{About, HostInfo, Page, SessionInfo, Setting, Stats, TokenInfo, WhoAmI};
+use mcp_sessiond_proto::frame::Budget;
+use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
+use mcp_sessiond_proto::service::Sessiond as Service;
+use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored, TokenStatus};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
+use tarpc::context::Context;
+use tarpc::server::{BaseChannel, Channel as _};
+use tempfile::TempDir;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
+
+use crate::options::Options;
+use crate::sessiond::Sessiond;
+use crate::start::Start;
+
+/// What the daemon does with the next call.
+pub(crate) enum Turn {
+    /// The claim is granted.
+    Grant(Claimed),
+    /// The token is stored; whether it was the first after a load.
+    Store { resumed: bool },
+    /// The call is done; there is nothing to tell.
+    Done,
+    /// The call is refused.
+    Refuse(Error),
+    /// The connection ends without an answer.
+    HangUp,
+    /// There is no answer. [`Shared::stalled`] tells when it comes to that.
+    Stall,
+}
+
+pub(crate) struct Fake {
+    pub(crate) path: PathBuf,
+    pub(crate) shared: Arc<Shared>,
+    _parent: TempDir,
+}
+
+#[derive(Default)]
+pub(crate) struct Shared {
+    turns: Mutex<VecDeque<Turn>>,
+    /// The answers to the next hellos. Without one: welcome.
+    pub(crate) hellos: Mutex<VecDeque<Answer>>,
+    heard: Mutex<Vec<String>>,
+    pub(crate) stalled: Notify,
+}
+
+/// A claim's answer, in short.
+pub(crate) fn grant(session: &str, epoch: u64, outcome: Outcome, token: Option<&str>) -> Turn {
+    Turn::Grant(Claimed {
+        session: session.parse().expect("session id"),
+        epoch: Epoch(epoch),
+        outcome,
+        token_status: if token.is_some() { TokenStatus::Present } else { TokenStatus::Absent },
+        token: token.map(|token| Token::new(token).expect("token")),
+    })
+}
+
+impl Fake {
+    pub(crate) fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
+        let parent = tempfile::tempdir().expect("tempdir");
+        let path = parent.path().join("d");
+        make(&path, 0o700);
+        let listener = UnixListener::bind(paths::socket(&path)).expect("bound");
+        let shared = Arc::<Shared>::default();
+        shared.turns.lock().expect("turns").extend(turns);
+        tokio::spawn(listen(listener, shared.clone()));
+        Self { path, shared, _parent: parent }
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options::default().directory(&self.path).start(Start::Never)
+    }
+
+    pub(crate) fn client(&self) -> Sessiond {
+        Sessiond::init(self.options())
+    }
+
+    /// The calls so far. They are not told again.
+    pub(crate) fn heard(&self) -> Vec<String> {
+        std::mem::take(&mut *self.shared.heard.lock().expect("heard"))
+    }
+
+    /// Whether every turn was taken.
+    pub(crate) fn is_done(&self) -> bool {
+        self.shared.turns.lock().expect("turns").is_empty()
+    }
+}
+
+/// A directory with that mode, whatever the umask.
+pub(crate) fn make(path: &Path, mode: u32) {
+    std::fs::create_dir(path).expect("made");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("mode");
+}
+
+async fn listen(listener: UnixListener, shared: Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let hang_up = Arc::<Notify>::default();
+        let daemon = Daemon { shared: shared.clone(), hang_up: hang_up.clone() };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = serve(stream, daemon) => {}
+                () = hang_up.notified() => {}
+            }
+        });
+    }
+}
+
+async fn serve(mut stream: UnixStream, daemon: Daemon) {
+    let hello = Hello::read(&mut stream).await.expect("hello");
+    let codec = hello.accept().expect("a version of ours");
+    let answer = daemon.shared.hellos.lock().expect("hellos").pop_front().unwrap_or(Answer::Welcome);
+    hello.reply(answer).write(&mut stream).await.expect("answered");
+    if answer == Answer::Welcome {
+        let transport = codec::server(stream, codec, FRAME_MAX, Budget::new(usize::MAX));
+        let channel = BaseChannel::with_defaults(transport);
+        channel.execute(daemon.serve()).for_each_concurrent(None, |call| call).await;
+    }
+}
+
+#[derive(Clone)]
+struct Daemon {
+    shared: Arc<Shared>,
+    hang_up: Arc<Notify>,
+}
+
+impl Daemon {
+    async fn turn(&self, heard: String) -> Turn {
+        self.shared.heard.lock().expect("heard").push(heard);
+        let turn = self.shared.turns.lock().expect("turns").pop_front().expect("a turn for every call");
+        match turn {
+            Turn::HangUp => self.hang_up.notify_one(),
+            Turn::Stall => self.shared.stalled.notify_one(),
+            turn => return turn,
+        }
+        std::future::pending().await
+    }
+}
+
+impl Service for Daemon {
+    async fn ping(self, _: Context) {}
+
+    async fn claim(self, _: Context, request: ClaimRequest) -> Result<Claimed, Error> {
+        let label = request.label.map(|label| format!(" {}", label.as_str())).unwrap_or_default();
+        match self.turn(format!("claim{label}")).await {
+            Turn::Grant(claimed) => Ok(claimed),
+            Turn::Refuse(error) => Err(error),
+            _ => panic!("no turn for a claim"),
+        }
+    }
+
+    async fn store_token(self, _: Context, request: StoreRequest) -> Result<Stored, Error> {
+        let token = String::from_utf8_lossy(request.token.expose()).into_owned();
+        match self.turn(format!("store {} {} {token}", request.session, request.epoch)).await {
+            Turn::Store { resumed } => Ok(Stored { resumed }),
+            Turn::Refuse(error) => Err(error),
+            _ => panic!("no turn for a store"),
+        }
+    }
+
+    async fn reject_token(self, _: Context, request: LeaseRef) -> Result<(), Error> {
+        match self.turn(format!("reject {} {}", request.session, request.epoch)).await {
+            Turn::Done => Ok(()),
+            Turn::Refuse(error) => Err(error),
+            _ => panic!("no turn for a reject"),
+        }
+    }
+
+    async fn release(self, _: Context, request: LeaseRef) -> Result<(), Error> {
+        match self.turn(format!("release {} {}", request.session, request.epoch)).await {
+            Turn::Done => Ok(()),
+            _ => panic!("no turn for a release"),
+        }
+    }
+
+    async fn about(self, _: Context) -> About {
+        unreachable!("not asked")
+    }
+    async fn list_hosts(self, _: Context) -> Vec<HostInfo> {
+        unreachable!("not asked")
+    }
+    async fn list_sessions(self, _: Context, _: Page) -> Vec<SessionInfo> {
+        unreachable!("not asked")
+    }
+    async fn list_tokens(self, _: Context, _: Page) -> Vec<TokenInfo> {
+        unreachable!("not asked")
+    }
+    async fn stats(self, _: Context) -> Stats {
+        unreachable!("not asked")
+    }
+    async fn settings(self, _: Context) -> Vec<Setting> {
+        unreachable!("not asked")
+    }
+    async fn who_am_i(self, _: Context, _: ClaimRequest) -> Result<WhoAmI, Error> {
+        unreachable!("not asked")
+    }
+}

@@ -1,0 +1,265 @@
+//! `mcp-sessiond debug`: what the daemon knows. Tokens and values are never printed.
+
+mod check;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use mcp_sessiond_client::{ConnectError, Connection, Directory, Label, SessionId, Start, connect};
+use mcp_sessiond_proto::debug::{About, Counter, HostInfo, PAGE_MAX, Page, SessionInfo, Setting, TokenInfo};
+use serde::Serialize;
+use tarpc::client::RpcError;
+
+use super::table::{self, BAD, GOOD, HEADING, paint};
+use super::{FAILED, UNAVAILABLE, block_on, complain};
+
+/// How long the daemon may take for an answer.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without a topic: the daemon about itself, and all of hosts and sessions.
+Exit codes: 0; 69 no daemon. `debug check`: 0 nothing is wrong; 1 something is.
+
+Example: mcp-sessiond debug sessions --json | jq '.[].session'")]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    topic: Option<Topic>,
+    /// Print JSON: an array of objects, or for `about` and `check` one object
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Topic {
+    /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory, executable
+    #[command(after_help = "Example: mcp-sessiond debug about")]
+    About,
+    /// Hosts that own sessions: pid, start, name, sessions, held, plural_keys
+    #[command(after_help = "Example: mcp-sessiond debug hosts")]
+    Hosts,
+    /// Sessions: session, host, program, label, key, epoch, holder, token_file, opened_ms
+    #[command(after_help = "Example: mcp-sessiond debug sessions")]
+    Sessions,
+    /// Token files: file, session, bytes, state
+    #[command(after_help = "Example: mcp-sessiond debug tokens")]
+    Tokens,
+    /// Counters: name, value
+    #[command(after_help = "Example: mcp-sessiond debug stats")]
+    Stats,
+    /// Settings in force: name, value, source
+    #[command(after_help = "Example: mcp-sessiond debug config")]
+    Config,
+    /// Look at directory, socket, service, versions, and at the caller's own host and key; say what to do
+    #[command(after_help = "\
+Each finding has: what, state (good, doubtful, bad), finding, advice.
+
+Example, in a server's start script: mcp-sessiond debug check --for $$ >&2")]
+    Check(check::Arguments),
+}
+
+/// Why there is nothing to show.
+enum Failure {
+    Connect(ConnectError),
+    Call(RpcError),
+    Refused(mcp_sessiond_client::Error),
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<RpcError> for Failure {
+    fn from(error: RpcError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<mcp_sessiond_client::Error> for Failure {
+    fn from(error: mcp_sessiond_client::Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    if let Some(Topic::Check(check)) = &arguments.topic {
+        return check::run(check, arguments.json);
+    }
+    let shown = match block_on(show(arguments)) {
+        Ok(shown) => shown,
+        Err(error) => {
+            complain(error);
+            return ExitCode::from(FAILED);
+        }
+    };
+    match shown {
+        Ok(text) => print(&text),
+        Err(Failure::Connect(error)) => {
+            complain(error);
+            ExitCode::from(UNAVAILABLE)
+        }
+        Err(Failure::Call(error)) => {
+            complain(format_args!("the daemon did not answer: {error}"));
+            ExitCode::from(UNAVAILABLE)
+        }
+        Err(Failure::Refused(error)) => {
+            complain(error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Prints, and takes a closed pipe for the end of interest.
+fn print(text: &str) -> ExitCode {
+    match anstream::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            complain(format_args!("standard output: {error}"));
+            ExitCode::from(FAILED)
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+async fn show(arguments: &Arguments) -> Result<String, Failure> {
+    let connection = connect(&Directory::of_user()?, &Start::Never).await?;
+    let context = || Connection::context(PATIENCE);
+    let json = arguments.json;
+    Ok(match &arguments.topic {
+        None => {
+            let about = connection.about(context()).await?;
+            let hosts = connection.list_hosts(context()).await?;
+            let sessions = all_sessions(&connection).await?;
+            if json {
+                to_json(&serde_json::json!({"about": about, "hosts": hosts, "sessions": sessions}))
+            } else {
+                format!("{}\n{}\n{}", about_text(&about), hosts_text(&hosts), sessions_text(&sessions))
+            }
+        }
+        Some(Topic::About) => either(json, &connection.about(context()).await?, about_text),
+        Some(Topic::Hosts) => either(json, &connection.list_hosts(context()).await?, |rows| hosts_text(rows)),
+        Some(Topic::Sessions) => either(json, &all_sessions(&connection).await?, |rows| sessions_text(rows)),
+        Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| tokens_text(rows)),
+        Some(Topic::Stats) => either(json, &connection.stats(context()).await?.counters, |rows| stats_text(rows)),
+        Some(Topic::Config) => either(json, &connection.settings(context()).await?, |rows| config_text(rows)),
+        // Answered before a connection was made.
+        Some(Topic::Check(_)) => String::new(),
+    })
+}
+
+fn either<T: Serialize>(json: bool, data: &T, text: impl Fn(&T) -> String) -> String {
+    if json { to_json(data) } else { text(data) }
+}
+
+fn to_json(data: &impl Serialize) -> String {
+    serde_json::to_string_pretty(data).unwrap_or_default() + "\n"
+}
+
+async fn all_sessions(connection: &Connection) -> Result<Vec<SessionInfo>, Failure> {
+    let mut all: Vec<SessionInfo> = Vec::new();
+    loop {
+        let after: Option<SessionId> = all.last().map(|last| last.session.clone());
+        let page = connection.list_sessions(Connection::context(PATIENCE), Page { after }).await?;
+        let more = page.len() == PAGE_MAX;
+        all.extend(page);
+        if !more {
+            return Ok(all);
+        }
+    }
+}
+
+async fn all_tokens(connection: &Connection) -> Result<Vec<TokenInfo>, Failure> {
+    let mut all: Vec<TokenInfo> = Vec::new();
+    loop {
+        let after: Option<SessionId> = all.last().map(|last| last.session.clone());
+        let page = connection.list_tokens(Connection::context(PATIENCE), Page { after }).await?;
+        let more = page.len() == PAGE_MAX;
+        all.extend(page);
+        if !more {
+            return Ok(all);
+        }
+    }
+}
+
+fn about_text(about: &About) -> String {
+    let About { version, pid, protocol, started_by, uptime_ms, directory, executable } = about;
+    let title = paint(HEADING, &format!("mcp-sessiond {version}"));
+    let up = duration(*uptime_ms);
+    format!(
+        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n"
+    )
+}
+
+fn hosts_text(hosts: &[HostInfo]) -> String {
+    let row = |host: &HostInfo| {
+        let HostInfo { pid, start, name, sessions, held, plural_keys } = host;
+        vec![name.clone(), pid.to_string(), start.clone(), sessions.to_string(), held.to_string(), plural_keys.to_string()]
+    };
+    listed(&["host", "pid", "start", "sessions", "held", "plural keys"], hosts.iter().map(row), "No hosts.")
+}
+
+fn sessions_text(sessions: &[SessionInfo]) -> String {
+    let row = |info: &SessionInfo| {
+        let dash = || "-".to_owned();
+        vec![
+            info.session.to_string(),
+            info.host.to_string(),
+            info.program.clone(),
+            info.label.as_ref().map_or_else(dash, |label| label.as_str().to_owned()),
+            info.key.clone().unwrap_or_else(|| "doubtful".into()),
+            info.epoch.to_string(),
+            info.holder.map_or_else(dash, |pid| pid.to_string()),
+            info.token_file.clone().unwrap_or_else(dash),
+        ]
+    };
+    let heading = ["session", "host", "program", "label", "key", "epoch", "holder", "token file"];
+    listed(&heading, sessions.iter().map(row), "No sessions.")
+}
+
+fn tokens_text(tokens: &[TokenInfo]) -> String {
+    let row = |info: &TokenInfo| {
+        let bytes = info.bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
+        let style = if info.state == "ok" { GOOD } else { BAD };
+        vec![info.file.clone(), info.session.to_string(), bytes, paint(style, &info.state)]
+    };
+    listed(&["file", "session", "bytes", "state"], tokens.iter().map(row), "No tokens.")
+}
+
+fn stats_text(counters: &[Counter]) -> String {
+    let row = |counter: &Counter| vec![counter.name.clone(), counter.value.to_string()];
+    listed(&["name", "value"], counters.iter().map(row), "No counters.")
+}
+
+fn config_text(settings: &[Setting]) -> String {
+    let row = |setting: &Setting| vec![setting.name.clone(), setting.value.clone(), setting.source.clone()];
+    listed(&["setting", "value", "source"], settings.iter().map(row), "No settings.")
+}
+
+fn listed(heading: &[&str], rows: impl ExactSizeIterator<Item = Vec<String>>, none: &str) -> String {
+    if rows.len() == 0 { format!("{none}\n") } else { table::render(heading, rows) }
+}
+
+/// A time span as people say it.
+fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Where the daemon is asked about the caller.
+#[derive(Debug, Clone, Args)]
+struct Asked {
+    /// The instance: an ancestor of this command, below the host. By default the process that called it
+    #[arg(long = "for", value_name = "PID")]
+    instance: Option<u32>,
+    /// The label that the instance would give
+    #[arg(long = "instance", value_name = "LABEL")]
+    label: Option<Label>,
+}

@@ -1,0 +1,226 @@
+//! The registry's edge to the world: tells it facts, in one order, and carries out its effects.
+//!
+//! Everything that happens to the registry happens under one lock, in which exits are taken in first. So an exit
+//! that the kernel knows of is known to every decision that comes after it.
+
+mod claim;
+mod inspect;
+mod start;
+mod store;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use mcp_sessiond_proto::Error;
+use tokio::sync::{Notify, oneshot};
+
+use crate::config::{Config, Loaded};
+use crate::counters::Counters;
+use crate::ledger::{Ledger, Waiter};
+use crate::process::{ExitWatch, Table};
+use crate::registry::{Effect, Lease, Millis, Registry, Ticket, TokenFile};
+use crate::tokens::Tokens;
+
+pub use start::StartError;
+
+/// The registry, the ledger, the token files and the processes, as one.
+#[derive(Debug)]
+pub struct Edge {
+    state: Mutex<State>,
+    tokens: Arc<Tokens>,
+    /// One lock a token file: who writes, reads or deletes it has it.
+    files: Mutex<HashMap<TokenFile, Arc<tokio::sync::Mutex<()>>>>,
+    settings: RwLock<Arc<Settings>>,
+    /// Tells [`Edge::run`] that there may be a new deadline.
+    changed: Notify,
+    began: Instant,
+    /// What is counted.
+    pub counters: Counters,
+}
+
+/// The configuration in force, and what is made of it once.
+#[derive(Debug)]
+pub struct Settings {
+    /// The configuration and its sources.
+    pub loaded: Loaded,
+    /// Launchers, adopters and variables.
+    pub table: Table,
+}
+
+#[derive(Debug)]
+struct State {
+    registry: Registry,
+    ledger: Ledger,
+    exits: ExitWatch,
+    answers: HashMap<Ticket, oneshot::Sender<Answer>>,
+    tickets: u64,
+}
+
+/// The answer to a claim, which counts once the ledger has kept it.
+#[derive(Debug)]
+struct Answer {
+    lease: Result<Lease, Error>,
+    kept: Waiter,
+}
+
+impl Settings {
+    fn new(loaded: Loaded) -> Self {
+        Self { table: loaded.config.table(), loaded }
+    }
+}
+
+impl Edge {
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts a new configuration in force, for what comes from now on.
+    pub fn configure(&self, loaded: Loaded) {
+        let policy = loaded.config.policy();
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Settings::new(loaded));
+        self.tell(|registry| registry.set_policy(policy));
+    }
+
+    /// How long the daemon has been up.
+    #[must_use]
+    pub fn now(&self) -> Millis {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Carries out what exits and deadlines bring, until it is dropped.
+    ///
+    /// # Errors
+    /// When the operating system no longer tells of exits.
+    pub async fn run(&self) -> std::io::Result<()> {
+        use std::os::fd::AsFd;
+        let watched = self.lock().exits.as_fd().try_clone_to_owned()?;
+        let exits = crate::sys::when_readable(watched)?;
+        loop {
+            let deadline = self.tell(|registry| registry.next_deadline());
+            let next = deadline.map(|deadline| self.began + std::time::Duration::from_millis(deadline));
+            let timer = async {
+                match next {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                readable = exits.readable() => readable?.clear_ready(),
+                () = self.changed.notified() => {}
+                () = timer => {}
+            }
+            let now = self.now();
+            self.tell(|registry| registry.passed(now));
+        }
+    }
+
+    /// Reads the registry, after every exit known by now.
+    pub fn look<T>(&self, look: impl FnOnce(&Registry) -> T) -> T {
+        self.tell(|registry| look(registry))
+    }
+
+    /// Whether nothing depends on the daemon.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.look(Registry::is_idle)
+    }
+
+    /// Tells the registry something, after every exit known by now, and carries out the effects.
+    fn tell<T>(&self, tell: impl FnOnce(&mut Registry) -> T) -> T {
+        let mut state = self.lock();
+        state.take_in_exits();
+        let told = tell(&mut state.registry);
+        self.carry_out(&mut state);
+        told
+    }
+
+    /// The same, for a change that is answered only once it is kept.
+    async fn tell_and_keep<T>(&self, tell: impl FnOnce(&mut Registry) -> Result<T, Error>) -> Result<T, Error> {
+        let (told, kept) = {
+            let mut state = self.lock();
+            state.take_in_exits();
+            let told = tell(&mut state.registry);
+            self.carry_out(&mut state);
+            (told, state.ledger.waiter())
+        };
+        let told = told?;
+        kept.kept().await?;
+        Ok(told)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn carry_out(&self, state: &mut State) {
+        let effects = state.registry.take_effects();
+        if effects.is_empty() {
+            return;
+        }
+        for effect in effects {
+            match effect {
+                Effect::Answer(ticket, lease) => {
+                    if let Some(answer) = state.answers.remove(&ticket) {
+                        // The caller may be gone; the lease is its process's all the same.
+                        let _ = answer.send(Answer { lease, kept: state.ledger.waiter() });
+                    }
+                }
+                Effect::DeleteToken(file) => self.delete_later(file),
+                recorded => {
+                    if let Effect::DropClaimant(process) = &recorded {
+                        state.exits.remove(process);
+                    }
+                    state.ledger.record(recorded);
+                }
+            }
+        }
+    }
+
+    /// Deletes the token of a session that has ended, once whoever is writing it is done.
+    fn delete_later(&self, file: TokenFile) {
+        let lock = self.file(file);
+        let tokens = self.tokens.clone();
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            // At the start, before anybody could be writing: the sweep takes it.
+            return;
+        };
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&file);
+        runtime.spawn(async move {
+            let _writing = lock.lock().await;
+            if let Err(error) = tokens.delete(file) {
+                tracing::warn!(%file, %error, "could not delete the token file of a session that has ended");
+            }
+        });
+    }
+
+    fn file(&self, file: TokenFile) -> Arc<tokio::sync::Mutex<()>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).entry(file).or_default().clone()
+    }
+}
+
+impl State {
+    fn take_in_exits(&mut self) {
+        for process in self.exits.drain() {
+            tracing::debug!(pid = process.pid, "a process has exited");
+            self.registry.exited(process);
+        }
+    }
+
+    fn ticket(&mut self) -> (Ticket, oneshot::Receiver<Answer>) {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let (sender, receiver) = oneshot::channel();
+        self.answers.insert(ticket, sender);
+        (ticket, receiver)
+    }
+}
+
+impl Config {
+    /// When a claim that comes at `now` stops waiting.
+    fn claim_deadline(&self, now: Millis, asked: Option<u32>) -> Millis {
+        now + asked.map_or(self.claim_wait_ms, |asked| u64::from(asked).min(self.claim_wait_ms))
+    }
+}

@@ -1,0 +1,248 @@
+//! A claim, from the peer that sends it to the token in its hands.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mcp_sessiond_proto::debug::{Step, WhoAmI};
+use mcp_sessiond_proto::types::{Outcome, TokenStatus};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Token};
+
+use super::{Answer, Edge, Settings};
+use crate::counters::count;
+use crate::process::{self, Pinned, Traits, Walk};
+use crate::registry::{Claim, Claimant, Lease};
+use crate::tokens::{self, Corruption, Found};
+
+/// An instance whose host was verified.
+struct Verified {
+    host: Pinned,
+    host_name: String,
+    traits: Traits,
+}
+
+impl Edge {
+    /// Claims a session for `peer`, or for the ancestor of it that the request names.
+    ///
+    /// # Errors
+    /// When there is no verified host, a limit was reached, or the records can't be written.
+    pub async fn claim(&self, peer: &Pinned, request: ClaimRequest) -> Result<Claimed, Error> {
+        let claimed = self.claim_uncounted(peer, request).await;
+        match &claimed {
+            Ok(claimed) => {
+                count(&self.counters.claims_total);
+                match claimed.outcome {
+                    Outcome::Held => {}
+                    Outcome::Resumed => count(&self.counters.claims_resumed_total),
+                    _ => count(&self.counters.claims_fresh_total),
+                }
+            }
+            Err(error) => self.counters.refused(error),
+        }
+        claimed
+    }
+
+    async fn claim_uncounted(&self, peer: &Pinned, request: ClaimRequest) -> Result<Claimed, Error> {
+        let instance = instance(peer, request.instance)?;
+        let known = self.look(|registry| registry.claimant(&instance.id()).cloned());
+        let receiver = match known {
+            Some(known) => self.enter(&instance, &request, known, None)?,
+            None => {
+                let settings = self.settings();
+                // Reading another process can block on its memory.
+                let reading = tokio::task::spawn_blocking(move || {
+                    let verified = verify(&instance, &settings);
+                    (instance, verified)
+                });
+                let (instance, verified) = reading.await.map_err(|_| internal())?;
+                let verified = verified?;
+                let claimant = Claimant { host: verified.host.id(), traits: verified.traits.clone() };
+                self.enter(&instance, &request, claimant, Some(&verified))?
+            }
+        };
+        let Answer { lease, kept } = receiver.await.map_err(|_| internal())?;
+        let lease = lease?;
+        kept.kept().await?;
+        self.hand_over(lease).await
+    }
+
+    /// Tells the registry of the claim. The claimant is `new` when it was read just now.
+    fn enter(
+        &self,
+        instance: &Pinned,
+        request: &ClaimRequest,
+        claimant: Claimant,
+        new: Option<&Verified>,
+    ) -> Result<tokio::sync::oneshot::Receiver<Answer>, Error> {
+        let key = claimant.traits.key(request.label.as_ref());
+        if let Err(doubt) = &key {
+            count(&self.counters.claims_doubtful_total);
+            tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
+        }
+        let now = self.now();
+        let opened_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let deadline = self.settings().loaded.config.claim_deadline(now, request.wait_ms);
+        let mut state = self.lock();
+        if let Some(verified) = new {
+            state.exits.add(instance.clone()).map_err(|_| internal())?;
+            state.exits.add(verified.host.clone()).map_err(|_| internal())?;
+        }
+        state.take_in_exits();
+        if let Some(verified) = new {
+            // Whoever is dead by now was taken in before it was known; it would never be told again.
+            if !instance.is_alive() || !verified.host.is_alive() {
+                state.exits.remove(&instance.id());
+                return Err(Error::NoVerifiedHost { sentence: "The process or its host has exited".into() });
+            }
+            state.registry.introduce(instance.id(), claimant.clone());
+        } else if state.registry.claimant(&instance.id()).is_none() {
+            return Err(Error::NoVerifiedHost { sentence: "The process or its host has exited".into() });
+        }
+        let (ticket, receiver) = state.ticket();
+        let claim = Claim {
+            ticket,
+            process: instance.id(),
+            host: claimant.host,
+            host_name: new.map(|verified| verified.host_name.clone()).unwrap_or_default(),
+            key: key.ok(),
+            label: request.label.clone(),
+            program: claimant.traits.program,
+            siblings: request.siblings,
+            deadline,
+            opened_ms: u64::try_from(opened_ms).unwrap_or(u64::MAX),
+        };
+        state.registry.claim(claim, now);
+        self.carry_out(&mut state);
+        drop(state);
+        self.changed.notify_one();
+        Ok(receiver)
+    }
+
+    /// Adds the token to a lease.
+    async fn hand_over(&self, lease: Lease) -> Result<Claimed, Error> {
+        let Lease { session, epoch, outcome, file } = lease;
+        let lock = self.file(file);
+        // Whoever wrote under a former epoch is done when this is ours.
+        let _reading = lock.lock().await;
+        let record = self.look(|registry| registry.session(&session).cloned()).ok_or(Error::UnknownSession)?;
+        if record.epoch != epoch {
+            return Err(Error::StaleEpoch { given: epoch, newest: record.epoch });
+        }
+        if record.holder.is_none() {
+            return Err(Error::LeaseEnded);
+        }
+        let mut claimed = Claimed { session, epoch, outcome, token_status: TokenStatus::Absent, token: None };
+        if record.digest.is_none() {
+            if outcome == Outcome::FreshFirst {
+                claimed.token = self.adopt_version_1(&claimed, file).await;
+            }
+        } else {
+            match self.read_token(&record) {
+                Ok(Ok(token)) => claimed.token = Some(token),
+                Ok(Err(why)) => {
+                    self.discard(&record, &why).await?;
+                    claimed.token_status = TokenStatus::Corrupted;
+                }
+                Err(error) => {
+                    let sentence = format!("the token files can't be read: {error}");
+                    return Err(Error::Unavailable { sentence, retry_after_ms: UNREADABLE_RETRY_MS });
+                }
+            }
+        }
+        if claimed.token.is_some() {
+            claimed.token_status = TokenStatus::Present;
+        }
+        Ok(claimed)
+    }
+
+    /// The token on disk, if it is the one on record.
+    fn read_token(&self, record: &crate::registry::SessionRecord) -> std::io::Result<Result<Token, Corruption>> {
+        Ok(match self.tokens.read(record.file)? {
+            Found::Token(token) if record.digest == Some(tokens::digest(&token)) => Ok(token),
+            Found::Token(_) => Err(Corruption::Digest),
+            Found::Corrupted(why) => Err(why),
+            Found::Absent => Err(Corruption::Missing),
+        })
+    }
+
+    /// Deletes a token that can't be trusted. The caller has the file's lock.
+    async fn discard(&self, record: &crate::registry::SessionRecord, why: &Corruption) -> Result<(), Error> {
+        count(&self.counters.tokens_corrupted_total);
+        tracing::warn!(file = %record.file, %why, "Token file corrupted, treating as stale");
+        if let Err(error) = self.tokens.delete(record.file) {
+            tracing::warn!(file = %record.file, %error, "could not delete it");
+        }
+        self.tell_and_keep(|registry| {
+            registry.end_store(&record.id, None);
+            Ok(())
+        })
+        .await
+    }
+
+    /// What a claim would see, without claiming.
+    ///
+    /// # Errors
+    /// When the request names a process that is no ancestor of `peer`.
+    pub async fn who_am_i(&self, peer: &Pinned, request: ClaimRequest) -> Result<WhoAmI, Error> {
+        let instance = instance(peer, request.instance)?;
+        let settings = self.settings();
+        let reading = tokio::task::spawn_blocking(move || {
+            let walk = process::find_host(&instance, &settings.table);
+            let key = Traits::read(&instance, &settings.table).key(request.label.as_ref());
+            describe(instance.id().pid, walk, key)
+        });
+        reading.await.map_err(|_| internal())
+    }
+}
+
+/// When to look again at a directory of token files that can't be read, in ms: somebody has to mend it.
+const UNREADABLE_RETRY_MS: u32 = 1_000;
+
+fn instance(peer: &Pinned, named: Option<u32>) -> Result<Pinned, Error> {
+    let pid = named.unwrap_or(peer.id().pid);
+    process::instance(peer, named).map_err(|_| Error::NotAnAncestor { pid })
+}
+
+fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified, Error> {
+    let Walk { steps, host } = process::find_host(instance, &settings.table);
+    match host {
+        Ok(host) => {
+            let host_name = steps.last().map(|step| step.name.clone()).unwrap_or_default();
+            Ok(Verified { host, host_name, traits: Traits::read(instance, &settings.table) })
+        }
+        Err(doubt) => {
+            let pid = instance.id().pid;
+            tracing::warn!(
+                pid,
+                %doubt,
+                "Could not verify parent process start time, session resume disabled for this instance"
+            );
+            Err(Error::NoVerifiedHost { sentence: doubt.to_string() })
+        }
+    }
+}
+
+fn describe(instance: u32, walk: Walk, key: Result<process::Key, process::KeyDoubt>) -> WhoAmI {
+    let step = |step: process::Step| Step { pid: step.pid, name: step.name, role: role(step.role).into() };
+    let (host, host_doubt) = match walk.host {
+        Ok(host) => (Some(host.id().pid), None),
+        Err(doubt) => (None, Some(doubt.to_string())),
+    };
+    let (key, key_doubt) = match key {
+        Ok(key) => (Some(key.to_string()), None),
+        Err(doubt) => (None, Some(doubt.to_string())),
+    };
+    WhoAmI { instance, walk: walk.steps.into_iter().map(step).collect(), host, host_doubt, key, key_doubt }
+}
+
+fn role(role: process::Role) -> &'static str {
+    match role {
+        process::Role::Instance => "instance",
+        process::Role::Launcher => "launcher",
+        process::Role::Host => "host",
+        process::Role::Ended => "ended here",
+    }
+}
+
+/// Something failed that has no business failing; the log has it.
+fn internal() -> Error {
+    Error::Unavailable { sentence: "the daemon could not do this".into(), retry_after_ms: UNREADABLE_RETRY_MS }
+}

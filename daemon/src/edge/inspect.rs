@@ -1,0 +1,88 @@
+//! What `mcp-sessiond debug` is told.
+
+use mcp_sessiond_proto::SessionId;
+use mcp_sessiond_proto::debug::{Counter, HostInfo, SessionInfo, TokenInfo};
+
+use super::Edge;
+use crate::registry::SessionRecord;
+use crate::tokens::{self, Corruption, Found};
+
+impl Edge {
+    /// The hosts, in order of their pids.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<HostInfo> {
+        self.look(|registry| {
+            let host = |(host, name, sessions, plural): (crate::process::ProcessId, &str, &std::collections::BTreeSet<SessionId>, usize)| {
+                let held = sessions.iter().filter(|id| registry.session(id).is_some_and(|one| one.holder.is_some()));
+                HostInfo {
+                    pid: host.pid,
+                    start: host.start.to_string(),
+                    name: name.into(),
+                    sessions: bounded(sessions.len()),
+                    held: bounded(held.count()),
+                    plural_keys: bounded(plural),
+                }
+            };
+            let mut hosts: Vec<HostInfo> = registry.owners().map(host).collect();
+            hosts.sort_by_key(|host| host.pid);
+            hosts
+        })
+    }
+
+    /// At most `most` sessions whose ids come after `after`.
+    #[must_use]
+    pub fn sessions(&self, after: Option<&SessionId>, most: usize) -> Vec<SessionInfo> {
+        let info = |session: &SessionRecord| SessionInfo {
+            session: session.id.clone(),
+            host: session.owner.pid,
+            program: session.program.clone(),
+            label: session.label.clone(),
+            key: session.key.map(|key| key.to_string()),
+            epoch: session.epoch,
+            holder: session.holder.map(|holder| holder.pid),
+            token_file: session.digest.map(|_| session.file.to_string()),
+            opened_ms: session.opened_ms,
+        };
+        self.look(|registry| registry.sessions_after(after).take(most).map(info).collect())
+    }
+
+    /// The token files of at most `most` sessions whose ids come after `after`. A file that is being written just
+    /// now may be told as it was before.
+    #[must_use]
+    pub fn token_files(&self, after: Option<&SessionId>, most: usize) -> Vec<TokenInfo> {
+        let records = self.look(|registry| {
+            let with_token = registry.sessions_after(after).filter(|session| session.digest.is_some());
+            with_token.take(most).cloned().collect::<Vec<_>>()
+        });
+        let info = |record: SessionRecord| {
+            let (bytes, state) = match self.tokens.read(record.file) {
+                Ok(Found::Token(token)) => {
+                    let known = [record.digest, record.former].contains(&Some(tokens::digest(&token)));
+                    let state = if known { "ok".to_owned() } else { Corruption::Digest.to_string() };
+                    (Some(bounded(token.expose().len())), state)
+                }
+                Ok(Found::Absent) => (None, Corruption::Missing.to_string()),
+                Ok(Found::Corrupted(why)) => (None, why.to_string()),
+                Err(error) => (None, error.to_string()),
+            };
+            TokenInfo { file: record.file.to_string(), session: record.id, bytes, state }
+        };
+        records.into_iter().map(info).collect()
+    }
+
+    /// What there is now.
+    #[must_use]
+    pub fn gauges(&self) -> Vec<Counter> {
+        let (hosts, sessions, held, waiting) = self.look(|registry| {
+            let held = registry.sessions().filter(|session| session.holder.is_some()).count();
+            (registry.owners().count(), registry.sessions().count(), held, registry.waiting())
+        });
+        let gauges = [("hosts", hosts), ("sessions", sessions), ("leases", held), ("claims_waiting", waiting)];
+        gauges.map(|(name, value)| Counter { name: name.into(), value: value as u64 }).to_vec()
+    }
+}
+
+/// What is counted here has limits far below.
+fn bounded(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,93 @@
+//! Continuing where a former daemon's records end.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use super::{Edge, Settings, State};
+use crate::config::Loaded;
+use crate::counters::Counters;
+use crate::directory::Directory;
+use crate::ledger::{Ledger, LedgerError, Opened};
+use crate::process::{self, ExitWatch, Pinned};
+use crate::registry::Registry;
+use crate::tokens::Tokens;
+
+/// Why the daemon can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The kernel does not tell which boot this is.
+    #[error("could not read the id of this boot: {0}")]
+    Boot(std::io::Error),
+    /// `sessions.db` can't be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// `tokens/` can't be used.
+    #[error("the directory of the token files: {0}; remove it, or mend it by hand")]
+    Tokens(std::io::Error),
+    /// The kernel does not tell of exits.
+    #[error("could not watch processes: {0}")]
+    Exits(std::io::Error),
+}
+
+impl Edge {
+    /// Finds leases and sessions again. Processes that have gone since are taken for exited, tokens are compared
+    /// with their digests, and files that belong to nobody are deleted. The caller holds the directory's lock.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(directory: &Directory, loaded: Loaded) -> Result<Self, StartError> {
+        let tokens = Tokens::open(directory).map_err(StartError::Tokens)?;
+        let boot = process::boot_id().map_err(StartError::Boot)?;
+        let Opened { ledger, snapshot, discarded } = Ledger::open(directory.path(), &boot)?;
+        if let Some(why) = discarded {
+            tracing::warn!(%why, "the records of a former daemon were discarded, and the sessions with them");
+        }
+        let registry = Registry::restore(loaded.config.policy(), snapshot);
+        let exits = ExitWatch::new().map_err(StartError::Exits)?;
+        let edge = Self {
+            state: Mutex::new(State { registry, ledger, exits, answers: HashMap::new(), tickets: 0 }),
+            tokens: Arc::new(tokens),
+            files: Mutex::default(),
+            settings: RwLock::new(Arc::new(Settings::new(loaded))),
+            changed: Notify::new(),
+            began: Instant::now(),
+            counters: Counters::default(),
+        };
+        edge.find_processes().map_err(StartError::Exits)?;
+        edge.settle_tokens().map_err(StartError::Tokens)?;
+        Ok(edge)
+    }
+
+    /// Watches the processes on record that are still there, and tells the registry of the others.
+    fn find_processes(&self) -> std::io::Result<()> {
+        let mut state = self.lock();
+        for id in state.registry.processes() {
+            match Pinned::reopen(&id)? {
+                Some(process) => state.exits.add(process)?,
+                None => state.registry.exited(id),
+            }
+        }
+        self.carry_out(&mut state);
+        Ok(())
+    }
+
+    /// A store that was cut off left one of two tokens: finds out which. Deletes what belongs to no session.
+    fn settle_tokens(&self) -> std::io::Result<()> {
+        let records = self.look(|registry| registry.sessions().cloned().collect::<Vec<_>>());
+        for record in records.iter().filter(|record| record.former.is_some()) {
+            self.settle_file(&record.id, record.file);
+        }
+        let keep: HashSet<String> = self.look(|registry| {
+            let with_token = registry.sessions().filter(|session| session.digest.is_some());
+            with_token.map(|session| session.file.to_string()).collect()
+        });
+        let swept = self.tokens.sweep(&keep)?;
+        if swept > 0 {
+            tracing::info!(files = swept, "deleted token files that belong to no session");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Storing and rejecting tokens, and releasing leases.
+
+use std::sync::Arc;
+
+use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
+use mcp_sessiond_proto::{Claimed, Epoch, Error, SessionId, Token};
+
+use super::Edge;
+use crate::counters::count;
+use crate::fault;
+use crate::registry::TokenFile;
+use crate::tokens::{self, Found};
+
+impl Edge {
+    /// Puts a new token in place of the former one.
+    ///
+    /// # Errors
+    /// When the lease is not the newest, or the token could not be written.
+    pub async fn store_token(&self, request: StoreRequest) -> Result<Stored, Error> {
+        let StoreRequest { session, epoch, token } = request;
+        let stored = self.store(&session, epoch, token).await;
+        match &stored {
+            Ok(_) => count(&self.counters.tokens_stored_total),
+            Err(error) => {
+                self.counters.refused(error);
+                if let Error::WriteFailed { sentence } = error {
+                    tracing::error!(%session, "Failed to write token file: {sentence}");
+                }
+            }
+        }
+        stored.map(|resumed| Stored { resumed })
+    }
+
+    async fn store(&self, session: &SessionId, epoch: Epoch, token: Token) -> Result<bool, Error> {
+        let file = self.file_of(session)?;
+        let lock = self.file(file);
+        let _writing = lock.lock().await;
+        let digest = tokens::digest(&token);
+        let (file, accepted) = self.tell_and_keep(|registry| registry.begin_store(session, epoch, digest)).await?;
+        fault::point("digest-recorded");
+        let files = Arc::clone(&self.tokens);
+        let writing = tokio::task::spawn_blocking(move || files.write(file, &token));
+        let written = writing.await.unwrap_or_else(|_| Err(std::io::Error::other("the writing task failed")));
+        match written {
+            Ok(()) => {
+                self.tell(|registry| registry.end_store(session, Some(digest)));
+                fault::point("token-settled");
+                if accepted {
+                    tracing::debug!(%session, "Session resumed successfully");
+                }
+                Ok(accepted)
+            }
+            Err(error) => {
+                self.settle_file(session, file);
+                Err(Error::WriteFailed { sentence: error.to_string() })
+            }
+        }
+    }
+
+    /// Makes the record agree with whatever the file holds after a failure. The caller has the file's lock.
+    pub(super) fn settle_file(&self, session: &SessionId, file: TokenFile) {
+        let record = self.look(|registry| registry.session(session).cloned());
+        let Some(record) = record else { return };
+        // What is neither of the two tokens, or can't be read, is left for the next claim to find and to tell.
+        let holds = match self.tokens.read(file) {
+            Ok(Found::Token(token)) => Some(tokens::digest(&token)),
+            Ok(Found::Absent) if record.former.is_none() => None,
+            _ => return,
+        };
+        if holds.is_none() || [record.digest, record.former].contains(&holds) {
+            self.tell(|registry| registry.end_store(session, holds));
+        }
+    }
+
+    /// Deletes the token: the broker refused it.
+    ///
+    /// # Errors
+    /// When the lease is not the newest, or the records can't be written.
+    pub async fn reject_token(&self, request: LeaseRef) -> Result<(), Error> {
+        let LeaseRef { session, epoch } = request;
+        let rejected = self.reject(&session, epoch).await;
+        match &rejected {
+            Ok(()) => {
+                count(&self.counters.tokens_rejected_total);
+                tracing::debug!(%session, "Broker rejected resume token, starting fresh session");
+            }
+            Err(error) => self.counters.refused(error),
+        }
+        rejected
+    }
+
+    async fn reject(&self, session: &SessionId, epoch: Epoch) -> Result<(), Error> {
+        let lock = self.file(self.file_of(session)?);
+        let _deleting = lock.lock().await;
+        let file = self.tell_and_keep(|registry| registry.reject(session, epoch)).await?;
+        self.tokens.delete(file).map_err(|error| Error::WriteFailed { sentence: error.to_string() })
+    }
+
+    /// Ends a lease.
+    ///
+    /// # Errors
+    /// When it is not the newest, or the records can't be written.
+    pub async fn release(&self, request: LeaseRef) -> Result<(), Error> {
+        let LeaseRef { session, epoch } = request;
+        let released = self.tell_and_keep(|registry| registry.release(&session, epoch)).await;
+        if let Err(error) = &released {
+            self.counters.refused(error);
+        }
+        released
+    }
+
+    /// Takes over the token that version 1 left for this host, where the configuration names its directory. Only
+    /// the host's first session gets it. The caller has the file's lock.
+    pub(super) async fn adopt_version_1(&self, claimed: &Claimed, file: TokenFile) -> Option<Token> {
+        if file.number != 1 {
+            return None;
+        }
+        let directory = self.settings().loaded.config.adopt_version_1.clone()?;
+        let found = match tokens::read_version_1(&directory, file) {
+            Ok(found) => found?,
+            Err(error) => {
+                tracing::warn!(directory = %directory.display(), %file, %error, "did not adopt the token of version 1");
+                return None;
+            }
+        };
+        let digest = tokens::digest(&found);
+        let begun = self.tell_and_keep(|registry| registry.begin_store(&claimed.session, claimed.epoch, digest)).await;
+        if begun.is_err() {
+            return None;
+        }
+        if let Err(error) = self.tokens.write(file, &found) {
+            tracing::warn!(%file, %error, "did not adopt the token of version 1");
+            self.settle_file(&claimed.session, file);
+            return None;
+        }
+        self.tell(|registry| {
+            registry.end_store(&claimed.session, Some(digest));
+            registry.offer(&claimed.session);
+        });
+        tokens::delete_version_1(&directory, file);
+        tracing::info!(%file, session = %claimed.session, "adopted the token of version 1");
+        Some(found)
+    }
+
+    fn file_of(&self, session: &SessionId) -> Result<TokenFile, Error> {
+        self.look(|registry| registry.session(session).map(|record| record.file)).ok_or(Error::UnknownSession)
+    }
+}

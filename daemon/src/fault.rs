@@ -1,0 +1,45 @@
+//! Named points at which a test may have the daemon killed, as SIGKILL would at any other.
+
+/// The variable that names the point, and after a colon how often it is passed first: `token-renamed:3`.
+#[cfg(feature = "fault-points")]
+pub const VARIABLE: &str = "MCP_SESSIOND_FAULT";
+
+/// Every point, in the order in which a store passes them.
+pub const POINTS: [&str; 6] =
+    ["digest-recorded", "token-created", "token-written", "token-renamed", "token-settled", "ledger-commit"];
+
+/// Dies here, if the environment says so. Without the feature `fault-points` this is nothing.
+#[inline]
+pub fn point(name: &'static str) {
+    debug_assert!(POINTS.contains(&name), "{name} is not in the list of points");
+    #[cfg(feature = "fault-points")]
+    armed::pass(name);
+}
+
+#[cfg(feature = "fault-points")]
+mod armed {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::sync::OnceLock;
+
+    use nix::sys::signal::{Signal, kill};
+
+    struct Armed {
+        name: String,
+        passes: AtomicI64,
+    }
+
+    pub(super) fn pass(name: &str) {
+        static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
+        let armed = ARMED.get_or_init(|| {
+            let value = std::env::var(super::VARIABLE).ok()?;
+            let (name, passes) = value.split_once(':').unwrap_or((&value, "0"));
+            Some(Armed { name: name.into(), passes: AtomicI64::new(passes.parse().ok()?) })
+        });
+        if let Some(armed) = armed.as_ref().filter(|armed| armed.name == name)
+            && armed.passes.fetch_sub(1, Ordering::Relaxed) == 0
+        {
+            // Not exit or abort: nothing may be flushed or unwound.
+            let _ = kill(nix::unistd::getpid(), Signal::SIGKILL);
+        }
+    }
+}

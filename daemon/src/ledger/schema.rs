@@ -1,0 +1,205 @@
+//! The tables of `sessions.db`, and how records become rows.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use mcp_sessiond_proto::{Epoch, Label, SessionId};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row, Transaction, params};
+
+use crate::process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
+use crate::registry::{Claimant, Digest, Effect, OwnerRecord, SessionRecord, Snapshot, TokenFile};
+
+/// Grows with every change of the tables. A database of another version is discarded.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE boot (id TEXT NOT NULL) STRICT;
+    CREATE TABLE owner (host TEXT PRIMARY KEY, name TEXT NOT NULL, plural BLOB NOT NULL) STRICT;
+    CREATE TABLE claimant (
+        process TEXT PRIMARY KEY, host TEXT NOT NULL, program TEXT NOT NULL, base BLOB, place BLOB, doubt TEXT
+    ) STRICT;
+    CREATE TABLE session (
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, key BLOB, program TEXT NOT NULL, label TEXT,
+        opened INTEGER NOT NULL, opened_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, holder TEXT,
+        file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL
+    ) STRICT;";
+
+/// What the database held.
+pub(super) enum State {
+    Empty,
+    Current(Snapshot),
+    Discarded(String),
+}
+
+pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, State)> {
+    let mut connection = Connection::open(path)?;
+    // NORMAL: a commit is in the page cache, which outlives this process; a power loss ends every session anyway.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // The directory's lock keeps other daemons out; this keeps a curious sqlite3 from seeing a write half done.
+    connection.pragma_update(None, "locking_mode", "NORMAL")?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let state = match version {
+        0 if tables == 0 => State::Empty,
+        VERSION => match connection.query_row("SELECT id FROM boot", [], |row| row.get::<_, String>(0)) {
+            Ok(recorded) if recorded == boot => State::Current(snapshot(&connection)?),
+            Ok(_) => State::Discarded("it is from before the last reboot".into()),
+            Err(error) => return Err(error),
+        },
+        other => State::Discarded(format!("its version is {other}, and this daemon's is {VERSION}")),
+    };
+    if !matches!(state, State::Current(_)) {
+        create(&mut connection, boot)?;
+    }
+    Ok((connection, state))
+}
+
+fn create(connection: &mut Connection, boot: &str) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    let mut tables = transaction.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+    let names = tables.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    drop(tables);
+    for name in names {
+        transaction.execute(&format!("DROP TABLE \"{}\"", name.replace('"', "\"\"")), [])?;
+    }
+    transaction.execute_batch(TABLES)?;
+    transaction.execute("INSERT INTO boot VALUES (?1)", [boot])?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// Writes all the effects or none.
+pub(super) fn commit<'a>(
+    connection: &mut Connection,
+    effects: impl Iterator<Item = &'a Effect>,
+) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    for effect in effects {
+        apply(&transaction, effect)?;
+    }
+    transaction.commit()
+}
+
+fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()> {
+    let execute = |sql: &str, parameters: &[&dyn ToSql]| {
+        transaction.prepare_cached(sql)?.execute(parameters).map(drop)
+    };
+    match effect {
+        Effect::SaveOwner(OwnerRecord { host, name, plural }) => {
+            let plural: Vec<u8> = plural.iter().flat_map(|key| key.0).collect();
+            execute("INSERT OR REPLACE INTO owner VALUES (?1, ?2, ?3)", params![Process(*host), name, plural])
+        }
+        Effect::DropOwner(host) => execute("DELETE FROM owner WHERE host = ?1", params![Process(*host)]),
+        Effect::SaveClaimant(process, Claimant { host, traits }) => execute(
+            "INSERT OR REPLACE INTO claimant VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                Process(*process),
+                Process(*host),
+                traits.program,
+                traits.base,
+                traits.place,
+                traits.doubt.map(KeyDoubt::code),
+            ],
+        ),
+        Effect::DropClaimant(process) => {
+            execute("DELETE FROM claimant WHERE process = ?1", params![Process(*process)])
+        }
+        Effect::SaveSession(session) => execute(
+            "INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            params![
+                session.id.as_str(),
+                Process(session.owner),
+                session.key.map(|key| key.0),
+                session.program,
+                session.label.as_ref().map(Label::as_str),
+                session.opened.cast_signed(),
+                session.opened_ms.cast_signed(),
+                session.epoch.0.cast_signed(),
+                session.holder.map(Process),
+                session.file.number,
+                session.digest,
+                session.former,
+                session.offered,
+            ],
+        ),
+        Effect::DropSession(id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
+        Effect::DeleteToken(_) | Effect::Answer(..) => Ok(()),
+    }
+}
+
+fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
+    let owners = rows(connection, "SELECT host, name, plural FROM owner", |row| {
+        let plural: Vec<u8> = row.get(2)?;
+        let plural: BTreeSet<Key> = plural.as_chunks().0.iter().map(|key| Key(*key)).collect();
+        Ok(OwnerRecord { host: row.get::<_, Process>(0)?.0, name: row.get(1)?, plural })
+    })?;
+    let claimants = rows(connection, "SELECT process, host, program, base, place, doubt FROM claimant", |row| {
+        let doubt = row.get::<_, Option<String>>(5)?.map(|_| parsed::<KeyDoubt>(row, 5)).transpose()?;
+        let traits = Traits { program: row.get(2)?, base: row.get(3)?, place: row.get(4)?, doubt };
+        Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits }))
+    })?;
+    let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered";
+    let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
+        let owner = row.get::<_, Process>(1)?.0;
+        Ok(SessionRecord {
+            id: parsed::<SessionId>(row, 0)?,
+            owner,
+            key: row.get::<_, Option<Digest>>(2)?.map(Key),
+            program: row.get(3)?,
+            label: row.get::<_, Option<String>>(4)?.map(|_| parsed::<Label>(row, 4)).transpose()?,
+            opened: row.get::<_, i64>(5)?.cast_unsigned(),
+            opened_ms: row.get::<_, i64>(6)?.cast_unsigned(),
+            epoch: Epoch(row.get::<_, i64>(7)?.cast_unsigned()),
+            holder: row.get::<_, Option<Process>>(8)?.map(|process| process.0),
+            file: TokenFile { host: owner, number: row.get(9)? },
+            digest: row.get(10)?,
+            former: row.get(11)?,
+            offered: row.get(12)?,
+        })
+    })?;
+    Ok(Snapshot { owners, claimants, sessions })
+}
+
+fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    connection.prepare(sql)?.query_map([], read)?.collect()
+}
+
+fn parsed<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    text.parse().map_err(|_| FromSqlError::InvalidType.into())
+}
+
+/// A process as text: pid, start time and pidfd inode (or `-`), with slashes between.
+struct Process(ProcessId);
+
+impl ToSql for Process {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let ProcessId { pid, start, inode } = self.0;
+        let inode = inode.map_or_else(|| "-".to_owned(), |inode| inode.to_string());
+        Ok(format!("{pid}/{}/{inode}", start.0).into())
+    }
+}
+
+impl FromSql for Process {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let mut parts = value.as_str()?.splitn(3, '/');
+        let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
+        let (pid, start) = (number(), number());
+        let inode = parts.next();
+        let process = || {
+            let pid = u32::try_from(pid?).ok()?;
+            let inode = match inode? {
+                "-" => None,
+                inode => Some(inode.parse().ok()?),
+            };
+            Some(ProcessId { pid, start: StartTime(start?), inode })
+        };
+        process().map(Self).ok_or(FromSqlError::InvalidType)
+    }
+}

@@ -1,0 +1,17 @@
+//! The daemon behind the `mcp-sessiond` command. `ARCHITECTURE.md` has the bird's eye view.
+
+pub mod cli;
+pub mod config;
+pub mod counters;
+pub mod directory;
+pub mod edge;
+pub mod fault;
+pub mod ledger;
+pub mod listener;
+pub mod process;
+pub mod registry;
+pub mod run;
+pub mod service;
+pub mod tokens;
+
+mod sys;

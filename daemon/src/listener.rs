@@ -1,0 +1,278 @@
+//! Connections: who is let in, how many, and for how long they may be silent at the door.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use mcp_sessiond_proto::codec;
+use mcp_sessiond_proto::frame::Budget;
+use mcp_sessiond_proto::hello::{Answer, Hello};
+use mcp_sessiond_proto::service::Sessiond;
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use nix::sys::stat::{Mode, fchmod};
+use tarpc::server::{BaseChannel, Channel, Config as ChannelConfig};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::counters::count;
+use crate::process::{self, Peer, PeerError, ProcessId};
+use crate::service::{Daemon, Service};
+
+/// How long a peer may take for its hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long accepting pauses when there are no descriptors left: something must be closed first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that may wait to be accepted: all servers of all hosts may start at once.
+const BACKLOG: i32 = 1024;
+
+/// Answers of one connection that may wait to be written before its requests have to wait.
+const ANSWERS_WAITING: usize = 16;
+
+/// A listening socket, and the path that clients know it by.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Listener {
+    /// Binds a socket of mode 0600. Whatever has the path is unlinked: the caller holds the directory's lock.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        #[cfg(target_os = "linux")]
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        #[cfg(not(target_os = "linux"))]
+        let flags = SockFlag::empty();
+        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        // Before bind, so that there is no moment in which the umask decides. macOS ignores it, and has the
+        // directory's mode.
+        #[cfg(target_os = "linux")]
+        fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+        listen(&fd, Backlog::new(BACKLOG)?)?;
+        Self::inherited(fd, path)
+    }
+
+    /// Takes a socket that systemd or launchd has bound to `path`.
+    ///
+    /// # Errors
+    /// When the path is not there, or is open to others.
+    pub fn inherited(fd: OwnedFd, path: &Path) -> io::Result<Self> {
+        let socket = UnixListener::from(fd);
+        socket.set_nonblocking(true)?;
+        let found = std::fs::symlink_metadata(path)?;
+        if found.permissions().mode() & 0o077 != 0 && !cfg!(target_os = "macos") {
+            return Err(io::Error::other("the socket is open to other users; set SocketMode=0600"));
+        }
+        Ok(Self { socket, path: path.into(), identity: (found.dev(), found.ino()) })
+    }
+
+    /// Whether the path still leads to this socket: when another one was bound over it, no client comes any more.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        std::fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
+    }
+
+    /// Takes the path away, if it is still ours, so that nobody connects to a daemon that is about to exit.
+    pub fn unlink(&self) {
+        if self.is_in_place() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    /// A second handle, for who looks after the path while [`serve`] has the first.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, path: self.path.clone(), identity: self.identity })
+    }
+}
+
+/// How many connections there are, in all and for each process.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    open: AtomicUsize,
+    by_process: Mutex<HashMap<ProcessId, usize>>,
+}
+
+impl Gauge {
+    /// Connections open now.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection in, within the limits.
+    fn enter(daemon: &Arc<Daemon>, process: ProcessId) -> Option<Place> {
+        let settings = daemon.edge.settings();
+        let limits = &settings.loaded.config.limits;
+        let gauge = &daemon.connections;
+        let mut by_process = gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = by_process.get(&process).copied().unwrap_or(0);
+        if gauge.open() >= limits.connections || own >= limits.connections_per_process {
+            return None;
+        }
+        gauge.open.fetch_add(1, Ordering::Relaxed);
+        by_process.insert(process, own + 1);
+        Some(Place { daemon: daemon.clone(), process })
+    }
+}
+
+/// A connection's place in the [`Gauge`].
+struct Place {
+    daemon: Arc<Daemon>,
+    process: ProcessId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let gauge = &self.daemon.connections;
+        gauge.open.fetch_sub(1, Ordering::Relaxed);
+        let mut by_process = gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = by_process.get_mut(&self.process) {
+            *own -= 1;
+            if *own == 0 {
+                by_process.remove(&self.process);
+            }
+        }
+    }
+}
+
+/// Serves connections until `draining` says otherwise, then waits for the calls under way. The caller bounds that.
+///
+/// # Errors
+/// When the socket can't be listened on.
+pub async fn serve(listener: Listener, daemon: Arc<Daemon>, mut draining: watch::Receiver<bool>) -> io::Result<()> {
+    let socket = tokio::net::UnixListener::from_std(listener.socket)?;
+    let budget = Budget::new(daemon.edge.settings().loaded.config.limits.frame_bytes);
+    let mut connections = JoinSet::new();
+    let told = draining.clone();
+    loop {
+        tokio::select! {
+            accepted = socket.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(converse(stream, daemon.clone(), budget.clone(), told.clone()));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "could not accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            () = drained(&mut draining) => break,
+        }
+    }
+    drop(socket);
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}
+
+/// One connection, from its first byte to its last.
+async fn converse(mut stream: UnixStream, daemon: Arc<Daemon>, budget: Budget, mut draining: watch::Receiver<bool>) {
+    let peer = match process::peer(&stream) {
+        Ok(Peer { process, .. }) => process,
+        Err(error) => {
+            count(&daemon.edge.counters.connections_refused_total);
+            tracing::warn!(%error, "refused a connection");
+            // Another user is not told anything.
+            if !matches!(error, PeerError::OtherUid(_)) {
+                let _ = turn_away(&mut stream, Answer::Unidentified).await;
+            }
+            return;
+        }
+    };
+    let Some(_place) = Gauge::enter(&daemon, peer.id()) else {
+        count(&daemon.edge.counters.connections_over_limit_total);
+        tracing::warn!(pid = peer.id().pid, "refused a connection: as many as the limits allow are open");
+        let _ = turn_away(&mut stream, Answer::Busy).await;
+        return;
+    };
+    let greeted = tokio::time::timeout(HELLO_TIMEOUT, greet(&mut stream)).await;
+    let hello = match greeted {
+        Ok(Ok(Some(hello))) => hello,
+        Ok(Ok(None)) => return,
+        Ok(Err(_)) | Err(_) => {
+            count(&daemon.edge.counters.connections_broken_total);
+            tracing::debug!(pid = peer.id().pid, "a connection ended at its hello");
+            return;
+        }
+    };
+    count(&daemon.edge.counters.connections_total);
+    let Ok(codec) = hello.accept() else { return };
+    let transport = codec::server(stream, codec, hello.frame_max, budget);
+    let most = daemon.edge.settings().loaded.config.limits.requests_per_connection;
+    let channel = BaseChannel::new(ChannelConfig { pending_response_buffer: ANSWERS_WAITING }, transport)
+        .max_concurrent_requests(most);
+    let pid = peer.id().pid;
+    let service = Service { daemon: daemon.clone(), peer: Arc::new(peer) };
+    let mut requests = Box::pin(channel.requests());
+    let mut calls = JoinSet::new();
+    loop {
+        // In this order: a call that has ended still has to be written, which polling the requests does.
+        tokio::select! {
+            biased;
+            request = requests.next() => match request {
+                Some(Ok(request)) => {
+                    calls.spawn(request.execute(service.clone().serve()));
+                }
+                Some(Err(error)) => {
+                    count(&daemon.edge.counters.connections_broken_total);
+                    tracing::debug!(pid, %error, "a connection was broken off");
+                    return;
+                }
+                None => return,
+            },
+            Some(_) = calls.join_next() => {}
+            () = drained(&mut draining), if calls.is_empty() => return,
+        }
+    }
+}
+
+/// Returns when the daemon is about to exit.
+async fn drained(draining: &mut watch::Receiver<bool>) {
+    // The sender is gone only when the daemon is.
+    let _ = draining.wait_for(|draining| *draining).await.map(drop);
+}
+
+/// Reads the hello and answers it. None: it was refused.
+async fn greet(stream: &mut UnixStream) -> Result<Option<Hello>, mcp_sessiond_proto::hello::HelloError> {
+    let hello = Hello::read(stream).await?;
+    match hello.accept() {
+        Ok(_) => {
+            hello.reply(Answer::Welcome).write(stream).await?;
+            Ok(Some(hello))
+        }
+        Err(answer) => {
+            hello.reply(answer).write(stream).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// Tells a peer why it is not let in.
+async fn turn_away(stream: &mut UnixStream, answer: Answer) -> Result<(), mcp_sessiond_proto::hello::HelloError> {
+    let refused = async {
+        let hello = Hello::read(stream).await?;
+        hello.reply(answer).write(stream).await?;
+        Ok(())
+    };
+    tokio::time::timeout(HELLO_TIMEOUT, refused).await.unwrap_or(Ok(()))
+}

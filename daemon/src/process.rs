@@ -1,0 +1,60 @@
+//! Who is that? Everything that the daemon knows about other processes, from the kernel alone.
+//!
+//! - [`ProcessId`], [`StartTime`], [`boot_id`]: what names one process, for good.
+//! - [`Pinned`]: a process that is held, so that what is read of it is its own.
+//! - [`peer`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for.
+//! - [`find_host`]: from an instance up to its host, past [launchers](Table).
+//! - [`Traits`], [`Key`]: what tells the instances of one host apart.
+//! - [`ExitWatch`]: which of many processes have exited.
+//!
+//! `linux.rs` and `macos.rs` read the facts, behind the same set of functions; nothing else here differs between
+//! the two.
+//!
+//! **Architecture Invariant:** no pid is believed that was not pinned first and looked at again afterwards. A fact
+//! is the process's own only if the process was alive, and the same, after it was read.
+
+mod exits;
+mod identity;
+mod key;
+mod launchers;
+mod peer;
+mod pinned;
+mod walk;
+
+#[cfg(target_os = "linux")]
+#[path = "process/linux.rs"]
+mod os;
+#[cfg(target_os = "macos")]
+#[path = "process/macos.rs"]
+mod os;
+
+#[cfg(any(target_os = "macos", test))]
+mod procargs;
+
+#[cfg(test)]
+mod tests;
+
+pub use exits::ExitWatch;
+pub use identity::{ProcessId, StartTime, StartTimeError, boot_id};
+pub use key::{Key, KeyDoubt, KeyDoubtError, Traits};
+pub use launchers::{Launcher, Table};
+pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
+pub use pinned::{Gone, Pinned};
+pub use walk::{HostDoubt, Role, Step, Walk, find_host};
+
+/// Where a process stands.
+struct Kin {
+    /// Its parent's pid; 0 where that is the kernel, or in another pid namespace.
+    parent: u32,
+    /// The real and the effective user id.
+    uids: [u32; 2],
+    /// Whether it is in the pid namespace whose /proc we see.
+    in_our_namespace: bool,
+}
+
+impl Kin {
+    /// A user id of the process that is not this one. None: it is this user's through and through.
+    fn other_uid(&self, uid: u32) -> Option<u32> {
+        self.uids.into_iter().find(|found| *found != uid)
+    }
+}

@@ -1,0 +1,140 @@
+//! The key over made-up facts: what is in it, what is not, and what makes it doubtful.
+
+use super::*;
+
+fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn facts() -> Facts {
+    let image = Image {
+        executable: Some("/usr/bin/server".into()),
+        arguments: Ok(bytes(&["server", "--db", "prod"])),
+    };
+    Facts { image, environment: Some(bytes(&["A=1", "B=2"])), directory: Some("/srv".into()) }
+}
+
+/// The traits of a server that differs from the usual one in what `change` changes.
+fn traits(change: impl FnOnce(&mut Facts)) -> Traits {
+    let mut changed = facts();
+    change(&mut changed);
+    changed.into_traits(|| "name".to_owned(), &Table::default())
+}
+
+fn key(change: impl FnOnce(&mut Facts)) -> Result<Key, KeyDoubt> {
+    traits(change).key(None)
+}
+
+fn labelled(change: impl FnOnce(&mut Facts)) -> Result<Key, KeyDoubt> {
+    traits(change).key(Some(&"one".parse().expect("a label")))
+}
+
+#[test]
+fn servers_that_differ_in_anything_differ_in_their_keys() {
+    let changes: [fn(&mut Facts); 9] = [
+        |_| {},
+        |facts| facts.image.executable = Some("/opt/bin/server".into()),
+        |facts| facts.image.arguments = Ok(bytes(&["server", "--db", "staging"])),
+        |facts| facts.image.arguments = Ok(bytes(&["server", "--dbprod"])),
+        |facts| facts.image.arguments = Ok(bytes(&["server", "--db", "prod", ""])),
+        |facts| facts.directory = Some("/srv/2".into()),
+        |facts| facts.environment = Some(bytes(&["A=1", "B=3"])),
+        |facts| facts.environment = Some(bytes(&["A=1"])),
+        |facts| facts.environment = Some(bytes(&["A=1", "B=2", "CLAUDE_CODE_SESSION_ID=1"])),
+    ];
+    let keys: Vec<Key> = changes.into_iter().map(|change| key(change).expect("certain")).collect();
+    for (at, one) in keys.iter().enumerate() {
+        assert!(!keys[..at].contains(one), "change {at} makes no difference");
+    }
+}
+
+#[test]
+fn the_order_of_variables_and_those_of_one_start_make_no_difference() {
+    let usual = key(|_| {});
+    assert_eq!(usual, key(|facts| facts.environment = Some(bytes(&["B=2", "A=1"]))));
+    for name in IGNORED_VARIABLES {
+        let with = format!("{name}=17");
+        assert_eq!(usual, key(|facts| facts.environment = Some(bytes(&["A=1", &with, "B=2"]))), "{name}");
+    }
+    assert_ne!(usual, key(|facts| facts.environment = Some(bytes(&["A=1", "B=2", "SHLVL2=1"]))));
+}
+
+#[test]
+fn the_configuration_adds_variables() {
+    let table = Table {
+        ignored_variables: vec!["TRACE_*".into()],
+        conversation_variables: vec!["THREAD".into()],
+        ..Table::default()
+    };
+    let with = |variables: &[&str]| {
+        let mut facts = facts();
+        facts.environment = Some(bytes(variables));
+        facts.into_traits(String::new, &table)
+    };
+    assert_eq!(with(&["A=1"]), with(&["A=1", "TRACE_ID=7"]));
+    assert_ne!(with(&["A=1"]), with(&["A=1", "TRAC=7"]));
+    assert_ne!(with(&["THREAD=1"]).base, with(&["THREAD=2"]).base);
+}
+
+#[test]
+fn a_label_takes_the_place_of_directory_and_environment_alone() {
+    let usual = labelled(|_| {}).expect("certain");
+    assert_ne!(Ok(usual), key(|_| {}));
+    assert_eq!(labelled(|facts| facts.directory = None), Ok(usual));
+    assert_eq!(labelled(|facts| facts.environment = Some(bytes(&["A=2"]))), Ok(usual));
+    assert_ne!(labelled(|facts| facts.image.executable = Some("/x".into())), Ok(usual));
+    assert_ne!(labelled(|facts| facts.image.arguments = Ok(bytes(&["server"]))), Ok(usual));
+    let conversation = |id: &'static str| labelled(move |facts| facts.environment = Some(bytes(&[id])));
+    assert_ne!(conversation("CLAUDE_CODE_SESSION_ID=1"), conversation("CLAUDE_CODE_SESSION_ID=2"));
+    let other = traits(|_| {}).key(Some(&"two".parse().expect("a label")));
+    assert_ne!(other, Ok(usual));
+}
+
+#[test]
+fn what_can_not_be_read_makes_the_key_doubtful() {
+    assert_eq!(key(|facts| facts.environment = None), Err(KeyDoubt::Environment));
+    assert_eq!(key(|facts| facts.directory = None), Err(KeyDoubt::Directory));
+    assert!(labelled(|facts| facts.environment = None).is_ok());
+    let always: [(fn(&mut Facts), KeyDoubt); 3] = [
+        (|facts| facts.image.executable = None, KeyDoubt::Executable),
+        (|facts| facts.image.arguments = Err(KeyDoubt::Arguments), KeyDoubt::Arguments),
+        (|facts| facts.image.arguments = Err(KeyDoubt::Rewritten), KeyDoubt::Rewritten),
+    ];
+    for (change, doubt) in always {
+        assert_eq!(key(change), Err(doubt));
+        assert_eq!(labelled(change), Err(doubt));
+    }
+}
+
+#[test]
+fn a_hidden_conversation_is_not_the_absence_of_one() {
+    assert_ne!(labelled(|facts| facts.environment = None), labelled(|_| {}));
+}
+
+#[test]
+fn a_title_is_not_taken_for_arguments() {
+    let title = |arguments: &[&str]| is_title(Path::new("/usr/bin/node"), &bytes(arguments));
+    assert!(title(&["my-server", "", "", ""]));
+    assert!(title(&["my-server", ""]));
+    assert!(title(&["my server: prod"]));
+    assert!(!title(&["node"]));
+    assert!(!title(&["/opt/my tools/node"]));
+    assert!(!title(&["node", "server.js", "", ""]));
+    assert!(!title(&["my server", "-x"]));
+}
+
+#[test]
+fn a_doubt_is_found_again_by_its_code() {
+    for doubt in KeyDoubt::ALL {
+        assert_eq!(doubt.code().parse(), Ok(doubt));
+    }
+    assert_eq!("".parse::<KeyDoubt>(), Err(KeyDoubtError));
+}
+
+#[test]
+fn digests_are_what_they_were() {
+    // They are on record: with another encoding no server would find its session after an upgrade of the daemon.
+    // Computed with Python's hashlib.
+    assert_eq!(key(|_| {}).expect("certain").to_string(), "4039a132");
+    assert_eq!(labelled(|_| {}).expect("certain").to_string(), "f5c609cf");
+}

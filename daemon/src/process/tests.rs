@@ -1,0 +1,369 @@
+//! Real processes: shells that say their pid, wait for a line, and end. Nothing here sleeps.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::walk::name_of;
+use super::*;
+
+/// What the innermost process of a tree runs: it says its pid, and stays until its standard input has a line or ends.
+const STAY: &str = "echo $$; read line";
+
+/// A tree of processes, of which the innermost says its pid.
+struct Tree {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Tree {
+    fn spawn(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the command starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        Self { stdin: child.stdin.take(), stdout, child }
+    }
+
+    fn shell(script: &str) -> Self {
+        Self::spawn(Command::new("sh").args(["-c", script]))
+    }
+
+    /// The pid that a process says next.
+    fn said(&mut self) -> u32 {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("a line");
+        line.trim().parse().unwrap_or_else(|_| panic!("{line:?} is no pid"))
+    }
+
+    /// The next process that says its pid.
+    fn pinned(&mut self) -> Pinned {
+        Pinned::open(self.said()).expect("it waits for us")
+    }
+
+    /// Ends the tree, and waits until its root is reaped.
+    fn end(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Waits until a watch has something to report.
+fn until_readable(watch: &ExitWatch) {
+    let mut fds = [PollFd::new(watch.as_fd(), PollFlags::POLLIN)];
+    assert_eq!(poll(&mut fds, PollTimeout::NONE).expect("poll"), 1);
+}
+
+fn is_readable(watch: &ExitWatch) -> bool {
+    let mut fds = [PollFd::new(watch.as_fd(), PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO).expect("poll") == 1
+}
+
+/// Kills a child without reaping it, and waits until it is a zombie.
+fn make_zombie(child: &mut Child) {
+    let mut watch = ExitWatch::new().expect("a watch");
+    watch.add(Pinned::open(child.id()).expect("alive")).expect("watched");
+    child.kill().expect("ours to kill");
+    until_readable(&watch);
+}
+
+#[test]
+fn this_process_knows_itself() {
+    let me = Pinned::myself().expect("alive");
+    assert_eq!(me.id().pid, std::process::id());
+    assert!(me.is_alive());
+    assert_eq!(Pinned::open(std::process::id()).expect("alive").id(), me.id());
+    assert_eq!(Pinned::reopen(&me.id()).expect("readable").expect("alive").id(), me.id());
+    assert_eq!(Pinned::open(0).err(), Some(Gone));
+    assert_eq!(Pinned::open(u32::MAX).err(), Some(Gone));
+}
+
+#[test]
+fn another_identity_is_another_process() {
+    let me = Pinned::myself().expect("alive").id();
+    let others = [
+        ProcessId { start: StartTime(me.start.0 + 1), ..me },
+        ProcessId { inode: Some(me.inode.unwrap_or(0) + 1), ..me },
+    ];
+    for other in others {
+        assert!(Pinned::reopen(&other).expect("readable").is_none());
+    }
+}
+
+#[test]
+fn an_exit_is_seen_and_reported_once() {
+    let mut tree = Tree::shell(STAY);
+    let process = tree.pinned();
+    let mut watch = ExitWatch::new().expect("a watch");
+    watch.add(process.clone()).expect("watched");
+    watch.add(process.clone()).expect("already watched");
+    assert!(process.is_alive());
+    assert!(!is_readable(&watch));
+    assert!(watch.drain().is_empty());
+    tree.child.kill().expect("ours to kill");
+    until_readable(&watch);
+    assert!(!process.is_alive(), "a zombie has exited");
+    assert!(Pinned::reopen(&process.id()).expect("readable").is_none(), "also by its identity");
+    assert_eq!(Pinned::open(process.id().pid).err(), Some(Gone));
+    assert_eq!(watch.drain(), [process.id()]);
+    assert!(watch.drain().is_empty());
+    assert!(!is_readable(&watch));
+}
+
+#[test]
+fn many_exits_are_drained_at_once() {
+    let mut trees: Vec<Tree> = (0..100).map(|_| Tree::shell(STAY)).collect();
+    let mut watch = ExitWatch::new().expect("a watch");
+    let mut expected: Vec<ProcessId> = Vec::new();
+    for tree in &mut trees {
+        let process = tree.pinned();
+        expected.push(process.id());
+        watch.add(process).expect("watched");
+    }
+    trees.into_iter().for_each(Tree::end);
+    let mut exited = watch.drain();
+    exited.sort();
+    expected.sort();
+    assert_eq!(exited, expected);
+}
+
+#[test]
+fn what_has_exited_before_it_is_watched_is_reported_too() {
+    let mut tree = Tree::shell(STAY);
+    let process = tree.pinned();
+    tree.end();
+    let mut watch = ExitWatch::new().expect("a watch");
+    watch.add(process.clone()).expect("watched");
+    until_readable(&watch);
+    assert_eq!(watch.drain(), [process.id()]);
+}
+
+#[test]
+fn what_is_removed_is_not_reported() {
+    let (mut kept, mut removed) = (Tree::shell(STAY), Tree::shell(STAY));
+    let (kept_process, removed_process) = (kept.pinned(), removed.pinned());
+    let mut watch = ExitWatch::new().expect("a watch");
+    watch.add(removed_process.clone()).expect("watched");
+    watch.add(kept_process.clone()).expect("watched");
+    removed.end();
+    watch.remove(&removed_process.id());
+    watch.remove(&removed_process.id());
+    assert!(!is_readable(&watch));
+    kept.end();
+    assert_eq!(watch.drain(), [kept_process.id()]);
+}
+
+#[test]
+fn a_peer_is_known_by_its_socket() {
+    let (ours, theirs) = UnixStream::pair().expect("a pair");
+    let me = Pinned::myself().expect("alive").id();
+    for socket in [&ours, &theirs] {
+        let found = peer(socket).expect("it is us");
+        assert_eq!(found.process.id(), me);
+        assert_eq!(found.uid, nix::unistd::geteuid().as_raw());
+    }
+}
+
+/// The tree is this test, `sh -c` (which has something left to do, so it can't replace itself), and the instance.
+#[test]
+fn the_walk_goes_past_a_shell_with_a_command() {
+    let mut tree = Tree::shell(&format!("sh -c '{STAY}'; :"));
+    let instance = tree.pinned();
+    let walk = find_host(&instance, &Table::default());
+    assert_eq!(walk.host.expect("verified").id().pid, std::process::id());
+    let roles: Vec<(u32, Role)> = walk.steps.iter().map(|step| (step.pid, step.role)).collect();
+    let expected = [
+        (instance.id().pid, Role::Instance),
+        (tree.child.id(), Role::Launcher),
+        (std::process::id(), Role::Host),
+    ];
+    assert_eq!(roles, expected);
+    assert_eq!(walk.steps[2].name, name_of(std::process::id()));
+}
+
+#[test]
+fn the_walk_goes_past_a_script_but_not_past_a_shell_that_reads_commands() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = directory.path().join("run.sh");
+    std::fs::write(&script, format!("sh -c '{STAY}'\n:\n")).expect("written");
+    let mut tree = Tree::spawn(Command::new("bash").arg(&script));
+    let walk = find_host(&tree.pinned(), &Table::default());
+    assert_eq!(walk.host.expect("verified").id().pid, std::process::id());
+
+    let mut tree = Tree::spawn(&mut Command::new("bash"));
+    let shell = tree.child.id();
+    let commands = format!("sh -c '{STAY}' </dev/zero\n");
+    tree.stdin.as_mut().expect("piped").write_all(commands.as_bytes()).expect("read");
+    let walk = find_host(&tree.pinned(), &Table::default());
+    assert_eq!(walk.host.expect("verified").id().pid, shell, "{:?}", walk.steps);
+    tree.child.kill().expect("ours to kill");
+}
+
+#[test]
+fn the_walk_has_an_end() {
+    let mut script = STAY.to_owned();
+    let directory = tempfile::tempdir().expect("a directory");
+    for depth in 0..20 {
+        let path = directory.path().join(depth.to_string());
+        std::fs::write(&path, format!("{script}\n:\n")).expect("written");
+        script = format!("sh {}", path.display());
+    }
+    let mut tree = Tree::shell(&format!("{script}\n:\n"));
+    let instance = tree.pinned();
+    let walk = find_host(&instance, &Table::default());
+    assert_eq!(walk.host.err(), Some(HostDoubt::TooManyLaunchers));
+    let named = super::instance(&instance, Some(std::process::id())).expect("an ancestor");
+    assert_eq!(named.id().pid, std::process::id());
+}
+
+#[test]
+fn an_orphan_has_no_host() {
+    let mut tree = Tree::shell(&format!("exec 3<&0; sh -c '{STAY}' <&3 &"));
+    // Its children have another parent before it can be waited for.
+    let _ = tree.child.wait();
+    let walk = find_host(&tree.pinned(), &Table::default());
+    let doubt = walk.host.expect_err("an orphan");
+    assert!(matches!(doubt, HostDoubt::PidOne | HostDoubt::Adopter(_)), "{doubt}: {:?}", walk.steps);
+    assert_eq!(walk.steps.last().map(|step| step.role), Some(Role::Ended));
+}
+
+#[test]
+fn only_the_peer_and_its_ancestors_can_be_named() {
+    let mut tree = Tree::shell(&format!("sh -c '{STAY}'; :"));
+    let mut other = Tree::shell(STAY);
+    let (process, stranger) = (tree.pinned(), other.pinned());
+    let pid_of = |named| instance(&process, named).map(|found| found.id().pid);
+    assert_eq!(pid_of(None), Ok(process.id().pid));
+    assert_eq!(pid_of(Some(process.id().pid)), Ok(process.id().pid));
+    assert_eq!(pid_of(Some(tree.child.id())), Ok(tree.child.id()));
+    assert_eq!(pid_of(Some(std::process::id())), Ok(std::process::id()));
+    for pid in [0, 1, stranger.id().pid, u32::MAX] {
+        assert_eq!(pid_of(Some(pid)), Err(NotAnAncestor { pid }));
+    }
+    tree.end();
+    assert!(instance(&process, Some(std::process::id())).is_err(), "the dead speak for nobody");
+}
+
+#[test]
+fn the_traits_of_a_process_are_those_it_was_started_with() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let read = |change: &dyn Fn(&mut Command) -> &mut Command| {
+        let mut command = Command::new("sh");
+        command.args(["-c", STAY, "server", "--db", "prod"]).env_clear().env("A", "1").env("B", "2");
+        command.current_dir("/");
+        change(&mut command);
+        let mut tree = Tree::spawn(&mut command);
+        let process = tree.pinned();
+        Traits::read(&process, &Table::default())
+    };
+    let usual = read(&|command| command);
+    assert_eq!(usual.doubt, None);
+    assert_eq!(usual, read(&|command| command), "a second start is the same server");
+    assert_eq!(usual, read(&|command| command.env("INVOCATION_ID", "7")));
+    assert_eq!(usual, read(&|command| command.env_remove("A").env("A", "1")));
+    assert_ne!(usual.base, read(&|command| command.arg("-x")).base);
+    assert_ne!(usual.place, read(&|command| command.env("B", "3")).place);
+    assert_ne!(usual.place, read(&|command| command.current_dir(directory.path())).place);
+    let conversation = read(&|command| command.env("CLAUDE_CODE_SESSION_ID", "7"));
+    assert_ne!(usual.base, conversation.base);
+}
+
+#[test]
+fn nothing_is_read_from_a_zombie() {
+    let mut tree = Tree::shell(STAY);
+    let process = tree.pinned();
+    make_zombie(&mut tree.child);
+    let traits = Traits::read(&process, &Table::default());
+    assert_eq!((traits.base, traits.doubt), (None, Some(KeyDoubt::Gone)));
+    assert_eq!(find_host(&process, &Table::default()).host.err(), Some(HostDoubt::Changed));
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+
+    /// An upgrade replaces the executable of a running server; the next one has the same path.
+    #[test]
+    fn a_replaced_executable_is_the_same_program() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join("server");
+        let start = || {
+            std::fs::copy("/bin/sh", &program).expect("copied");
+            Tree::spawn(Command::new(&program).args(["-c", STAY]))
+        };
+        let mut tree = start();
+        let process = tree.pinned();
+        let before = Traits::read(&process, &Table::default());
+        std::fs::remove_file(&program).expect("removed");
+        assert_eq!(Traits::read(&process, &Table::default()), before);
+        assert_eq!(before.program, "server");
+        let mut upgraded = start();
+        assert_eq!(Traits::read(&upgraded.pinned(), &Table::default()), before);
+    }
+
+    /// perl overwrites its command line in place when `$0` is set.
+    #[test]
+    fn a_title_makes_the_key_doubtful_and_npm_known() {
+        let stay = r#"$0 = shift; $| = 1; print "$$\n"; <STDIN>"#;
+        let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, "my server", "--db", "prod"]));
+        let traits = Traits::read(&tree.pinned(), &Table::default());
+        assert_eq!((traits.base, traits.doubt), (None, Some(KeyDoubt::Rewritten)));
+        assert!(traits.place.is_some());
+
+        let long = "x".repeat(300);
+        let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, &long]));
+        let doubt = Traits::read(&tree.pinned(), &Table::default()).doubt;
+        assert_eq!(doubt, Some(KeyDoubt::Rewritten), "it has written past the end of its arguments");
+    }
+
+    /// A process that is known to have had a pid before is not the one that has it now, whatever its start time.
+    #[test]
+    fn a_reused_pid_is_another_process() {
+        let mut first = Tree::shell(STAY);
+        let before = first.pinned();
+        first.end();
+        let pid = before.id().pid;
+        let mut second = start_with_pid(pid);
+        let after = second.pinned();
+        assert_eq!(after.id().pid, pid);
+        assert_ne!(after.id(), before.id());
+        assert!(Pinned::reopen(&before.id()).expect("readable").is_none());
+        assert!(!before.is_alive());
+        assert!(after.is_alive());
+        if let Some(inode) = after.id().inode {
+            assert_ne!(
+                Some(inode),
+                before.id().inode,
+                "the inode differs even where the start time does not"
+            );
+        }
+    }
+
+    /// Starts a shell that has this free pid. It takes the right to say which pid comes next.
+    fn start_with_pid(pid: u32) -> Tree {
+        const ATTEMPTS: usize = 1_000;
+        for _ in 0..ATTEMPTS {
+            std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect(
+                "this test chooses pids, for which it must run as root, or with CAP_CHECKPOINT_RESTORE",
+            );
+            let tree = Tree::shell(STAY);
+            if tree.child.id() == pid {
+                return tree;
+            }
+        }
+        panic!("pid {pid} was not given again in {ATTEMPTS} attempts");
+    }
+}

@@ -1,0 +1,235 @@
+//! Sessions, leases and claims: a state machine that does no I/O.
+//!
+//! It is told facts (this process claimed, that one exited, time passed) and answers with [`Effect`]s, which the
+//! edges carry out in order. So every interleaving can be tested without a process in sight.
+//!
+//! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process.
+
+mod claims;
+mod effects;
+mod leases;
+#[cfg(test)]
+mod model;
+mod records;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+pub use claims::{Claim, Ticket};
+pub use effects::{Effect, Lease};
+pub use records::{Claimant, Digest, OwnerRecord, SessionRecord, Snapshot, TokenFile};
+
+use crate::process::{Key, ProcessId};
+use claims::Waiting;
+use mcp_sessiond_proto::{SessionId, Siblings};
+
+/// Milliseconds on a clock that never goes back. Where it began does not matter.
+pub type Millis = u64;
+
+/// What the configuration decides about claims.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    /// What a claim gets under a plural key, unless it says otherwise.
+    pub siblings: Siblings,
+    /// Sessions that one owner may have.
+    pub sessions_per_owner: usize,
+}
+
+/// Everything that is known about owners, sessions and leases.
+#[derive(Debug)]
+pub struct Registry {
+    policy: Policy,
+    owners: HashMap<ProcessId, Owner>,
+    sessions: BTreeMap<SessionId, SessionRecord>,
+    /// The processes that have claimed, and what was read of them then.
+    claimants: HashMap<ProcessId, Claimant>,
+    /// The sessions of an owner with one key, in the order in which they were opened.
+    by_key: HashMap<(ProcessId, Key), Vec<SessionId>>,
+    held_by: HashMap<ProcessId, BTreeSet<SessionId>>,
+    /// Claims that wait for a holder to be gone, in the order in which they came.
+    waiting: Vec<Waiting>,
+    opened: u64,
+    effects: Vec<Effect>,
+}
+
+/// A host, and what belongs to it.
+#[derive(Debug)]
+struct Owner {
+    name: String,
+    sessions: BTreeSet<SessionId>,
+    /// Keys under which sessions can't be told apart.
+    plural: BTreeSet<Key>,
+    /// The number of the last token file given to one of its sessions.
+    files: u32,
+}
+
+impl Registry {
+    /// A registry that continues where a former daemon's records end. What they say about processes that are gone
+    /// has yet to be told, by [`Registry::exited`].
+    #[must_use]
+    pub fn restore(policy: Policy, snapshot: Snapshot) -> Self {
+        let mut registry = Self {
+            policy,
+            owners: HashMap::new(),
+            sessions: BTreeMap::new(),
+            claimants: snapshot.claimants.into_iter().collect(),
+            by_key: HashMap::new(),
+            held_by: HashMap::new(),
+            waiting: Vec::new(),
+            opened: 0,
+            effects: Vec::new(),
+        };
+        for OwnerRecord { host, name, plural } in snapshot.owners {
+            registry.owners.insert(host, Owner { name, sessions: BTreeSet::new(), plural, files: 0 });
+        }
+        let mut sessions = snapshot.sessions;
+        sessions.sort_by_key(|session| session.opened);
+        for session in sessions {
+            registry.opened = registry.opened.max(session.opened);
+            registry.insert(session);
+        }
+        registry
+    }
+
+    /// Puts a new policy in force, for claims from now on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
+    /// What has to be done since the last call, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The sessions, in order of their ids.
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionRecord> {
+        self.sessions.values()
+    }
+
+    /// The sessions whose ids come after `after`, in order.
+    pub fn sessions_after(&self, after: Option<&SessionId>) -> impl Iterator<Item = &SessionRecord> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.sessions.range::<SessionId, _>((from, Unbounded)).map(|(_, session)| session)
+    }
+
+    /// A session by its id.
+    #[must_use]
+    pub fn session(&self, id: &SessionId) -> Option<&SessionRecord> {
+        self.sessions.get(id)
+    }
+
+    /// The hosts, with their names, the ids of their sessions, and the number of their plural keys.
+    pub fn owners(&self) -> impl Iterator<Item = (ProcessId, &str, &BTreeSet<SessionId>, usize)> {
+        self.owners.iter().map(|(host, owner)| (*host, owner.name.as_str(), &owner.sessions, owner.plural.len()))
+    }
+
+    /// What was read of a process at its first claim.
+    #[must_use]
+    pub fn claimant(&self, process: &ProcessId) -> Option<&Claimant> {
+        self.claimants.get(process)
+    }
+
+    /// Every process that something depends on: hosts, holders, claimants.
+    #[must_use]
+    pub fn processes(&self) -> BTreeSet<ProcessId> {
+        let hosts = self.owners.keys();
+        hosts.chain(self.held_by.keys()).chain(self.claimants.keys()).copied().collect()
+    }
+
+    /// Whether nothing depends on the daemon: no host, no lease, no claim.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.owners.is_empty() && self.held_by.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Claims that are waiting for a holder to be gone.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A process has exited: its leases end, its claims are dropped, and what it owns ends with it.
+    pub fn exited(&mut self, process: ProcessId) {
+        if self.claimants.remove(&process).is_some() {
+            self.effects.push(Effect::DropClaimant(process));
+        }
+        self.abandon(process);
+        if let Some(owner) = self.owners.remove(&process) {
+            for id in &owner.sessions {
+                self.remove(id);
+            }
+            self.refuse_waiting_of(process);
+            self.forget_claimants_of(process);
+            self.effects.push(Effect::DropOwner(process));
+        }
+        for id in self.held_by.remove(&process).unwrap_or_default() {
+            self.vacate(&id);
+        }
+    }
+
+    fn forget_claimants_of(&mut self, host: ProcessId) {
+        let of_host = self.claimants.iter().filter(|(_, claimant)| claimant.host == host);
+        let gone: Vec<ProcessId> = of_host.map(|(process, _)| *process).collect();
+        for process in gone {
+            self.claimants.remove(&process);
+            self.effects.push(Effect::DropClaimant(process));
+        }
+    }
+
+    /// Ends the lease of a session whose holder is no longer in `held_by`.
+    fn vacate(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.holder = None;
+        let (owner, key) = (session.owner, session.key);
+        match key {
+            // Nobody could ever resume it.
+            None => {
+                if let Some(owner) = self.owners.get_mut(&owner) {
+                    owner.sessions.remove(id);
+                }
+                self.remove(id);
+            }
+            Some(key) => {
+                self.effects.push(Effect::SaveSession(session.clone()));
+                self.settle(owner, key);
+            }
+        }
+    }
+
+    fn insert(&mut self, session: SessionRecord) {
+        if let Some(owner) = self.owners.get_mut(&session.owner) {
+            owner.sessions.insert(session.id.clone());
+            owner.files = owner.files.max(session.file.number);
+        }
+        if let Some(key) = session.key {
+            self.by_key.entry((session.owner, key)).or_default().push(session.id.clone());
+        }
+        if let Some(holder) = session.holder {
+            self.held_by.entry(holder).or_default().insert(session.id.clone());
+        }
+        self.sessions.insert(session.id.clone(), session);
+    }
+
+    /// Takes a session out, and its token with it. Its owner's own list is the caller's to keep.
+    fn remove(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.remove(id) else { return };
+        if let Some(key) = session.key
+            && let Some(ids) = self.by_key.get_mut(&(session.owner, key))
+        {
+            ids.retain(|other| other != id);
+            if ids.is_empty() {
+                self.by_key.remove(&(session.owner, key));
+            }
+        }
+        if let Some(holder) = session.holder
+            && let Some(ids) = self.held_by.get_mut(&holder)
+        {
+            ids.remove(id);
+            if ids.is_empty() {
+                self.held_by.remove(&holder);
+            }
+        }
+        self.effects.push(Effect::DropSession(session.id));
+        self.effects.push(Effect::DeleteToken(session.file));
+    }
+}

@@ -1,0 +1,277 @@
+//! Claims: which session an instance gets, and who waits for whom.
+
+use std::collections::BTreeSet;
+
+use mcp_sessiond_proto::types::Outcome;
+use mcp_sessiond_proto::{Epoch, Error, Label, SessionId, Siblings};
+
+use super::{Claimant, Effect, Lease, Millis, Owner, OwnerRecord, Registry, SessionRecord, TokenFile};
+use crate::process::{Key, ProcessId};
+
+/// Names a claim until it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// A claim, by a process whose host was verified.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The name under which it is answered.
+    pub ticket: Ticket,
+    /// The instance.
+    pub process: ProcessId,
+    /// Its host.
+    pub host: ProcessId,
+    /// The name of the host's executable.
+    pub host_name: String,
+    /// Its key; None where that is doubtful.
+    pub key: Option<Key>,
+    /// The label that it gave.
+    pub label: Option<Label>,
+    /// The name of the instance's executable.
+    pub program: String,
+    /// What it wants under a plural key; None: what the policy says.
+    pub siblings: Option<Siblings>,
+    /// When it stops waiting for another holder to be gone.
+    pub deadline: Millis,
+    /// The time of day, in ms since the Unix epoch, for the record of a new session.
+    pub opened_ms: u64,
+}
+
+/// A claim that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    claim: Claim,
+    key: Key,
+}
+
+/// What can be done about a claim with a key.
+enum Choice {
+    Keep(SessionId),
+    Resume(SessionId),
+    Open(Outcome),
+    Wait,
+}
+
+impl Registry {
+    /// Records what was read of a process at its first claim.
+    pub fn introduce(&mut self, process: ProcessId, claimant: Claimant) {
+        self.effects.push(Effect::SaveClaimant(process, claimant.clone()));
+        self.claimants.insert(process, claimant);
+    }
+
+    /// A process claims. The answer is an [`Effect::Answer`] with its ticket: at once, or after
+    /// [`Registry::exited`], [`Registry::release`] or [`Registry::passed`].
+    ///
+    /// Every exit that is known must have been told before.
+    pub fn claim(&mut self, claim: Claim, now: Millis) {
+        if !self.owners.contains_key(&claim.host) {
+            let owner = Owner {
+                name: claim.host_name.clone(),
+                sessions: BTreeSet::new(),
+                plural: BTreeSet::new(),
+                files: 0,
+            };
+            self.owners.insert(claim.host, owner);
+            self.save_owner(claim.host);
+        }
+        let Some(key) = claim.key else {
+            match self.held_without_key(&claim) {
+                Some(held) => self.keep(&claim, &held),
+                None => self.open(&claim, Outcome::FreshDoubtful),
+            }
+            return;
+        };
+        match self.choose(&claim, key) {
+            Choice::Wait if now < claim.deadline => self.waiting.push(Waiting { claim, key }),
+            Choice::Wait => self.give_up(&claim, key),
+            choice => self.carry_out(&claim, choice),
+        }
+    }
+
+    /// Time has passed: claims that waited long enough get a fresh session.
+    pub fn passed(&mut self, now: Millis) {
+        while let Some(at) = self.waiting.iter().position(|waiting| waiting.claim.deadline <= now) {
+            let Waiting { claim, key } = self.waiting.remove(at);
+            self.give_up(&claim, key);
+        }
+    }
+
+    /// The time at which [`Registry::passed`] next has something to do.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.waiting.iter().map(|waiting| waiting.claim.deadline).min()
+    }
+
+    /// The caller of a claim is gone before its answer. A claim that was answered already is not affected.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        self.waiting.retain(|waiting| waiting.claim.ticket != ticket);
+    }
+
+    /// Ends the claims of a process that has exited.
+    pub(super) fn abandon(&mut self, process: ProcessId) {
+        self.refuse_waiting(|claim| claim.process == process, &Error::LeaseEnded);
+    }
+
+    /// Refuses the claims that wait for a session of a host that has exited.
+    pub(super) fn refuse_waiting_of(&mut self, host: ProcessId) {
+        let refusal = Error::NoVerifiedHost { sentence: "The host has exited".into() };
+        self.refuse_waiting(|claim| claim.host == host, &refusal);
+    }
+
+    fn refuse_waiting(&mut self, which: impl Fn(&Claim) -> bool, refusal: &Error) {
+        let effects = &mut self.effects;
+        self.waiting.retain(|waiting| {
+            let refused = which(&waiting.claim);
+            if refused {
+                effects.push(Effect::Answer(waiting.claim.ticket, Err(refusal.clone())));
+            }
+            !refused
+        });
+    }
+
+    /// A session with this key came free: answers whoever can be answered now.
+    pub(super) fn settle(&mut self, owner: ProcessId, key: Key) {
+        let same = |waiting: &Waiting| waiting.claim.host == owner && waiting.key == key;
+        let contenders: BTreeSet<ProcessId> =
+            self.waiting.iter().filter(|waiting| same(waiting)).map(|waiting| waiting.claim.process).collect();
+        // Two live processes want the place of one: which of them follows it can't be told.
+        if contenders.len() > 1 {
+            self.make_plural(owner, key);
+        }
+        let mut at = 0;
+        while at < self.waiting.len() {
+            if !same(&self.waiting[at]) {
+                at += 1;
+                continue;
+            }
+            match self.choose(&self.waiting[at].claim, key) {
+                Choice::Wait => at += 1,
+                choice => {
+                    let Waiting { claim, .. } = self.waiting.remove(at);
+                    self.carry_out(&claim, choice);
+                }
+            }
+        }
+    }
+
+    fn choose(&self, claim: &Claim, key: Key) -> Choice {
+        let Some(ids) = self.by_key.get(&(claim.host, key)) else { return Choice::Open(Outcome::FreshFirst) };
+        let held_by = |id: &&SessionId| self.sessions.get(*id).and_then(|session| session.holder);
+        if let Some(own) = ids.iter().find(|id| held_by(id) == Some(claim.process)) {
+            return Choice::Keep(own.clone());
+        }
+        let plural = self.owners.get(&claim.host).is_some_and(|owner| owner.plural.contains(&key));
+        if plural && claim.siblings.unwrap_or(self.policy.siblings) == Siblings::Fresh {
+            return Choice::Open(Outcome::FreshPlural);
+        }
+        match ids.iter().find(|id| held_by(id).is_none()) {
+            Some(free) => Choice::Resume(free.clone()),
+            None => Choice::Wait,
+        }
+    }
+
+    fn carry_out(&mut self, claim: &Claim, choice: Choice) {
+        match choice {
+            Choice::Keep(id) => self.keep(claim, &id),
+            Choice::Resume(id) => self.resume(claim, &id),
+            Choice::Open(outcome) => self.open(claim, outcome),
+            // Only callers that have checked the deadline come here with the others.
+            Choice::Wait => {}
+        }
+    }
+
+    /// The holder did not go in time, so it is no predecessor but a sibling.
+    fn give_up(&mut self, claim: &Claim, key: Key) {
+        self.make_plural(claim.host, key);
+        self.open(claim, Outcome::FreshHeld);
+        self.settle(claim.host, key);
+    }
+
+    fn make_plural(&mut self, host: ProcessId, key: Key) {
+        if self.owners.get_mut(&host).is_some_and(|owner| owner.plural.insert(key)) {
+            self.save_owner(host);
+        }
+    }
+
+    fn held_without_key(&self, claim: &Claim) -> Option<SessionId> {
+        let held = self.held_by.get(&claim.process)?;
+        let same = |id: &&SessionId| {
+            self.sessions.get(*id).is_some_and(|session| session.key.is_none() && session.label == claim.label)
+        };
+        held.iter().find(same).cloned()
+    }
+
+    fn keep(&mut self, claim: &Claim, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let lease = Lease { session: id.clone(), epoch: session.epoch, outcome: Outcome::Held, file: session.file };
+        self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
+    }
+
+    fn resume(&mut self, claim: &Claim, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.epoch = Epoch(session.epoch.0 + 1);
+        session.holder = Some(claim.process);
+        session.offered = session.digest.is_some();
+        let lease = Lease { session: id.clone(), epoch: session.epoch, outcome: Outcome::Resumed, file: session.file };
+        self.effects.push(Effect::SaveSession(session.clone()));
+        self.held_by.entry(claim.process).or_default().insert(id.clone());
+        self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
+    }
+
+    fn open(&mut self, claim: &Claim, outcome: Outcome) {
+        if !self.make_room(claim.host) {
+            let limit = self.policy.sessions_per_owner as u64;
+            let refusal = Error::QuotaExceeded { what: "the number of sessions of this host".into(), limit };
+            self.effects.push(Effect::Answer(claim.ticket, Err(refusal)));
+            return;
+        }
+        let number = self.owners.get(&claim.host).map_or(1, |owner| owner.files + 1);
+        self.opened += 1;
+        let session = SessionRecord {
+            id: SessionId::mint(),
+            owner: claim.host,
+            key: claim.key,
+            program: claim.program.clone(),
+            label: claim.label.clone(),
+            opened: self.opened,
+            opened_ms: claim.opened_ms,
+            epoch: Epoch(1),
+            holder: Some(claim.process),
+            file: TokenFile { host: claim.host, number },
+            digest: None,
+            former: None,
+            offered: false,
+        };
+        let lease = Lease { session: session.id.clone(), epoch: session.epoch, outcome, file: session.file };
+        self.effects.push(Effect::SaveSession(session.clone()));
+        self.insert(session);
+        self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
+    }
+
+    /// Ends the session that is least missed, where the owner has as many as it may: the oldest that nobody holds
+    /// and that, its key being plural, nobody resumes by default. Tells whether there is room now.
+    fn make_room(&mut self, host: ProcessId) -> bool {
+        let Some(owner) = self.owners.get(&host) else { return false };
+        if owner.sessions.len() < self.policy.sessions_per_owner {
+            return true;
+        }
+        let of_owner = owner.sessions.iter().filter_map(|id| self.sessions.get(id));
+        let spare = of_owner.filter(|session| {
+            session.holder.is_none() && session.key.is_some_and(|key| owner.plural.contains(&key))
+        });
+        let Some(oldest) = spare.min_by_key(|session| session.opened).map(|session| session.id.clone()) else {
+            return false;
+        };
+        if let Some(owner) = self.owners.get_mut(&host) {
+            owner.sessions.remove(&oldest);
+        }
+        self.remove(&oldest);
+        true
+    }
+
+    fn save_owner(&mut self, host: ProcessId) {
+        let Some(owner) = self.owners.get(&host) else { return };
+        let record = OwnerRecord { host, name: owner.name.clone(), plural: owner.plural.clone() };
+        self.effects.push(Effect::SaveOwner(record));
+    }
+}

@@ -1,0 +1,41 @@
+//! What the edges must do for the registry, in order.
+
+use mcp_sessiond_proto::types::Outcome;
+use mcp_sessiond_proto::{Epoch, Error, SessionId};
+
+use super::{Claimant, OwnerRecord, SessionRecord, Ticket, TokenFile};
+use crate::process::ProcessId;
+
+/// A granted claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The session.
+    pub session: SessionId,
+    /// The number of the lease.
+    pub epoch: Epoch,
+    /// How the claim came to it.
+    pub outcome: Outcome,
+    /// The file that its token is in.
+    pub file: TokenFile,
+}
+
+/// Something to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Record an owner, new or changed.
+    SaveOwner(OwnerRecord),
+    /// Forget an owner.
+    DropOwner(ProcessId),
+    /// Record what was read of a process.
+    SaveClaimant(ProcessId, Claimant),
+    /// Forget it, and stop watching that process.
+    DropClaimant(ProcessId),
+    /// Record a session, new or changed.
+    SaveSession(SessionRecord),
+    /// Forget a session.
+    DropSession(SessionId),
+    /// Delete a token file, if it is there.
+    DeleteToken(TokenFile),
+    /// Answer a claim, once everything before this is on record.
+    Answer(Ticket, Result<Lease, Error>),
+}

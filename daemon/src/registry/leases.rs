@@ -1,0 +1,93 @@
+//! What may be done under a lease. The epoch is checked in the step that applies the change.
+
+use mcp_sessiond_proto::{Epoch, Error, SessionId};
+
+use super::{Digest, Effect, Registry, SessionRecord, TokenFile};
+
+impl Registry {
+    /// A token is about to be written: puts its digest on record, beside the former one. Returns the file that it
+    /// goes to, and whether the broker accepted the token that was offered to it.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest.
+    pub fn begin_store(
+        &mut self,
+        id: &SessionId,
+        epoch: Epoch,
+        digest: Digest,
+    ) -> Result<(TokenFile, bool), Error> {
+        let session = self.leased(id, epoch)?;
+        session.former = session.digest.replace(digest);
+        let accepted = std::mem::take(&mut session.offered);
+        let (file, record) = (session.file, session.clone());
+        self.effects.push(Effect::SaveSession(record));
+        Ok((file, accepted))
+    }
+
+    /// The file is known to hold the token of `digest`, or none: what the record says besides is settled.
+    ///
+    /// The epoch plays no part: the store was accepted when it began.
+    pub fn end_store(&mut self, id: &SessionId, digest: Option<Digest>) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.digest != digest {
+            session.digest = digest;
+            session.former = None;
+            session.offered &= digest.is_some();
+            let record = session.clone();
+            self.effects.push(Effect::SaveSession(record));
+        }
+        // A former digest that is still on record does no harm: the next start settles it against the file.
+        session.former = None;
+    }
+
+    /// The session's token, which came from elsewhere, is about to be offered to the broker.
+    pub fn offer(&mut self, id: &SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.offered = session.digest.is_some();
+            let record = session.clone();
+            self.effects.push(Effect::SaveSession(record));
+        }
+    }
+
+    /// The broker refused the token: it is forgotten. Returns the file to delete.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest.
+    pub fn reject(&mut self, id: &SessionId, epoch: Epoch) -> Result<TokenFile, Error> {
+        let session = self.leased(id, epoch)?;
+        (session.digest, session.former, session.offered) = (None, None, false);
+        let (file, record) = (session.file, session.clone());
+        self.effects.push(Effect::SaveSession(record));
+        Ok(file)
+    }
+
+    /// The holder gives the session back.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest.
+    pub fn release(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
+        let holder = self.leased(id, epoch)?.holder;
+        if let Some(holder) = holder
+            && let Some(held) = self.held_by.get_mut(&holder)
+        {
+            held.remove(id);
+            if held.is_empty() {
+                self.held_by.remove(&holder);
+            }
+        }
+        self.vacate(id);
+        Ok(())
+    }
+
+    /// The session, if `epoch` is its newest and somebody holds it.
+    fn leased(&mut self, id: &SessionId, epoch: Epoch) -> Result<&mut SessionRecord, Error> {
+        let session = self.sessions.get_mut(id).ok_or(Error::UnknownSession)?;
+        if session.epoch != epoch {
+            return Err(Error::StaleEpoch { given: epoch, newest: session.epoch });
+        }
+        if session.holder.is_none() {
+            return Err(Error::LeaseEnded);
+        }
+        Ok(session)
+    }
+}

@@ -1,0 +1,89 @@
+//! What is on record, and survives the daemon.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use mcp_sessiond_proto::{Epoch, Label, SessionId};
+
+use crate::process::{Key, ProcessId, Traits};
+
+/// A SHA-256 digest.
+pub type Digest = [u8; 32];
+
+/// A host as it is on record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerRecord {
+    /// The host's process.
+    pub host: ProcessId,
+    /// The name of its executable.
+    pub name: String,
+    /// Keys under which its sessions can't be told apart.
+    pub plural: BTreeSet<Key>,
+}
+
+/// What was read of a process at its first claim. It is not read again: processes rewrite their own command lines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claimant {
+    /// Its host.
+    pub host: ProcessId,
+    /// What its keys are made of.
+    pub traits: Traits,
+}
+
+/// A session as it is on record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// Its id.
+    pub id: SessionId,
+    /// The host that it belongs to.
+    pub owner: ProcessId,
+    /// Its key. None: it was doubtful, and nobody resumes this session.
+    pub key: Option<Key>,
+    /// The name of the executable that it was made for.
+    pub program: String,
+    /// The label that it was claimed with.
+    pub label: Option<Label>,
+    /// Its place in the order of opening.
+    pub opened: u64,
+    /// When it was opened, in ms since the Unix epoch. For people; nothing depends on it.
+    pub opened_ms: u64,
+    /// The newest epoch.
+    pub epoch: Epoch,
+    /// The process that holds it.
+    pub holder: Option<ProcessId>,
+    /// The file that its token goes to.
+    pub file: TokenFile,
+    /// The digest of the token that it was given last.
+    pub digest: Option<Digest>,
+    /// The digest of the one before, while the file may still hold that.
+    pub former: Option<Digest>,
+    /// Whether the token was offered to the broker under this lease, whose answer is not known yet.
+    pub offered: bool,
+}
+
+/// The name of a token file: `token-<host pid>-<host start time>`, and `-<number>` behind it from 2 on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TokenFile {
+    /// The host.
+    pub host: ProcessId,
+    /// Which of the host's files, from 1.
+    pub number: u32,
+}
+
+impl fmt::Display for TokenFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "token-{}-{}", self.host.pid, self.host.start)?;
+        if self.number > 1 { write!(formatter, "-{}", self.number) } else { Ok(()) }
+    }
+}
+
+/// Everything on record.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// The hosts.
+    pub owners: Vec<OwnerRecord>,
+    /// The processes that have claimed.
+    pub claimants: Vec<(ProcessId, Claimant)>,
+    /// The sessions.
+    pub sessions: Vec<SessionRecord>,
+}

@@ -1,0 +1,262 @@
+//! The daemon's life: configuration, lock, socket, readiness, and an orderly end.
+
+mod detach;
+mod signals;
+mod socket;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_sessiond_proto::debug::About;
+use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
+use sd_notify::NotifyState;
+use tokio::sync::watch;
+
+use crate::config::{self, ConfigError, Loaded};
+use crate::directory::{Directory, DirectoryError};
+use crate::edge::{Edge, StartError};
+use crate::listener::{self, Gauge, Listener};
+use crate::cli::logging::Logging;
+use crate::service::Daemon;
+use signals::{Signal, Signals};
+use socket::Origin;
+
+pub use detach::launch;
+
+/// How often the daemon looks whether its directory and its socket are still where clients look for them.
+const PLACE_CHECK: Duration = Duration::from_secs(1);
+
+/// How a daemon is started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The configuration file, in place of the usual one.
+    pub config: Option<PathBuf>,
+    /// `NAME=VALUE`, stronger than environment and file.
+    pub set: Vec<String>,
+    /// Started by a client: exits when nothing needs it, and reports readiness on standard output.
+    pub detached: bool,
+}
+
+/// What is fatal to the daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum Fatal {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// There is no usable runtime directory.
+    #[error(transparent)]
+    Path(#[from] paths::DirectoryError),
+    /// The runtime directory is not ours alone, or another daemon has it.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// What a former daemon left can't be continued.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// There is no socket.
+    #[error("{path}: {error}")]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The operating system refused something without which there is no daemon.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+}
+
+impl Fatal {
+    /// The exit code: 64 for what the user must correct, 75 for another daemon, 70 for the rest (sysexits.h).
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Path(_) => 64,
+            Self::Directory(DirectoryError::Locked(_)) => 75,
+            _ => 70,
+        }
+    }
+}
+
+/// Runs the daemon until it is told to stop, or nothing needs it.
+#[must_use]
+pub fn run(options: &Options) -> ExitCode {
+    let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
+        let logging = Logging::start(loaded.config.log);
+        prepare_process();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
+        let ended = runtime.block_on(live(options, loaded, &logging));
+        // What is detached has had the time to drain.
+        runtime.shutdown_timeout(Duration::from_millis(100));
+        ended
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fatal) => {
+            let _ = writeln!(std::io::stderr(), "mcp-sessiond: {fatal}");
+            ExitCode::from(fatal.code())
+        }
+    }
+}
+
+/// Threads that serve: the work is short and mostly waiting.
+const WORKERS: usize = 2;
+
+fn load(options: &Options) -> Result<Loaded, ConfigError> {
+    let path = options.config.clone().or_else(config::usual_path);
+    config::load(path.as_deref(), &options.set)
+}
+
+/// No core files, since there are tokens in memory; and as many descriptors as may be had, one for each process and
+/// connection.
+fn prepare_process() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+}
+
+async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<(), Fatal> {
+    let mut signals = Signals::listen()?;
+    let directory = Arc::new(Directory::open(&paths::directory()?)?);
+    let path = paths::socket(directory.path());
+    let origin = socket::origin(options.detached, &path)?;
+    let lock = match &origin {
+        Origin::Activated { .. } => {
+            // The daemon that holds it sees that its path is gone, and gives it up.
+            let waiting = directory.clone();
+            let locked = tokio::task::spawn_blocking(move || waiting.wait_for_lock());
+            tokio::select! {
+                locked = locked => locked.map_err(std::io::Error::other)??,
+                () = signals.stop() => std::process::exit(0),
+            }
+        }
+        _ => directory.try_lock()?,
+    };
+    let edge = Edge::start(&directory, loaded)?;
+    let started_by = origin.name();
+    let ours = matches!(origin, Origin::OwnSocket { .. });
+    let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
+    let placed = listener.try_clone()?;
+    let about = about(&directory, started_by);
+    let daemon = Arc::new(Daemon { edge, connections: Gauge::default(), about });
+    let (drain, draining) = watch::channel(false);
+    let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
+    let exits = {
+        let daemon = daemon.clone();
+        tokio::spawn(async move { daemon.edge.run().await })
+    };
+    report_ready(options.detached)?;
+    tracing::info!(directory = %directory.path().display(), started_by, "ready");
+    let end = tokio::select! {
+        ended = &mut serving => Err(ended.map_err(std::io::Error::other).and_then(|served| served).err()),
+        why = until_stopped(options, &daemon, &directory, &placed, &mut signals, logging) => Ok(why),
+    };
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    match &end {
+        Ok(why) => tracing::info!(why, "stopping"),
+        Err(error) => tracing::error!(?error, "the socket failed"),
+    }
+    if ours {
+        placed.unlink();
+    }
+    let _ = drain.send(true);
+    let patience = Duration::from_millis(daemon.edge.settings().loaded.config.drain_ms);
+    if end.is_ok() && tokio::time::timeout(patience, serving).await.is_err() {
+        tracing::warn!("calls were still under way when the time to drain was over");
+    }
+    exits.abort();
+    drop(lock);
+    match end {
+        Err(Some(error)) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns why the daemon has to stop. Meanwhile it answers SIGHUP and the watchdog.
+async fn until_stopped(
+    options: &Options,
+    daemon: &Daemon,
+    directory: &Directory,
+    listener: &Listener,
+    signals: &mut Signals,
+    logging: &Logging,
+) -> &'static str {
+    let watchdog = sd_notify::watchdog_enabled();
+    // Twice as often as systemd asks, as sd_watchdog_enabled(3) recommends.
+    let mut watchdog_tick = tokio::time::interval(watchdog.map_or(Duration::from_secs(3600), |period| period / 2));
+    let mut place_tick = tokio::time::interval(PLACE_CHECK);
+    let mut idle_since = None;
+    loop {
+        tokio::select! {
+            signal = signals.next() => match signal {
+                Signal::Stop => return "asked to",
+                Signal::Reload => reload(options, daemon, logging),
+            },
+            _ = watchdog_tick.tick(), if watchdog.is_some() => {
+                // Whoever can't look at the registry is stuck.
+                daemon.edge.look(|_| ());
+                let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+            }
+            _ = place_tick.tick() => {
+                if !directory.is_in_place() || !listener.is_in_place() {
+                    return "its directory or socket has been replaced";
+                }
+                let idle = options.detached && daemon.connections.open() == 0 && daemon.edge.is_idle();
+                let since = idle.then(|| idle_since.unwrap_or_else(tokio::time::Instant::now));
+                idle_since = since;
+                let patience = Duration::from_millis(daemon.edge.settings().loaded.config.idle_exit_ms);
+                if since.is_some_and(|since| since.elapsed() >= patience) {
+                    return "no host, lease or connection is left";
+                }
+            }
+        }
+    }
+}
+
+fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
+    let _ = sd_notify::notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading)]);
+    match load(options) {
+        Ok(loaded) => {
+            let changes = daemon.edge.settings().loaded.changes(&loaded);
+            logging.set(loaded.config.log);
+            daemon.edge.configure(loaded);
+            if changes.is_empty() {
+                tracing::info!("reloaded the configuration; nothing has changed");
+            }
+            for change in changes {
+                tracing::info!("reloaded the configuration; {change}");
+            }
+        }
+        Err(error) => tracing::error!(%error, "kept the former configuration, since the new one is wrong"),
+    }
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+}
+
+fn about(directory: &Directory, started_by: &str) -> About {
+    let executable = std::env::current_exe().unwrap_or_default();
+    About {
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        protocol: PROTOCOL_VERSION,
+        started_by: started_by.into(),
+        uptime_ms: 0,
+        directory: directory.path().display().to_string(),
+        executable: executable.display().to_string(),
+    }
+}
+
+fn report_ready(detached: bool) -> std::io::Result<()> {
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    if detached { detach::report_ready() } else { Ok(()) }
+}
+
+/// The directory in which the daemon would run, and its log when it was started on demand.
+#[must_use]
+pub fn log_path(directory: &Path) -> PathBuf {
+    directory.join("daemon.log")
+}

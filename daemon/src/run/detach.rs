@@ -1,0 +1,74 @@
+//! A daemon that a client started: detached from the client's descriptors, session, directory and parentage.
+//!
+//! `run --on-demand` becomes the leader of a new session, starts `run --detached` in it, waits for that to be ready,
+//! and exits. So the daemon is no child of the client, and the client knows from the exit code when to connect.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Command, ExitCode, Stdio};
+
+use mcp_sessiond_proto::paths;
+
+use super::{Options, log_path};
+use crate::directory::Directory;
+
+/// What the daemon says on standard output once clients can connect.
+const READY: &str = "ready";
+
+/// Starts the daemon proper and waits until it is ready. The exit code is 0 then, else the daemon's own.
+#[must_use]
+pub fn launch(options: &Options) -> ExitCode {
+    match start(options) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "mcp-sessiond: could not start the daemon: {error}");
+            ExitCode::from(70)
+        }
+    }
+}
+
+fn start(options: &Options) -> io::Result<u8> {
+    // Fails only for who leads a session already, which is as good.
+    let _ = nix::unistd::setsid();
+    let directory = paths::directory().map_err(io::Error::other)?;
+    let directory = Directory::open(&directory).map_err(io::Error::other)?;
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(log_path(directory.path()))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["run", "--detached"]);
+    if let Some(config) = &options.config {
+        command.arg("--config").arg(std::path::absolute(config)?);
+    }
+    for set in &options.set {
+        command.args(["--set", set]);
+    }
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    let mut daemon = command.spawn()?;
+    let mut said = String::new();
+    if let Some(output) = daemon.stdout.take() {
+        BufReader::new(output).read_line(&mut said)?;
+    }
+    if said.trim_end() == READY {
+        return Ok(0);
+    }
+    let status = daemon.wait()?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(70);
+    if code != 75 {
+        let _ = writeln!(io::stderr(), "mcp-sessiond: the daemon did not start; see {}", log_path(directory.path()).display());
+    }
+    Ok(code)
+}
+
+/// Tells who waits in [`launch`], and lets go of the pipe.
+pub(super) fn report_ready() -> io::Result<()> {
+    let mut output = io::stdout();
+    // Whoever waited may have been killed; that is no reason to exit.
+    let _ = writeln!(output, "{READY}").and_then(|()| output.flush());
+    let null = OpenOptions::new().write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdout(null).map_err(Into::into)
+}

@@ -1,0 +1,246 @@
+//! The one module where `unsafe` is allowed: system calls for which nix 0.31 has no safe function.
+//!
+//! **Architecture Invariant:** every function here is safe to call with any argument, and decides nothing. What the
+//! answers mean is for [`crate::process`] and the listeners to say.
+#![allow(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{pidfd_open, take_fd};
+#[cfg(target_os = "macos")]
+pub(crate) use macos::{
+    UniqueIds, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, unique_ids,
+    working_directory,
+};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeSet;
+    use std::io;
+    use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+    use std::sync::{Mutex, PoisonError};
+
+    /// A descriptor of the process that has this pid now, closed on exec.
+    ///
+    /// # Errors
+    /// `ESRCH` where there is no such process, `EINVAL` for pid 0 or the id of a thread, `EMFILE` and its like.
+    pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+        let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
+        // SAFETY: the call takes two integers and touches no memory of ours.
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let raw = RawFd::try_from(result).map_err(io::Error::other)?;
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+        Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+    }
+
+    /// Takes over a descriptor that the service manager left open for us (sd_listen_fds(3)), and closes it on exec.
+    ///
+    /// The number must come from `LISTEN_FDS`, before anything else in this process could have opened one: that
+    /// part no check can make good for a careless caller.
+    ///
+    /// # Errors
+    /// The standard streams and what was taken already are refused; `EBADF` where nothing is open at that number.
+    pub(crate) fn take_fd(raw: RawFd) -> io::Result<OwnedFd> {
+        static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
+        if raw <= libc::STDERR_FILENO {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream is not ours to take"));
+        }
+        // SAFETY: the call takes three integers, and fails where the number names no open descriptor.
+        if unsafe { libc::fcntl(raw, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        if !TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(raw) {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this descriptor was taken before"));
+        }
+        // SAFETY: it is open, as fcntl says, it was inherited, so nothing in this process owns it, and `TAKEN` lets
+        // each number through once.
+        Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+    }
+}
+
+#[cfg(target_os = "macos")]
+mod macos {
+    use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+    use std::io;
+    use std::mem::MaybeUninit;
+    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::PathBuf;
+    use std::ptr;
+
+    /// `PROC_PIDUNIQIDENTIFIERINFO` of <sys/proc_info_private.h>, which libc does not have.
+    const PIDUNIQIDENTIFIERINFO: c_int = 17;
+
+    /// `struct proc_uniqidentifierinfo` of <sys/proc_info_private.h>.
+    #[repr(C)]
+    struct UniqueIdentifierInfo {
+        uuid: [u8; 16],
+        unique: u64,
+        parent_unique: u64,
+        version: i32,
+        original_parent_version: i32,
+        reserved: [u64; 2],
+    }
+
+    /// What tells a process from every other one since the system started.
+    #[derive(Clone, Copy)]
+    pub(crate) struct UniqueIds {
+        /// Given at fork, kept through exec, never given again.
+        pub(crate) process: u64,
+        /// Given anew at fork and at exec: what an audit token names together with the pid.
+        pub(crate) version: u32,
+    }
+
+    #[link(name = "System")]
+    unsafe extern "C" {
+        /// <launch.h>; libc does not have it.
+        fn launch_activate_socket(name: *const c_char, fds: *mut *mut c_int, count: *mut usize) -> c_int;
+    }
+
+    /// Start time, ids of user and group, and parent of a process of our own user.
+    pub(crate) fn bsd_info(pid: u32) -> io::Result<libc::proc_bsdinfo> {
+        // SAFETY: this flavor fills exactly this structure, which consists of integers.
+        unsafe { pidinfo(pid, libc::PROC_PIDTBSDINFO) }
+    }
+
+    /// Ids of user and parent, and the state, of anybody's process.
+    pub(crate) fn short_info(pid: u32) -> io::Result<libc::proc_bsdshortinfo> {
+        // SAFETY: this flavor fills exactly this structure, which consists of integers.
+        unsafe { pidinfo(pid, libc::PROC_PIDT_SHORTBSDINFO) }
+    }
+
+    /// The numbers that are never given twice.
+    pub(crate) fn unique_ids(pid: u32) -> io::Result<UniqueIds> {
+        // SAFETY: this flavor fills exactly this structure, which consists of integers.
+        let info: UniqueIdentifierInfo = unsafe { pidinfo(pid, PIDUNIQIDENTIFIERINFO) }?;
+        Ok(UniqueIds { process: info.unique, version: info.version.cast_unsigned() })
+    }
+
+    /// The working directory.
+    pub(crate) fn working_directory(pid: u32) -> io::Result<PathBuf> {
+        // SAFETY: this flavor fills exactly this structure, which consists of integers.
+        let info: libc::proc_vnodepathinfo = unsafe { pidinfo(pid, libc::PROC_PIDVNODEPATHINFO) }?;
+        let path = info.pvi_cdir.vip_path.as_flattened();
+        Ok(path_of(path.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect()))
+    }
+
+    /// The path of the executable.
+    pub(crate) fn executable(pid: u32) -> io::Result<PathBuf> {
+        let mut buffer = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE as usize];
+        // SAFETY: the pointer and the size are those of one buffer of ours.
+        let length =
+            unsafe { libc::proc_pidpath(number(pid)?, buffer.as_mut_ptr().cast(), buffer.len() as u32) };
+        match usize::try_from(length) {
+            Ok(length) if length > 0 => {
+                buffer.truncate(length);
+                Ok(path_of(buffer))
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// What `KERN_PROCARGS2` answers: the number of arguments as a native `int`, the executable's path, padding,
+    /// the arguments, and the environment where the kernel lets us see it.
+    pub(crate) fn process_strings(pid: u32) -> io::Result<Vec<u8>> {
+        let mut bound = [0_u8; size_of::<c_int>()];
+        sysctl(&mut [libc::CTL_KERN, libc::KERN_ARGMAX], &mut bound)?;
+        let bound = usize::try_from(c_int::from_ne_bytes(bound)).map_err(io::Error::other)?;
+        // A smaller buffer would get the *end* of the strings.
+        let mut strings = vec![0_u8; bound];
+        let length = sysctl(&mut [libc::CTL_KERN, libc::KERN_PROCARGS2, number(pid)?], &mut strings)?;
+        strings.truncate(length);
+        Ok(strings)
+    }
+
+    /// The value of a sysctl that is a text.
+    pub(crate) fn sysctl_text(name: &CStr) -> io::Result<String> {
+        let mut buffer = [0_u8; 256];
+        let mut length = buffer.len();
+        // SAFETY: name is a C string; pointer and length are those of one buffer of ours; nothing is set.
+        let result = unsafe {
+            libc::sysctlbyname(name.as_ptr(), buffer.as_mut_ptr().cast(), &raw mut length, ptr::null_mut(), 0)
+        };
+        if result == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        let text = CStr::from_bytes_until_nul(&buffer).map_err(io::Error::other)?;
+        text.to_str().map(str::to_owned).map_err(io::Error::other)
+    }
+
+    /// The listening sockets that launchd holds for us under this name of the property list's `Sockets`. Each name
+    /// can be had once.
+    ///
+    /// # Errors
+    /// `ESRCH` where launchd did not start us, `ENOENT` where it knows no such name, `EALREADY` the second time.
+    pub(crate) fn launchd_sockets(name: &str) -> io::Result<Vec<OwnedFd>> {
+        let name = CString::new(name).map_err(io::Error::other)?;
+        let mut descriptors: *mut c_int = ptr::null_mut();
+        let mut count = 0_usize;
+        // SAFETY: name is a C string, and the other two point at variables of ours.
+        let error = unsafe { launch_activate_socket(name.as_ptr(), &raw mut descriptors, &raw mut count) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        if descriptors.is_null() {
+            return Ok(Vec::new());
+        }
+        // SAFETY: on success it points at an array of `count` descriptors, made for us, which nobody else owns.
+        let sockets = unsafe { std::slice::from_raw_parts(descriptors, count) }
+            .iter()
+            // SAFETY: as above; each occurs once.
+            .map(|raw| unsafe { OwnedFd::from_raw_fd(*raw) })
+            .collect();
+        // SAFETY: launch_activate_socket(3) leaves it to its caller to free the array, which is not used after this.
+        unsafe { libc::free(descriptors.cast()) };
+        Ok(sockets)
+    }
+
+    /// What `proc_pidinfo` answers. A zombie counts as no process (argument 0).
+    ///
+    /// # Safety
+    /// `T` must be the structure of `flavor`, and any bit pattern a value of it.
+    unsafe fn pidinfo<T>(pid: u32, flavor: c_int) -> io::Result<T> {
+        let mut info = MaybeUninit::<T>::zeroed();
+        let size = c_int::try_from(size_of::<T>()).map_err(io::Error::other)?;
+        // SAFETY: the pointer and the size are those of one variable of ours.
+        let filled = unsafe { libc::proc_pidinfo(number(pid)?, flavor, 0, info.as_mut_ptr().cast(), size) };
+        match filled {
+            // SAFETY: it was zeroed and then filled, and every bit pattern is a value, as the caller warrants.
+            filled if filled == size => Ok(unsafe { info.assume_init() }),
+            filled if filled > 0 => Err(io::Error::other("the kernel knows this structure in another size")),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Reads the sysctl of this number into the buffer, and says how much of it was filled.
+    fn sysctl(mib: &mut [c_int], buffer: &mut [u8]) -> io::Result<usize> {
+        let names = libc::c_uint::try_from(mib.len()).map_err(io::Error::other)?;
+        let mut length = buffer.len();
+        let into: *mut c_void = buffer.as_mut_ptr().cast();
+        // SAFETY: both pointers go with their own lengths, and nothing is set.
+        let result =
+            unsafe { libc::sysctl(mib.as_mut_ptr(), names, into, &raw mut length, ptr::null_mut(), 0) };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(length) }
+    }
+
+    fn number(pid: u32) -> io::Result<c_int> {
+        c_int::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))
+    }
+
+    fn path_of(bytes: Vec<u8>) -> PathBuf {
+        OsString::from_vec(bytes).into()
+    }
+}
+
+/// Lets tokio tell when a descriptor becomes readable.
+pub(crate) fn when_readable(
+    fd: std::os::fd::OwnedFd,
+) -> std::io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
+    // SAFETY: an `OwnedFd` names the same open descriptor for as long as it is owned, and `AsyncFd` owns it until it
+    // has deregistered it.
+    let registered =
+        unsafe { tokio::io::unix::AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) };
+    Ok(registered?)
+}

@@ -1,0 +1,298 @@
+//! Golden bytes, checked both ways, and the page that quotes them. Whoever changes one of these has changed the
+//! protocol: an old peer must still understand, or the version grows, and `PROTOCOL.md` says so.
+
+use std::fmt::Write as _;
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use tarpc::ServerError;
+
+use super::message_pack::{Call, Reply};
+use super::*;
+use crate::error::Error;
+use crate::hello::{Answer, FRAME_MAX, Hello};
+use crate::service::METHODS;
+use crate::types::{ClaimRequest, Claimed, Epoch, Outcome, Siblings, Stored, TokenStatus};
+use crate::{PROTOCOL_VERSION, Token};
+
+const PAGE: &str = include_str!("../../PROTOCOL.md");
+
+const HELLO_MESSAGE_PACK: &str = "6d63707365737364000100000100000000400000000000000000000000000000";
+const HELLO_JSON_RPC: &str = "6d63707365737364000100000200000000400000000000000000000000000000";
+const HELLO_WELCOME: &str = "6d63707365737364000100010100000000400000000000000000000000000000";
+const HELLO_VERSION: &str = "6d63707365737364000900010101000000400000000000000000000000000000";
+const CALL: &str = "0000004583a2696403ab646561646c696e655f6d73cd2710a463616c6c81a5436c61696d81a77265717565737482a56c6162656ca470726f64a87369626c696e6773a66f6c64657374";
+const REPLY: &str = "0000006183a2696403a57265706c7981a5436c61696d81a24f6b85a773657373696f6ea27331a565706f636807a76f7574636f6d65a7726573756d6564ac746f6b656e5f737461747573a770726573656e74a5746f6b656ec4026869a772656675736564c0";
+const ERROR: &str = "0000004683a2696403a57265706c7981aa53746f7265546f6b656e81a345727283a4636f6465ab7374616c655f65706f6368a5676976656e07a66e657765737408a772656675736564c0";
+const CANCEL: &str = "0000001883a2696403ab646561646c696e655f6d7300a463616c6cc0";
+const CROWDED: &str = "0000002683a2696403a57265706c79c0a772656675736564b1746f6f206d616e79207265717565737473";
+const UNREADABLE: &str = "0000004f84a2696403a57265706c79c0a772656675736564d92d74686973206461656d6f6e2063616e27742072656164207468652063616c6c3a20657870656374656420753634aa756e7265616461626c65c3";
+
+const JSON_CLAIM: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "claim", "params": {"label": "prod"}}"#;
+const JSON_CLAIMED: &str = r#"{"jsonrpc": "2.0", "id": 1, "result": {"session": "s1", "epoch": "7", "outcome": "resumed", "token_status": "present", "token": "aGk="}}"#;
+const JSON_STORE: &str = r#"{"jsonrpc": "2.0", "id": "b", "method": "store_token", "params": {"session": "s1", "epoch": "7", "token": "aGk="}}"#;
+const JSON_STORED: &str = r#"{"jsonrpc": "2.0", "id": "b", "result": {"resumed": true}}"#;
+const JSON_REFUSED: &str = r#"{"jsonrpc": "2.0", "id": "b", "error": {"code": -32000, "message": "the lease is not the newest (epoch 7, newest 8): another process has claimed this session since", "data": {"code": "stale_epoch", "http_status": 409, "given": "7", "newest": "8"}}}"#;
+const JSON_MALFORMED: &str = r#"{"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "`params` of claim must be an object"}}"#;
+const JSON_CANCEL: &str =
+    r#"{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "b"}}"#;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string");
+        text
+    })
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(str::from_utf8(pair).expect("hex"), 16).expect("hex"))
+        .collect()
+}
+
+fn claim() -> SessiondRequest {
+    let label = Some("prod".parse().expect("label"));
+    SessiondRequest::Claim {
+        request: ClaimRequest { label, siblings: Some(Siblings::Oldest), ..Default::default() },
+    }
+}
+
+fn claimed() -> Claimed {
+    Claimed {
+        session: "s1".parse().expect("id"),
+        epoch: Epoch(7),
+        outcome: Outcome::Resumed,
+        token_status: TokenStatus::Present,
+        token: Some(Token::new(*b"hi").expect("token")),
+    }
+}
+
+fn stale() -> Error {
+    Error::StaleEpoch { given: Epoch(7), newest: Epoch(8) }
+}
+
+/// A value in MessagePack, as a frame.
+fn frame(value: &impl Serialize) -> String {
+    let body = rmp_serde::to_vec_named(value).expect("encoded");
+    hex(&u32::try_from(body.len()).expect("short").to_be_bytes()) + &hex(&body)
+}
+
+#[test]
+fn hellos() {
+    let client = Hello::client(Codec::MessagePack);
+    let hellos = [
+        (client, HELLO_MESSAGE_PACK),
+        (Hello::client(Codec::JsonRpc), HELLO_JSON_RPC),
+        (client.reply(Answer::Welcome), HELLO_WELCOME),
+        (Hello { version: 9, ..client.reply(Answer::Version) }, HELLO_VERSION),
+    ];
+    for (hello, golden) in hellos {
+        assert_eq!(hex(&hello.encode()), golden);
+        assert_eq!(Hello::decode(&bytes(golden).try_into().expect("32 bytes")).expect("a hello"), hello);
+    }
+}
+
+#[test]
+fn message_pack_calls() {
+    let golden = |call: Option<SessiondRequest>, deadline_ms| frame(&Call { id: 3, deadline_ms, call });
+    assert_eq!(golden(Some(claim()), 10_000), CALL);
+    assert_eq!(golden(None, 0), CANCEL);
+
+    let mut server = message_pack::Server::new(FRAME_MAX as usize);
+    let mut decode = |golden: &str| match server.decode(&bytes(golden)[4..], &mut BytesMut::new()) {
+        Ok(Decoded::Item(message)) => message,
+        _ => panic!("{golden} is not understood"),
+    };
+    let ClientMessage::Request(request) = decode(CALL) else { panic!("no request") };
+    assert_eq!(request.id, 3);
+    assert_eq!(json!(request.message), json!(claim()));
+    assert!(matches!(decode(CANCEL), ClientMessage::Cancel { request_id: 3, .. }));
+
+    // The client itself, whose cancellation has no deadline that depends on the time.
+    let mut client = message_pack::Client::<SessiondRequest, SessiondResponse>::new(FRAME_MAX as usize);
+    let mut outbound = BytesMut::new();
+    client.encode(cancel(3), &mut outbound).expect("encoded");
+    assert_eq!(hex(&outbound), CANCEL);
+    outbound.clear();
+    client.encode(super::request(3, Duration::from_secs(10), claim()), &mut outbound).expect("encoded");
+    assert_eq!(outbound.len(), bytes(CALL).len());
+}
+
+#[test]
+fn message_pack_replies() {
+    let replies = [
+        (Ok(SessiondResponse::Claim(Ok(claimed()))), REPLY),
+        (Ok(SessiondResponse::StoreToken(Err(stale()))), ERROR),
+        (Err(ServerError::new(io::ErrorKind::WouldBlock, "too many requests".into())), CROWDED),
+    ];
+    for (message, golden) in replies {
+        let mut server = message_pack::Server::new(FRAME_MAX as usize);
+        let mut client = message_pack::Client::<SessiondRequest, SessiondResponse>::new(FRAME_MAX as usize);
+        let mut outbound = BytesMut::new();
+        let expected = message.as_ref().map(|reply| json!(reply)).map_err(|error| error.detail.clone());
+        server.encode(Response { request_id: 3, message }, &mut outbound).expect("encoded");
+        assert_eq!(hex(&outbound), golden);
+        let Ok(Decoded::Item(reply)) = client.decode(&bytes(golden)[4..], &mut outbound) else {
+            panic!("no reply")
+        };
+        assert_eq!(reply.request_id, 3);
+        assert_eq!(reply.message.map(|reply| json!(reply)).map_err(|error| error.detail), expected);
+    }
+    let refused = Some("this daemon can't read the call: expected u64".into());
+    assert_eq!(
+        frame(&Reply::<SessiondResponse> { id: 3, reply: None, refused, unreadable: true }),
+        UNREADABLE
+    );
+}
+
+#[test]
+fn json_rpc_frames() {
+    let mut server = json_rpc::Server::new(FRAME_MAX as usize);
+    let mut outbound = BytesMut::new();
+    let mut decode =
+        |server: &mut json_rpc::Server, golden: &str| match server.decode(golden.as_bytes(), &mut outbound) {
+            Ok(Decoded::Item(message)) => message,
+            _ => panic!("{golden} is not understood"),
+        };
+    let mut call = |server: &mut json_rpc::Server, golden: &str| match decode(server, golden) {
+        ClientMessage::Request(request) => (request.id, json!(request.message)),
+        _ => panic!("{golden} is no call"),
+    };
+    let answer = |server: &mut json_rpc::Server, request_id, reply| {
+        let mut outbound = BytesMut::new();
+        server.encode(Response { request_id, message: Ok(reply) }, &mut outbound).expect("encoded");
+        let length = u32::try_from(outbound.len() - 4).expect("short").to_be_bytes();
+        assert_eq!(outbound[..4], length);
+        serde_json::from_slice::<Value>(&outbound[4..]).expect("json")
+    };
+    let golden = |text: &str| serde_json::from_str::<Value>(text).expect("json");
+
+    let (id, message) = call(&mut server, JSON_CLAIM);
+    assert_eq!(message, json!({"Claim": {"request": {"label": "prod"}}}));
+    assert_eq!(answer(&mut server, id, SessiondResponse::Claim(Ok(claimed()))), golden(JSON_CLAIMED));
+
+    let (id, message) = call(&mut server, JSON_STORE);
+    assert_eq!(message, json!({"StoreToken": {"request": {"session": "s1", "epoch": "7", "token": "aGk="}}}));
+    let stored = SessiondResponse::StoreToken(Ok(Stored { resumed: true }));
+    assert_eq!(answer(&mut server, id, stored), golden(JSON_STORED));
+
+    let (id, _) = call(&mut server, JSON_STORE);
+    assert_eq!(answer(&mut server, id, SessiondResponse::StoreToken(Err(stale()))), golden(JSON_REFUSED));
+
+    let (id, _) = call(&mut server, JSON_STORE);
+    let cancelled = decode(&mut server, JSON_CANCEL);
+    assert!(matches!(cancelled, ClientMessage::Cancel { request_id, .. } if request_id == id));
+
+    let malformed = br#"{"jsonrpc": "2.0", "id": 1, "method": "claim", "params": "x"}"#;
+    let mut outbound = BytesMut::new();
+    assert!(matches!(server.decode(malformed, &mut outbound), Ok(Decoded::Answered)));
+    assert_eq!(serde_json::from_slice::<Value>(&outbound[4..]).expect("json"), golden(JSON_MALFORMED));
+}
+
+/// The names of all variants, in order. A variant that is not listed does not compile.
+macro_rules! every {
+    ($type:ident: $($variant:ident => $name:literal),+ $(,)?) => {{
+        fn name(value: &$type) -> &'static str {
+            match value { $($type::$variant { .. } => $name),+ }
+        }
+        (name as fn(&$type) -> &'static str, [$($name),+])
+    }};
+}
+
+#[test]
+fn the_methods_are_those_of_the_service() {
+    let (name, names) = every!(SessiondRequest:
+        Ping => "ping", Claim => "claim", StoreToken => "store_token", RejectToken => "reject_token",
+        Release => "release", About => "about", ListHosts => "list_hosts", ListSessions => "list_sessions",
+        ListTokens => "list_tokens", Stats => "stats", Settings => "settings", WhoAmI => "who_am_i",
+    );
+    assert_eq!(names, METHODS);
+    for method in METHODS {
+        let params = match method {
+            "store_token" => json!({"session": "s", "epoch": "1", "token": "aGk="}),
+            "reject_token" | "release" => json!({"session": "s", "epoch": "1"}),
+            _ => json!({}),
+        };
+        let frame = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let mut outbound = BytesMut::new();
+        let decoded = json_rpc::Server::new(FRAME_MAX as usize).decode(frame.as_bytes(), &mut outbound);
+        let Ok(Decoded::Item(ClientMessage::Request(request))) = decoded else {
+            panic!("{method}: {outbound:?}")
+        };
+        assert_eq!(name(&request.message), method);
+        assert!(PAGE.contains(&format!("| `{method}` |")), "PROTOCOL.md has no row for {method}");
+    }
+}
+
+#[test]
+fn the_page_has_every_error() {
+    let sentence = || "x".to_owned();
+    let errors = [
+        Error::NoVerifiedHost { sentence: sentence() },
+        Error::NotAnAncestor { pid: 1 },
+        stale(),
+        Error::LeaseEnded,
+        Error::UnknownSession,
+        Error::InvalidArgument { sentence: sentence() },
+        Error::QuotaExceeded { what: sentence(), limit: 1 },
+        Error::WriteFailed { sentence: sentence() },
+        Error::Unavailable { sentence: sentence(), retry_after_ms: 1 },
+        Error::Unknown,
+    ];
+    let (name, names) = every!(Error:
+        NoVerifiedHost => "no_verified_host", NotAnAncestor => "not_an_ancestor", StaleEpoch => "stale_epoch",
+        LeaseEnded => "lease_ended", UnknownSession => "unknown_session", InvalidArgument => "invalid_argument",
+        QuotaExceeded => "quota_exceeded", WriteFailed => "write_failed", Unavailable => "unavailable",
+        Unknown => "unknown",
+    );
+    assert_eq!(errors.each_ref().map(name), names);
+    for error in &errors {
+        assert_eq!(error.code(), name(error));
+        let row = format!("| `{}` | {} |", error.code(), error.http_status());
+        assert!(
+            PAGE.contains(&row) || *error == Error::Unknown,
+            "PROTOCOL.md has no row that begins with {row}"
+        );
+    }
+}
+
+#[test]
+fn the_page_quotes_the_golden_bytes() {
+    let bare = |text: &str| text.split_whitespace().collect::<String>();
+    let page = bare(PAGE);
+    let goldens = [
+        HELLO_MESSAGE_PACK,
+        HELLO_JSON_RPC,
+        HELLO_WELCOME,
+        HELLO_VERSION,
+        CALL,
+        REPLY,
+        ERROR,
+        CANCEL,
+        CROWDED,
+        UNREADABLE,
+        JSON_CLAIM,
+        JSON_CLAIMED,
+        JSON_STORE,
+        JSON_STORED,
+        JSON_REFUSED,
+        JSON_MALFORMED,
+        JSON_CANCEL,
+    ];
+    for golden in goldens {
+        assert!(page.contains(&bare(golden)), "PROTOCOL.md does not quote {golden}");
+    }
+    assert!(
+        PAGE.contains(&format!("Protocol version {PROTOCOL_VERSION}")),
+        "PROTOCOL.md has another version"
+    );
+}
+
+#[test]
+fn the_page_quotes_the_program_that_is_tested() {
+    let program = include_str!("../../../tests/python/sessiond.py");
+    assert!(PAGE.contains(program), "PROTOCOL.md quotes another tests/python/sessiond.py");
+    assert!(program.lines().count() <= 30);
+}

@@ -1,0 +1,136 @@
+//! What a peer may send that is not meant well.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+use tarpc::{ClientMessage, ServerError};
+
+use super::*;
+use crate::hello::FRAME_MAX;
+
+/// What stands for a token in garbage. It must never come back, nor reach a log.
+const SECRET: &str = "hunter2";
+
+fn message_pack(
+    frame: &[u8],
+    outbound: &mut BytesMut,
+) -> io::Result<Decoded<ClientMessage<SessiondRequest>>> {
+    message_pack::Server::new(FRAME_MAX as usize).decode(frame, outbound)
+}
+
+fn text(outbound: &BytesMut) -> String {
+    String::from_utf8_lossy(outbound).into_owned()
+}
+
+#[test]
+fn a_deadline_is_clamped() {
+    let call = message_pack::Call { id: 1, deadline_ms: u64::MAX, call: Some(SessiondRequest::Ping {}) };
+    let frame = rmp_serde::to_vec_named(&call).expect("encoded");
+    let before = Instant::now();
+    let decoded = message_pack(&frame, &mut BytesMut::new()).expect("decoded");
+    let Decoded::Item(ClientMessage::Request(request)) = decoded else { panic!("no request") };
+    let deadline = request.context.deadline - before;
+    assert!(deadline >= DEADLINE_MAX && deadline < DEADLINE_MAX + Duration::from_secs(60), "{deadline:?}");
+}
+
+#[test]
+fn a_call_of_the_future_is_refused_and_the_connection_goes_on() {
+    let calls = [
+        json!({"id": 7, "deadline_ms": 1, "call": {"Juggle": {"request": {"balls": 3}}}}),
+        json!({"id": 7, "deadline_ms": 1, "call": {"Claim": {"request": {"secret": SECRET}}}, "new": [1, {}]}),
+        json!({"id": 7, "call": {"Release": {"request": {"session": "s", "epoch": SECRET}}}}),
+    ];
+    for call in calls {
+        let mut outbound = BytesMut::new();
+        let frame = rmp_serde::to_vec_named(&call).expect("encoded");
+        assert!(matches!(message_pack(&frame, &mut outbound), Ok(Decoded::Answered)), "{call}");
+        assert!(!text(&outbound).contains(SECRET), "{}", text(&outbound));
+        let mut client = message_pack::Client::<SessiondRequest, SessiondResponse>::new(FRAME_MAX as usize);
+        let Ok(Decoded::Item(reply)) = client.decode(&outbound[4..], &mut BytesMut::new()) else {
+            panic!("no reply")
+        };
+        assert_eq!(reply.request_id, 7);
+        let Err(ServerError { kind, detail, .. }) = reply.message else { panic!("not refused") };
+        assert_eq!(kind, io::ErrorKind::InvalidData);
+        assert!(detail.starts_with("this daemon can't read the call: "), "{detail}");
+    }
+}
+
+#[test]
+fn what_is_no_messagepack_of_ours_ends_the_connection_and_is_not_quoted() {
+    let wrong = rmp_serde::to_vec_named(&json!({"id": SECRET})).expect("encoded");
+    let string = rmp_serde::to_vec_named(&SECRET).expect("encoded");
+    for garbage in [&b""[..], b"\xc1", b"GET / HTTP/1.1\r\n", SECRET.as_bytes(), &wrong, &string] {
+        let mut outbound = BytesMut::new();
+        let Err(error) = message_pack(garbage, &mut outbound) else { panic!("{garbage:?} is accepted") };
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(!error.to_string().contains(SECRET), "{error}");
+        assert!(outbound.is_empty());
+    }
+}
+
+fn json_rpc(frame: &[u8]) -> Value {
+    let mut outbound = BytesMut::new();
+    let decoded = json_rpc::Server::new(FRAME_MAX as usize).decode(frame, &mut outbound).expect("goes on");
+    assert!(matches!(decoded, Decoded::Answered), "{}", String::from_utf8_lossy(frame));
+    serde_json::from_slice(&outbound[4..]).expect("json")
+}
+
+#[test]
+fn json_rpc_garbage_is_answered_and_not_quoted() {
+    let store = |params: Value| {
+        json!({"jsonrpc": "2.0", "id": 1, "method": "store_token", "params": params}).to_string()
+    };
+    let good = json!({"session": "s", "epoch": "1", "token": "aHVudGVyMg=="});
+    let with = |name: &str, value: Value| {
+        let mut params = good.clone();
+        params[name] = value;
+        store(params)
+    };
+    let cases = [
+        (SECRET.to_owned(), -32700),
+        (format!("{{\"{SECRET}"), -32700),
+        (format!("{}{SECRET}", "[".repeat(100_000)), -32700),
+        (json!([SECRET]).to_string(), -32600),
+        (json!(SECRET).to_string(), -32600),
+        (json!({"id": [SECRET]}).to_string(), -32600),
+        (json!({"jsonrpc": SECRET, "id": 1, "method": "ping"}).to_string(), -32600),
+        (json!({"jsonrpc": "2.0", "id": 1, "method": {SECRET: 1}}).to_string(), -32600),
+        (json!({"jsonrpc": "2.0", "id": 1, "method": SECRET}).to_string(), -32601),
+        (json!({"jsonrpc": "2.0", "id": 1, "method": "Ping"}).to_string(), -32601),
+        (store(json!(SECRET)), -32602),
+        (store(json!([SECRET, SECRET, SECRET])), -32602),
+        (store(json!({SECRET: SECRET})), -32602),
+        (store(json!({})), -32602),
+        (with("session", json!(format!("{SECRET} {SECRET}"))), -32602),
+        (with("epoch", json!(SECRET)), -32602),
+        (with("epoch", json!(format!("{SECRET}, expected {SECRET}"))), -32602),
+        (with("token", json!(SECRET)), -32602),
+        (with("token", json!({SECRET: SECRET})), -32602),
+        (with(SECRET, json!(1)), -32602),
+    ];
+    for (frame, code) in cases {
+        let answer = json_rpc(frame.as_bytes());
+        assert_eq!(answer["error"]["code"], code, "{frame}: {answer}");
+        assert!(!answer.to_string().contains(SECRET), "{answer}");
+    }
+}
+
+#[test]
+fn a_cancelled_call_is_forgotten() {
+    let mut server = json_rpc::Server::new(FRAME_MAX as usize);
+    let mut outbound = BytesMut::new();
+    let mut decode = |server: &mut json_rpc::Server, message: Value| {
+        server.decode(message.to_string().as_bytes(), &mut outbound).expect("goes on")
+    };
+    let call = json!({"jsonrpc": "2.0", "id": "x", "method": "ping"});
+    let Decoded::Item(ClientMessage::Request(request)) = decode(&mut server, call) else { panic!("no call") };
+    let notice = |id: &str| json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+    assert!(matches!(decode(&mut server, notice("y")), Decoded::Ignored));
+    let cancelled = decode(&mut server, notice("x"));
+    let Decoded::Item(ClientMessage::Cancel { request_id, .. }) = cancelled else { panic!("no cancel") };
+    assert_eq!(request_id, request.id);
+    assert!(matches!(decode(&mut server, notice("x")), Decoded::Ignored), "once");
+    let late = Response { request_id, message: Ok(SessiondResponse::Ping(())) };
+    server.encode(late, &mut outbound).expect("encoded");
+    assert!(outbound.is_empty(), "a cancelled call has no answer");
+}
