@@ -22,7 +22,12 @@ const FAILED: u8 = 70;
 
 /// Keeps MCP sessions alive on behalf of processes that do not.
 #[derive(Debug, Parser)]
-#[command(name = "mcp-sessiond", version, max_term_width = 110, after_help = "Try `mcp-sessiond demo`: it shows the whole story on real processes, in a directory of its own.")]
+#[command(
+    name = "mcp-sessiond",
+    version,
+    max_term_width = 110,
+    after_help = "Try `mcp-sessiond demo`: it shows the whole story on real processes, in a directory of its own."
+)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,

@@ -192,7 +192,8 @@ pub fn usual_path() -> Option<PathBuf> {
         return Some(named.into());
     }
     let base = directories::BaseDirs::new()?;
-    let config = if cfg!(target_os = "macos") { base.home_dir().join(".config") } else { base.config_dir().into() };
+    let config =
+        if cfg!(target_os = "macos") { base.home_dir().join(".config") } else { base.config_dir().into() };
     Some(config.join("mcp-sessiond").join("config.toml"))
 }
 
@@ -222,7 +223,12 @@ pub fn load(path: Option<&Path>, flags: &[String]) -> Result<Loaded, ConfigError
         let name = name.trim();
         if !known.iter().any(|known| known == name) {
             let error = format!("no such setting; there are {}", known.join(", "));
-            return Err(ConfigError::Override { origin: "--set", name: name.into(), value: value.into(), error });
+            return Err(ConfigError::Override {
+                origin: "--set",
+                name: name.into(),
+                value: value.into(),
+                error,
+            });
         }
         override_value(&mut table, name, value.trim(), "--set", name)?;
         sources.insert(name.into(), Source::Flag);
@@ -255,7 +261,8 @@ fn override_value(
     origin: &'static str,
     said: &str,
 ) -> Result<(), ConfigError> {
-    let refused = |error: String| ConfigError::Override { origin, name: said.into(), value: value.into(), error };
+    let refused =
+        |error: String| ConfigError::Override { origin, name: said.into(), value: value.into(), error };
     // A bare word is a string; everything else is TOML.
     let bare = || toml::Value::String(value.to_owned());
     let parsed = toml::from_str::<toml::Table>(&format!("value = {value}"))

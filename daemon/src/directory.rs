@@ -29,7 +29,9 @@ pub enum DirectoryError {
     #[error("{0} is not a directory (a symlink is not followed); remove it")]
     NotADirectory(PathBuf),
     /// It belongs to somebody else.
-    #[error("{path} belongs to uid {uid}, not to you; remove it, or set MCP_SESSIOND_DIR to a directory of yours")]
+    #[error(
+        "{path} belongs to uid {uid}, not to you; remove it, or set MCP_SESSIOND_DIR to a directory of yours"
+    )]
     Owner {
         /// The directory.
         path: PathBuf,
@@ -37,7 +39,9 @@ pub enum DirectoryError {
         uid: u32,
     },
     /// Others may enter it.
-    #[error("{path} has mode {mode:04o} instead of 0700; check who could write to it, then `chmod 700 {path}`")]
+    #[error(
+        "{path} has mode {mode:04o} instead of 0700; check who could write to it, then `chmod 700 {path}`"
+    )]
     Mode {
         /// The directory.
         path: PathBuf,

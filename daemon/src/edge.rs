@@ -138,7 +138,10 @@ impl Edge {
     }
 
     /// The same, for a change that is answered only once it is kept.
-    async fn tell_and_keep<T>(&self, tell: impl FnOnce(&mut Registry) -> Result<T, Error>) -> Result<T, Error> {
+    async fn tell_and_keep<T>(
+        &self,
+        tell: impl FnOnce(&mut Registry) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let (told, kept) = {
             let mut state = self.lock();
             state.take_in_exits();

@@ -18,8 +18,8 @@ pub fn point(name: &'static str) {
 
 #[cfg(feature = "fault-points")]
 mod armed {
-    use std::sync::atomic::{AtomicI64, Ordering};
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicI64, Ordering};
 
     use nix::sys::signal::{Signal, kill};
 

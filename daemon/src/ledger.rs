@@ -135,12 +135,19 @@ impl Waiter {
             return Ok(());
         }
         let retry_after_ms = u32::try_from(RETRY.as_millis()).unwrap_or(u32::MAX);
-        Err(Error::Unavailable { sentence: "the daemon can't write its records at the moment".into(), retry_after_ms })
+        Err(Error::Unavailable {
+            sentence: "the daemon can't write its records at the moment".into(),
+            retry_after_ms,
+        })
     }
 }
 
 /// The writer: commits until the sender is gone, and what it could not commit again and again.
-fn write(mut connection: Connection, incoming: &mpsc::Receiver<(Mark, Effect)>, report: &watch::Sender<Progress>) {
+fn write(
+    mut connection: Connection,
+    incoming: &mpsc::Receiver<(Mark, Effect)>,
+    report: &watch::Sender<Progress>,
+) {
     let mut batch: Vec<(Mark, Effect)> = Vec::new();
     let mut open = true;
     while open || !batch.is_empty() {

@@ -160,7 +160,11 @@ impl Drop for Place {
 ///
 /// # Errors
 /// When the socket can't be listened on.
-pub async fn serve(listener: Listener, daemon: Arc<Daemon>, mut draining: watch::Receiver<bool>) -> io::Result<()> {
+pub async fn serve(
+    listener: Listener,
+    daemon: Arc<Daemon>,
+    mut draining: watch::Receiver<bool>,
+) -> io::Result<()> {
     let socket = tokio::net::UnixListener::from_std(listener.socket)?;
     let budget = Budget::new(daemon.edge.settings().loaded.config.limits.frame_bytes);
     let mut connections = JoinSet::new();
@@ -186,7 +190,12 @@ pub async fn serve(listener: Listener, daemon: Arc<Daemon>, mut draining: watch:
 }
 
 /// One connection, from its first byte to its last.
-async fn converse(mut stream: UnixStream, daemon: Arc<Daemon>, budget: Budget, mut draining: watch::Receiver<bool>) {
+async fn converse(
+    mut stream: UnixStream,
+    daemon: Arc<Daemon>,
+    budget: Budget,
+    mut draining: watch::Receiver<bool>,
+) {
     let peer = match process::peer(&stream) {
         Ok(Peer { process, .. }) => process,
         Err(error) => {
@@ -268,7 +277,10 @@ async fn greet(stream: &mut UnixStream) -> Result<Option<Hello>, mcp_sessiond_pr
 }
 
 /// Tells a peer why it is not let in.
-async fn turn_away(stream: &mut UnixStream, answer: Answer) -> Result<(), mcp_sessiond_proto::hello::HelloError> {
+async fn turn_away(
+    stream: &mut UnixStream,
+    answer: Answer,
+) -> Result<(), mcp_sessiond_proto::hello::HelloError> {
     let refused = async {
         let hello = Hello::read(stream).await?;
         hello.reply(answer).write(stream).await?;

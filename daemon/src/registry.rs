@@ -120,7 +120,9 @@ impl Registry {
 
     /// The hosts, with their names, the ids of their sessions, and the number of their plural keys.
     pub fn owners(&self) -> impl Iterator<Item = (ProcessId, &str, &BTreeSet<SessionId>, usize)> {
-        self.owners.iter().map(|(host, owner)| (*host, owner.name.as_str(), &owner.sessions, owner.plural.len()))
+        self.owners
+            .iter()
+            .map(|(host, owner)| (*host, owner.name.as_str(), &owner.sessions, owner.plural.len()))
     }
 
     /// What was read of a process at its first claim.

@@ -15,11 +15,11 @@ use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
 use tokio::sync::watch;
 
+use crate::cli::logging::Logging;
 use crate::config::{self, ConfigError, Loaded};
 use crate::directory::{Directory, DirectoryError};
 use crate::edge::{Edge, StartError};
 use crate::listener::{self, Gauge, Listener};
-use crate::cli::logging::Logging;
 use crate::service::Daemon;
 use signals::{Signal, Signals};
 use socket::Origin;
@@ -86,7 +86,8 @@ pub fn run(options: &Options) -> ExitCode {
     let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
         let logging = Logging::start(loaded.config.log);
         prepare_process();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
         let ended = runtime.block_on(live(options, loaded, &logging));
         // What is detached has had the time to drain.
         runtime.shutdown_timeout(Duration::from_millis(100));
@@ -188,7 +189,8 @@ async fn until_stopped(
 ) -> &'static str {
     let watchdog = sd_notify::watchdog_enabled();
     // Twice as often as systemd asks, as sd_watchdog_enabled(3) recommends.
-    let mut watchdog_tick = tokio::time::interval(watchdog.map_or(Duration::from_secs(3600), |period| period / 2));
+    let mut watchdog_tick =
+        tokio::time::interval(watchdog.map_or(Duration::from_secs(3600), |period| period / 2));
     let mut place_tick = tokio::time::interval(PLACE_CHECK);
     let mut idle_since = None;
     loop {
@@ -219,7 +221,10 @@ async fn until_stopped(
 }
 
 fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
-    let _ = sd_notify::notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading)]);
+    let _ = sd_notify::notify(&[
+        NotifyState::Reloading,
+        NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading),
+    ]);
     match load(options) {
         Ok(loaded) => {
             let changes = daemon.edge.settings().loaded.changes(&loaded);

@@ -37,7 +37,9 @@ pub struct Service {
 }
 
 /// Runs what changes state to its end, although the caller may hang up.
-async fn detached<T: Send + 'static>(work: impl Future<Output = Result<T, Error>> + Send + 'static) -> Result<T, Error> {
+async fn detached<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
     tokio::spawn(work).await.unwrap_or_else(|_| {
         Err(Error::Unavailable { sentence: "the daemon could not do this".into(), retry_after_ms: 1_000 })
     })

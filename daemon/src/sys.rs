@@ -8,7 +8,7 @@
 pub(crate) use linux::{pidfd_open, take_fd};
 #[cfg(target_os = "macos")]
 pub(crate) use macos::{
-    UniqueIds, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, unique_ids,
+    bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, unique_ids,
     working_directory,
 };
 

@@ -109,8 +109,9 @@ impl Tokens {
         let directory = self.directory()?;
         let name = file.to_string();
         let temporary = format!("{TEMPORARY_PREFIX}{name}");
-        let written = write_new(&directory, &temporary, token)
-            .and_then(|()| renameat(&directory, temporary.as_str(), &directory, name.as_str()).map_err(Into::into));
+        let written = write_new(&directory, &temporary, token).and_then(|()| {
+            renameat(&directory, temporary.as_str(), &directory, name.as_str()).map_err(Into::into)
+        });
         if let Err(error) = written {
             let _ = unlinkat(&directory, temporary.as_str(), UnlinkatFlags::NoRemoveDir);
             return Err(error);
@@ -212,9 +213,8 @@ fn read_token(directory: impl AsFd, name: &str) -> Found {
 }
 
 fn read_checked(file: File) -> Result<Token, Corruption> {
-    let unreadable = |error: io::Error| {
-        Corruption::Unreadable(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
-    };
+    let unreadable =
+        |error: io::Error| Corruption::Unreadable(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw));
     let found = file.metadata().map_err(unreadable)?;
     if !found.is_file() {
         return Err(Corruption::NotAFile);

@@ -142,7 +142,9 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
         Some(Topic::Hosts) => either(json, &connection.list_hosts(context()).await?, |rows| hosts_text(rows)),
         Some(Topic::Sessions) => either(json, &all_sessions(&connection).await?, |rows| sessions_text(rows)),
         Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| tokens_text(rows)),
-        Some(Topic::Stats) => either(json, &connection.stats(context()).await?.counters, |rows| stats_text(rows)),
+        Some(Topic::Stats) => {
+            either(json, &connection.stats(context()).await?.counters, |rows| stats_text(rows))
+        }
         Some(Topic::Config) => either(json, &connection.settings(context()).await?, |rows| config_text(rows)),
         // Answered before a connection was made.
         Some(Topic::Check(_)) => String::new(),
@@ -195,7 +197,14 @@ fn about_text(about: &About) -> String {
 fn hosts_text(hosts: &[HostInfo]) -> String {
     let row = |host: &HostInfo| {
         let HostInfo { pid, start, name, sessions, held, plural_keys } = host;
-        vec![name.clone(), pid.to_string(), start.clone(), sessions.to_string(), held.to_string(), plural_keys.to_string()]
+        vec![
+            name.clone(),
+            pid.to_string(),
+            start.clone(),
+            sessions.to_string(),
+            held.to_string(),
+            plural_keys.to_string(),
+        ]
     };
     listed(&["host", "pid", "start", "sessions", "held", "plural keys"], hosts.iter().map(row), "No hosts.")
 }

@@ -24,7 +24,10 @@ impl Logging {
         // The journal adds the time itself.
         let journal = std::env::var_os("JOURNAL_STREAM").is_some();
         let colours = std::io::stderr().is_terminal();
-        let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .with_ansi(colours)
+            .with_target(false);
         let lines = if journal { lines.without_time().boxed() } else { lines.boxed() };
         let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
         Self { handle: Box::new(move |targets| drop(handle.reload(targets))) }
@@ -48,7 +51,9 @@ pub(super) fn client_lines() {
     let _ = tracing_subscriber::registry().with(named(lines).with_filter(only)).try_init();
 }
 
-fn named<S: Subscriber + for<'a> LookupSpan<'a>>(layer: impl Layer<S> + Send + Sync) -> Box<dyn Layer<S> + Send + Sync> {
+fn named<S: Subscriber + for<'a> LookupSpan<'a>>(
+    layer: impl Layer<S> + Send + Sync,
+) -> Box<dyn Layer<S> + Send + Sync> {
     Box::new(layer)
 }
 

@@ -83,7 +83,8 @@ enum Which {
 impl Who {
     fn options(self) -> Options {
         let caller = nix::unistd::getppid().as_raw().unsigned_abs();
-        let mut options = Options::default().instance(self.instance.unwrap_or(caller)).start(start(self.no_start));
+        let mut options =
+            Options::default().instance(self.instance.unwrap_or(caller)).start(start(self.no_start));
         options.claim.label = self.label;
         options.claim.siblings = self.siblings.map(|which| match which {
             Which::Fresh => Siblings::Fresh,

@@ -122,7 +122,8 @@ impl Edge {
         let lock = self.file(file);
         // Whoever wrote under a former epoch is done when this is ours.
         let _reading = lock.lock().await;
-        let record = self.look(|registry| registry.session(&session).cloned()).ok_or(Error::UnknownSession)?;
+        let record =
+            self.look(|registry| registry.session(&session).cloned()).ok_or(Error::UnknownSession)?;
         if record.epoch != epoch {
             return Err(Error::StaleEpoch { given: epoch, newest: record.epoch });
         }
@@ -154,7 +155,10 @@ impl Edge {
     }
 
     /// The token on disk, if it is the one on record.
-    fn read_token(&self, record: &crate::registry::SessionRecord) -> std::io::Result<Result<Token, Corruption>> {
+    fn read_token(
+        &self,
+        record: &crate::registry::SessionRecord,
+    ) -> std::io::Result<Result<Token, Corruption>> {
         Ok(match self.tokens.read(record.file)? {
             Found::Token(token) if record.digest == Some(tokens::digest(&token)) => Ok(token),
             Found::Token(_) => Err(Corruption::Digest),
@@ -244,5 +248,8 @@ fn role(role: process::Role) -> &'static str {
 
 /// Something failed that has no business failing; the log has it.
 fn internal() -> Error {
-    Error::Unavailable { sentence: "the daemon could not do this".into(), retry_after_ms: UNREADABLE_RETRY_MS }
+    Error::Unavailable {
+        sentence: "the daemon could not do this".into(),
+        retry_after_ms: UNREADABLE_RETRY_MS,
+    }
 }

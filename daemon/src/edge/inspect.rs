@@ -12,8 +12,14 @@ impl Edge {
     #[must_use]
     pub fn hosts(&self) -> Vec<HostInfo> {
         self.look(|registry| {
-            let host = |(host, name, sessions, plural): (crate::process::ProcessId, &str, &std::collections::BTreeSet<SessionId>, usize)| {
-                let held = sessions.iter().filter(|id| registry.session(id).is_some_and(|one| one.holder.is_some()));
+            let host = |(host, name, sessions, plural): (
+                crate::process::ProcessId,
+                &str,
+                &std::collections::BTreeSet<SessionId>,
+                usize,
+            )| {
+                let held =
+                    sessions.iter().filter(|id| registry.session(id).is_some_and(|one| one.holder.is_some()));
                 HostInfo {
                     pid: host.pid,
                     start: host.start.to_string(),
@@ -77,7 +83,8 @@ impl Edge {
             let held = registry.sessions().filter(|session| session.holder.is_some()).count();
             (registry.owners().count(), registry.sessions().count(), held, registry.waiting())
         });
-        let gauges = [("hosts", hosts), ("sessions", sessions), ("leases", held), ("claims_waiting", waiting)];
+        let gauges =
+            [("hosts", hosts), ("sessions", sessions), ("leases", held), ("claims_waiting", waiting)];
         gauges.map(|(name, value)| Counter { name: name.into(), value: value as u64 }).to_vec()
     }
 }

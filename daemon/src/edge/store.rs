@@ -36,7 +36,8 @@ impl Edge {
         let lock = self.file(file);
         let _writing = lock.lock().await;
         let digest = tokens::digest(&token);
-        let (file, accepted) = self.tell_and_keep(|registry| registry.begin_store(session, epoch, digest)).await?;
+        let (file, accepted) =
+            self.tell_and_keep(|registry| registry.begin_store(session, epoch, digest)).await?;
         fault::point("digest-recorded");
         let files = Arc::clone(&self.tokens);
         let writing = tokio::task::spawn_blocking(move || files.write(file, &token));
@@ -124,7 +125,9 @@ impl Edge {
             }
         };
         let digest = tokens::digest(&found);
-        let begun = self.tell_and_keep(|registry| registry.begin_store(&claimed.session, claimed.epoch, digest)).await;
+        let begun = self
+            .tell_and_keep(|registry| registry.begin_store(&claimed.session, claimed.epoch, digest))
+            .await;
         if begun.is_err() {
             return None;
         }

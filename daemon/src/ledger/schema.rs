@@ -83,9 +83,8 @@ pub(super) fn commit<'a>(
 }
 
 fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()> {
-    let execute = |sql: &str, parameters: &[&dyn ToSql]| {
-        transaction.prepare_cached(sql)?.execute(parameters).map(drop)
-    };
+    let execute =
+        |sql: &str, parameters: &[&dyn ToSql]| transaction.prepare_cached(sql)?.execute(parameters).map(drop);
     match effect {
         Effect::SaveOwner(OwnerRecord { host, name, plural }) => {
             let plural: Vec<u8> = plural.iter().flat_map(|key| key.0).collect();
@@ -135,12 +134,14 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         let plural: BTreeSet<Key> = plural.as_chunks().0.iter().map(|key| Key(*key)).collect();
         Ok(OwnerRecord { host: row.get::<_, Process>(0)?.0, name: row.get(1)?, plural })
     })?;
-    let claimants = rows(connection, "SELECT process, host, program, base, place, doubt FROM claimant", |row| {
-        let doubt = row.get::<_, Option<String>>(5)?.map(|_| parsed::<KeyDoubt>(row, 5)).transpose()?;
-        let traits = Traits { program: row.get(2)?, base: row.get(3)?, place: row.get(4)?, doubt };
-        Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits }))
-    })?;
-    let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered";
+    let claimants =
+        rows(connection, "SELECT process, host, program, base, place, doubt FROM claimant", |row| {
+            let doubt = row.get::<_, Option<String>>(5)?.map(|_| parsed::<KeyDoubt>(row, 5)).transpose()?;
+            let traits = Traits { program: row.get(2)?, base: row.get(3)?, place: row.get(4)?, doubt };
+            Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits }))
+        })?;
+    let columns =
+        "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered";
     let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
         let owner = row.get::<_, Process>(1)?.0;
         Ok(SessionRecord {

@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -12,6 +13,10 @@ use super::*;
 
 /// What the innermost process of a tree runs: it says its pid, and stays until its standard input has a line or ends.
 const STAY: &str = "echo $$; read line";
+
+/// The same in perl, which connects to the socket that it is given before.
+const CALL: &str =
+    r#"use IO::Socket::UNIX; $| = 1; my $s = IO::Socket::UNIX->new(Peer => shift); print "$$\n"; <STDIN>"#;
 
 /// A tree of processes, of which the innermost says its pid.
 struct Tree {
@@ -177,6 +182,24 @@ fn a_peer_is_known_by_its_socket() {
     }
 }
 
+#[test]
+fn a_peer_that_has_exited_is_nobody() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mut tree, socket) = caller(directory.path());
+    let pid = tree.said();
+    assert_eq!(peer(&socket).expect("alive").process.id().pid, pid);
+    tree.end();
+    assert!(matches!(peer(&socket), Err(PeerError::Gone)));
+}
+
+/// A process that has connected to us, says its pid and stays, and our end of the connection.
+fn caller(directory: &Path) -> (Tree, UnixStream) {
+    let path = directory.join("socket");
+    let listener = UnixListener::bind(&path).expect("bound");
+    let tree = Tree::spawn(Command::new("perl").args(["-e", CALL]).arg(&path));
+    (tree, listener.accept().expect("it calls").0)
+}
+
 /// The tree is this test, `sh -c` (which has something left to do, so it can't replace itself), and the instance.
 #[test]
 fn the_walk_goes_past_a_shell_with_a_command() {
@@ -205,11 +228,10 @@ fn the_walk_goes_past_a_script_but_not_past_a_shell_that_reads_commands() {
 
     let mut tree = Tree::spawn(&mut Command::new("bash"));
     let shell = tree.child.id();
-    let commands = format!("sh -c '{STAY}' </dev/zero\n");
+    let commands = format!("sh -c '{STAY}'\n");
     tree.stdin.as_mut().expect("piped").write_all(commands.as_bytes()).expect("read");
     let walk = find_host(&tree.pinned(), &Table::default());
     assert_eq!(walk.host.expect("verified").id().pid, shell, "{:?}", walk.steps);
-    tree.child.kill().expect("ours to kill");
 }
 
 #[test]
@@ -293,6 +315,8 @@ fn nothing_is_read_from_a_zombie() {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::os::unix::process::CommandExt;
+
     use super::*;
 
     /// An upgrade replaces the executable of a running server; the next one has the same path.
@@ -329,10 +353,13 @@ mod linux {
         assert_eq!(doubt, Some(KeyDoubt::Rewritten), "it has written past the end of its arguments");
     }
 
-    /// A process that is known to have had a pid before is not the one that has it now, whatever its start time.
     #[test]
-    fn a_reused_pid_is_another_process() {
-        let mut first = Tree::shell(STAY);
+    fn who_has_a_pid_later_is_another_process() {
+        if !is_root("choosing the next pid (CAP_CHECKPOINT_RESTORE)") {
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let (mut first, socket) = caller(directory.path());
         let before = first.pinned();
         first.end();
         let pid = before.id().pid;
@@ -343,22 +370,62 @@ mod linux {
         assert!(Pinned::reopen(&before.id()).expect("readable").is_none());
         assert!(!before.is_alive());
         assert!(after.is_alive());
+        assert!(matches!(peer(&socket), Err(PeerError::Gone)));
         if let Some(inode) = after.id().inode {
-            assert_ne!(
-                Some(inode),
-                before.id().inode,
-                "the inode differs even where the start time does not"
-            );
+            assert_ne!(Some(inode), before.id().inode, "it differs even where the start time does not");
         }
     }
 
-    /// Starts a shell that has this free pid. It takes the right to say which pid comes next.
+    #[test]
+    fn another_user_is_no_host() {
+        if !is_root("starting processes of another user") {
+            return;
+        }
+        let mut command = Command::new("sh");
+        let mut tree = Tree::spawn(command.args(["-c", &format!("sh -c '{STAY}'; :")]).uid(65_534));
+        let instance = tree.pinned();
+        assert_eq!(find_host(&instance, &Table::default()).host.err(), Some(HostDoubt::OtherUser));
+        assert!(super::super::instance(&instance, Some(tree.child.id())).is_err());
+    }
+
+    #[test]
+    fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
+        if !is_root("making a pid namespace") {
+            return;
+        }
+        let mut tree = Tree::spawn(Command::new("unshare").args(["--pid", "--fork", "sh", "-c", STAY]));
+        assert_eq!(tree.said(), 1, "that is what it is called in there");
+        let unshare = tree.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children"));
+        let pid = children.expect("readable").trim().parse().expect("one child");
+        let instance = Pinned::open(pid).expect("it waits for us");
+        assert_eq!(find_host(&instance, &Table::default()).host.err(), Some(HostDoubt::OtherNamespace));
+
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("bound");
+        let mut command = Command::new("unshare");
+        let mut tree = Tree::spawn(command.args(["--pid", "--fork", "perl", "-e", CALL]).arg(&path));
+        let (socket, _) = listener.accept().expect("it calls");
+        assert_eq!(tree.said(), 1);
+        assert!(matches!(peer(&socket), Err(PeerError::OtherNamespace)));
+    }
+
+    /// Whether this test may do what only root may. Says so where it may not, since the test then proves nothing.
+    #[expect(clippy::print_stderr, reason = "a test that was not run must not look as if it were")]
+    fn is_root(what: &str) -> bool {
+        let root = nix::unistd::geteuid().is_root();
+        if !root {
+            eprintln!("NOT RUN: {what} needs root");
+        }
+        root
+    }
+
+    /// Starts a shell that has this free pid, by saying which pid comes next until nobody else comes first.
     fn start_with_pid(pid: u32) -> Tree {
         const ATTEMPTS: usize = 1_000;
         for _ in 0..ATTEMPTS {
-            std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect(
-                "this test chooses pids, for which it must run as root, or with CAP_CHECKPOINT_RESTORE",
-            );
+            std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect("root may");
             let tree = Tree::shell(STAY);
             if tree.child.id() == pid {
                 return tree;

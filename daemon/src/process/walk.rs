@@ -134,7 +134,7 @@ fn read_parent(child: &Pinned, pid: u32, uid: u32, table: &Table) -> Result<(Pin
 
 /// The pid of the parent, as of a moment at which the child was alive.
 pub(super) fn parent_pid(child: &Pinned) -> Result<u32, HostDoubt> {
-    let kin = os::kin(child.pid()).map_err(unreadable)?;
+    let kin = os::kin(child.pid()).map_err(|error| unreadable(&error))?;
     if !child.is_alive() {
         return Err(HostDoubt::Changed);
     }
@@ -150,9 +150,9 @@ pub(super) fn hold_parent(pid: u32, uid: u32) -> Result<Pinned, HostDoubt> {
         Ok(parent) => parent.ok_or(HostDoubt::Changed)?,
         // macOS does not say when another user's process started.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(HostDoubt::OtherUser),
-        Err(error) => return Err(unreadable(error)),
+        Err(error) => return Err(unreadable(&error)),
     };
-    let kin = os::kin(pid).map_err(unreadable)?;
+    let kin = os::kin(pid).map_err(|error| unreadable(&error))?;
     if !kin.in_our_namespace {
         return Err(HostDoubt::OtherNamespace);
     }
@@ -176,17 +176,17 @@ fn kind_of(pid: u32, table: &Table) -> Result<Kind, HostDoubt> {
         Ok(path) => Ok(Some(path)),
         // A process that is not dumpable, as Codex makes itself on Linux, hides this from its own user.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
-        Err(error) => Err(unreadable(error)),
+        Err(error) => Err(unreadable(&error)),
     };
     let executable = read()?;
-    let arguments = os::arguments(pid).map_err(unreadable)?.unwrap_or_default();
+    let arguments = os::arguments(pid).map_err(|error| unreadable(&error))?.unwrap_or_default();
     if read()? != executable {
         return Err(HostDoubt::Changed);
     }
     match executable {
         Some(path) => Ok(table.kind(&path, &arguments)),
         None => {
-            let name = os::short_name(pid).map_err(unreadable)?;
+            let name = os::short_name(pid).map_err(|error| unreadable(&error))?;
             kind_without_executable(&name, &arguments, table)
         }
     }
@@ -205,8 +205,8 @@ fn kind_without_executable(name: &str, arguments: &[Vec<u8>], table: &Table) -> 
     }
 }
 
-fn unreadable(error: io::Error) -> HostDoubt {
-    if os::is_gone(&error) { HostDoubt::Changed } else { HostDoubt::Unreadable(error.to_string()) }
+fn unreadable(error: &io::Error) -> HostDoubt {
+    if os::is_gone(error) { HostDoubt::Changed } else { HostDoubt::Unreadable(error.to_string()) }
 }
 
 /// What people know a process by. For display alone.

@@ -132,8 +132,12 @@ impl Registry {
     /// A session with this key came free: answers whoever can be answered now.
     pub(super) fn settle(&mut self, owner: ProcessId, key: Key) {
         let same = |waiting: &Waiting| waiting.claim.host == owner && waiting.key == key;
-        let contenders: BTreeSet<ProcessId> =
-            self.waiting.iter().filter(|waiting| same(waiting)).map(|waiting| waiting.claim.process).collect();
+        let contenders: BTreeSet<ProcessId> = self
+            .waiting
+            .iter()
+            .filter(|waiting| same(waiting))
+            .map(|waiting| waiting.claim.process)
+            .collect();
         // Two live processes want the place of one: which of them follows it can't be told.
         if contenders.len() > 1 {
             self.make_plural(owner, key);
@@ -196,14 +200,17 @@ impl Registry {
     fn held_without_key(&self, claim: &Claim) -> Option<SessionId> {
         let held = self.held_by.get(&claim.process)?;
         let same = |id: &&SessionId| {
-            self.sessions.get(*id).is_some_and(|session| session.key.is_none() && session.label == claim.label)
+            self.sessions
+                .get(*id)
+                .is_some_and(|session| session.key.is_none() && session.label == claim.label)
         };
         held.iter().find(same).cloned()
     }
 
     fn keep(&mut self, claim: &Claim, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
-        let lease = Lease { session: id.clone(), epoch: session.epoch, outcome: Outcome::Held, file: session.file };
+        let lease =
+            Lease { session: id.clone(), epoch: session.epoch, outcome: Outcome::Held, file: session.file };
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
     }
 
@@ -212,7 +219,12 @@ impl Registry {
         session.epoch = Epoch(session.epoch.0 + 1);
         session.holder = Some(claim.process);
         session.offered = session.digest.is_some();
-        let lease = Lease { session: id.clone(), epoch: session.epoch, outcome: Outcome::Resumed, file: session.file };
+        let lease = Lease {
+            session: id.clone(),
+            epoch: session.epoch,
+            outcome: Outcome::Resumed,
+            file: session.file,
+        };
         self.effects.push(Effect::SaveSession(session.clone()));
         self.held_by.entry(claim.process).or_default().insert(id.clone());
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
@@ -259,7 +271,8 @@ impl Registry {
         let spare = of_owner.filter(|session| {
             session.holder.is_none() && session.key.is_some_and(|key| owner.plural.contains(&key))
         });
-        let Some(oldest) = spare.min_by_key(|session| session.opened).map(|session| session.id.clone()) else {
+        let Some(oldest) = spare.min_by_key(|session| session.opened).map(|session| session.id.clone())
+        else {
             return false;
         };
         if let Some(owner) = self.owners.get_mut(&host) {

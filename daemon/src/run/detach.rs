@@ -59,7 +59,11 @@ fn start(options: &Options) -> io::Result<u8> {
     let status = daemon.wait()?;
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(70);
     if code != 75 {
-        let _ = writeln!(io::stderr(), "mcp-sessiond: the daemon did not start; see {}", log_path(directory.path()).display());
+        let _ = writeln!(
+            io::stderr(),
+            "mcp-sessiond: the daemon did not start; see {}",
+            log_path(directory.path()).display()
+        );
     }
     Ok(code)
 }

@@ -31,7 +31,9 @@ pub(super) fn origin(detached: bool, path: &Path) -> Result<Origin, Fatal> {
     }
     // launchd refuses who it did not start, which is no failure.
     #[cfg(target_os = "macos")]
-    if let Some(socket) = crate::sys::launchd_sockets(LAUNCHD_SOCKET).ok().and_then(|found| found.into_iter().next()) {
+    if let Some(socket) =
+        crate::sys::launchd_sockets(LAUNCHD_SOCKET).ok().and_then(|found| found.into_iter().next())
+    {
         return Ok(Origin::Activated { manager: "launchd", socket });
     }
     let under_systemd = std::env::var_os("NOTIFY_SOCKET").is_some();
@@ -48,7 +50,9 @@ fn from_systemd() -> io::Result<Option<OwnedFd>> {
     let mut passed = sd_notify::listen_fds()?;
     let first = passed.next();
     if passed.next().is_some() {
-        return Err(io::Error::other("systemd passed more than one socket; the unit must have one ListenStream"));
+        return Err(io::Error::other(
+            "systemd passed more than one socket; the unit must have one ListenStream",
+        ));
     }
     first.map(crate::sys::take_fd).transpose()
 }

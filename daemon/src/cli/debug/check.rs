@@ -42,7 +42,12 @@ impl Finding {
         Self { what, state: State::Good, finding: finding.into(), advice: None }
     }
 
-    fn other(what: &'static str, state: State, finding: impl Into<String>, advice: impl Into<String>) -> Self {
+    fn other(
+        what: &'static str,
+        state: State,
+        finding: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
         Self { what, state, finding: finding.into(), advice: Some(advice.into()) }
     }
 }
@@ -68,7 +73,8 @@ fn text(findings: &[Finding]) -> String {
             State::Doubtful => (DOUBTFUL, "doubtful"),
             State::Bad => (BAD, "bad     "),
         };
-        let advice = finding.advice.as_ref().map(|advice| format!("{:21}-> {advice}\n", "")).unwrap_or_default();
+        let advice =
+            finding.advice.as_ref().map(|advice| format!("{:21}-> {advice}\n", "")).unwrap_or_default();
         format!("{}  {:9}  {}\n{advice}", paint(style, mark), finding.what, finding.finding)
     };
     findings.iter().map(line).collect()
@@ -86,17 +92,33 @@ async fn look(asked: &Asked) -> Vec<Finding> {
     let path = directory.path().display().to_string();
     findings.push(match directory.check() {
         Ok(()) => Finding::good("directory", format!("{path} is yours alone")),
-        Err(ConnectError::NotRunning { .. }) => {
-            Finding::other("directory", State::Doubtful, format!("{path} is not there"), "the daemon makes it at its first start")
-        }
-        Err(error) => Finding::other("directory", State::Bad, error.to_string(), "nothing is sent to a daemon in there until that is mended"),
+        Err(ConnectError::NotRunning { .. }) => Finding::other(
+            "directory",
+            State::Doubtful,
+            format!("{path} is not there"),
+            "the daemon makes it at its first start",
+        ),
+        Err(error) => Finding::other(
+            "directory",
+            State::Bad,
+            error.to_string(),
+            "nothing is sent to a daemon in there until that is mended",
+        ),
     });
     findings.push(service());
     match connect(&directory, &Start::Never).await {
         Ok(connection) => {
-            findings.push(Finding::good("socket", format!("a daemon of yours answers at {}", directory.socket().display())));
+            findings.push(Finding::good(
+                "socket",
+                format!("a daemon of yours answers at {}", directory.socket().display()),
+            ));
             if let Err(failure) = ask(&connection, asked, &mut findings).await {
-                findings.push(Finding::other("daemon", State::Bad, failure, "see its log, then `mcp-sessiond debug stats`"));
+                findings.push(Finding::other(
+                    "daemon",
+                    State::Bad,
+                    failure,
+                    "see its log, then `mcp-sessiond debug stats`",
+                ));
             }
         }
         Err(error @ ConnectError::NotRunning { .. }) => findings.push(Finding::other(
@@ -105,7 +127,12 @@ async fn look(asked: &Asked) -> Vec<Finding> {
             error.to_string(),
             "`mcp-sessiond install` starts one at login; `mcp-sessiond token` starts one on demand",
         )),
-        Err(error) => findings.push(Finding::other("socket", State::Bad, error.to_string(), "see the line above, and the daemon's log")),
+        Err(error) => findings.push(Finding::other(
+            "socket",
+            State::Bad,
+            error.to_string(),
+            "see the line above, and the daemon's log",
+        )),
     }
     findings
 }
@@ -136,7 +163,12 @@ async fn ask(connection: &Connection, asked: &Asked, findings: &mut Vec<Finding>
     match who.map_err(Failure::Refused) {
         Ok(who) => findings.extend([host(&who), key(&who)]),
         Err(Failure::Refused(error)) => {
-            findings.push(Finding::other("host", State::Bad, error.to_string(), "say `--for $$` in a shell script"));
+            findings.push(Finding::other(
+                "host",
+                State::Bad,
+                error.to_string(),
+                "say `--for $$` in a shell script",
+            ));
         }
         Err(_) => {}
     }
@@ -152,7 +184,10 @@ fn versions(about: &About) -> Finding {
     if about.version == ours && about.protocol == PROTOCOL_VERSION {
         return Finding::good("daemon", said);
     }
-    let advice = format!("this command is version {ours}; restart the daemon (pid {}) to upgrade it: sessions stay", about.pid);
+    let advice = format!(
+        "this command is version {ours}; restart the daemon (pid {}) to upgrade it: sessions stay",
+        about.pid
+    );
     Finding::other("daemon", State::Doubtful, said, advice)
 }
 

@@ -95,14 +95,12 @@ fn what_can_not_be_read_makes_the_key_doubtful() {
     assert_eq!(key(|facts| facts.environment = None), Err(KeyDoubt::Environment));
     assert_eq!(key(|facts| facts.directory = None), Err(KeyDoubt::Directory));
     assert!(labelled(|facts| facts.environment = None).is_ok());
-    let always: [(fn(&mut Facts), KeyDoubt); 3] = [
-        (|facts| facts.image.executable = None, KeyDoubt::Executable),
-        (|facts| facts.image.arguments = Err(KeyDoubt::Arguments), KeyDoubt::Arguments),
-        (|facts| facts.image.arguments = Err(KeyDoubt::Rewritten), KeyDoubt::Rewritten),
-    ];
-    for (change, doubt) in always {
-        assert_eq!(key(change), Err(doubt));
-        assert_eq!(labelled(change), Err(doubt));
+    for label in [None, Some(&"one".parse().expect("a label"))] {
+        let hidden = traits(|facts| facts.image.executable = None);
+        assert_eq!(hidden.key(label), Err(KeyDoubt::Executable));
+        for doubt in [KeyDoubt::Arguments, KeyDoubt::Rewritten] {
+            assert_eq!(traits(|facts| facts.image.arguments = Err(doubt)).key(label), Err(doubt));
+        }
     }
 }
 

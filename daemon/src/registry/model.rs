@@ -1,0 +1,1 @@
+//! The registry against its rules, over random interleavings.
