@@ -16,6 +16,7 @@ use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, Hello};
 use mcp_sessiond_proto::service::Sessiond;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+#[cfg(target_os = "linux")]
 use nix::sys::stat::{Mode, fchmod};
 use tarpc::server::{BaseChannel, Channel, Config as ChannelConfig};
 use tokio::net::UnixStream;

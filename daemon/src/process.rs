@@ -2,7 +2,7 @@
 //!
 //! - [`ProcessId`], [`StartTime`], [`boot_id`]: what names one process, for good.
 //! - [`Pinned`]: a process that is held, so that what is read of it is its own.
-//! - [`peer`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for.
+//! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for.
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`ExitWatch`]: which of many processes have exited.
@@ -19,6 +19,7 @@ mod key;
 mod launchers;
 mod peer;
 mod pinned;
+mod variables;
 mod walk;
 
 #[cfg(target_os = "linux")]

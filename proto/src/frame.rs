@@ -196,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Stream for Frames
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if false {
+            if this.outbound.len() > OUTBOUND_MAX {
                 ready!(this.poll_write_out(context))?;
             }
             let announced = this.announced()?;

@@ -1,1 +1,58 @@
-//! The harness.
+//! The harness: real processes in a directory of their own, in the shape that tests are told in.
+//!
+//! A [`World`] has a runtime directory, a configuration and a log; in it run [`Daemon`]s, [`Host`]s with the servers
+//! that they start ([`Instance`], [`McpServer`], or any [`Server`]), a [`BrokerProcess`], and [`Peer`]s that say to
+//! the daemon whatever they like.
+//!
+//! Nothing in here sleeps. A test waits for an event (a line of a log, an answer, an exit) under one deadline,
+//! [`PATIENCE`], which only a broken test ever sees; where there is no event, [`until`] looks again and again.
+//!
+//! Everything ends with the test: daemons are killed when they are dropped, and every helper ends when the pipe to
+//! its standard input does, however its owner came to its end.
+
+pub mod broker;
+mod daemon;
+mod host;
+mod instance;
+mod log;
+mod mcp;
+mod peer;
+mod world;
+
+pub use daemon::Daemon;
+pub use host::{Host, Server};
+pub use instance::{Instance, Loaded};
+pub use log::Log;
+pub use mcp::McpServer;
+pub use peer::Peer;
+pub use world::{Binaries, BrokerProcess, World};
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take on the slowest machine. It is a bound, never a measure.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Looks until something is there, where nothing tells of it.
+///
+/// # Panics
+/// When it is not there within [`PATIENCE`].
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Randomness from a seed, which is printed, so that a failure can be had again: `SEED=n cargo nextest run …`.
+#[must_use]
+pub fn random() -> fastrand::Rng {
+    use std::io::Write as _;
+    let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| fastrand::u64(..));
+    let _ = writeln!(std::io::stderr(), "SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}

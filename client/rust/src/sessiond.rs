@@ -127,8 +127,10 @@ impl Sessiond {
         let Some(patience) = self.patience(&state) else { return false };
         match self.store_leased(&mut state, token, patience).await {
             Ok(resumed) => {
-                // Only what this very process was offered can have been accepted.
-                if resumed && state.offered {
+                // Only what this very process was offered can have been accepted; for an ancestor, another command
+                // may have been offered it.
+                let offered = state.offered || self.0.options.claim.instance.is_some();
+                if resumed && offered {
                     log::resumed();
                 }
                 state.offered = false;

@@ -8,47 +8,14 @@ use std::str::FromStr;
 use mcp_sessiond_proto::Label;
 use sha2::{Digest, Sha256};
 
-use super::launchers::{Table, base_name, matches};
+use super::launchers::{Table, base_name};
 use super::os;
 use super::pinned::Pinned;
+use super::variables::{is_conversation, is_ignored, sorted};
 use super::walk::name_of;
 
 /// How often a process that becomes another program meanwhile is read again.
 const ATTEMPTS: usize = 3;
-
-/// Variables in which a host tells its servers the conversation that they serve.
-const CONVERSATION_VARIABLES: [&str; 1] = ["CLAUDE_CODE_SESSION_ID"];
-
-/// Variables that differ between two starts of the same server, and say nothing about what it is for.
-///
-/// Those that npx and npm add (`npm_*`) are not among them: they differ only where package or settings do (measured
-/// with npm 11.19).
-const IGNORED_VARIABLES: [&str; 20] = [
-    // Shells keep account of themselves. The directory is part of the key anyway.
-    "_",
-    "SHLVL",
-    "PWD",
-    "OLDPWD",
-    // systemd numbers each start of a unit, and names descriptors and pids of that one start.
-    "INVOCATION_ID",
-    "JOURNAL_STREAM",
-    "SYSTEMD_EXEC_PID",
-    "LISTEN_PID",
-    "LISTEN_PIDFDID",
-    "LISTEN_FDS",
-    "LISTEN_FDNAMES",
-    "NOTIFY_SOCKET",
-    "WATCHDOG_PID",
-    "WATCHDOG_USEC",
-    "MEMORY_PRESSURE_WATCH",
-    "MEMORY_PRESSURE_WRITE",
-    // Node numbers the channel to a child, and the workers of a cluster.
-    "NODE_CHANNEL_FD",
-    "NODE_UNIQUE_ID",
-    // Tracing names the one call that started the process (OpenTelemetry, environment variables as carriers).
-    "TRACEPARENT",
-    "TRACESTATE",
-];
 
 /// What keys are made of, read once from a process and kept: digests alone, no argument and no variable.
 #[derive(Clone, Debug, PartialEq)]
@@ -255,26 +222,6 @@ fn is_title(executable: &Path, arguments: &[Vec<u8>]) -> bool {
         [first, rest @ ..] => !first.is_empty() && rest.iter().all(Vec::is_empty),
         [] => false,
     }
-}
-
-fn is_conversation(name: &str, table: &Table) -> bool {
-    CONVERSATION_VARIABLES.contains(&name) || table.conversation_variables.iter().any(|known| known == name)
-}
-
-fn is_ignored(name: &str, table: &Table) -> bool {
-    IGNORED_VARIABLES.contains(&name) || table.ignored_variables.iter().any(|known| matches(known, name))
-}
-
-/// The variables whose names are wanted, in an order that does not depend on the one they came in.
-fn sorted(variables: &[Vec<u8>], wanted: impl Fn(&str) -> bool) -> Vec<&[u8]> {
-    let name = |variable: &[u8]| {
-        let end = variable.iter().position(|byte| *byte == b'=').unwrap_or(variable.len());
-        String::from_utf8_lossy(&variable[..end]).into_owned()
-    };
-    let mut chosen: Vec<&[u8]> =
-        variables.iter().map(Vec::as_slice).filter(|variable| wanted(&name(variable))).collect();
-    chosen.sort_unstable();
-    chosen
 }
 
 fn split(digest: Result<[u8; 32], KeyDoubt>) -> (Option<[u8; 32]>, Option<KeyDoubt>) {

@@ -103,7 +103,7 @@ pub(super) fn executable(pid: u32) -> io::Result<PathBuf> {
     Ok(OsString::from_vec(path).into())
 }
 
-/// The arguments, with argv[0]. None: the process has overwritten them with something longer, and what they were
+/// The arguments, with `argv[0]`. None: the process has overwritten them with something longer, and what they were
 /// can't be known.
 pub(super) fn arguments(pid: u32) -> io::Result<Option<Vec<Vec<u8>>>> {
     let line = fs::read(proc(pid, "cmdline"))?;

@@ -100,7 +100,7 @@ pub(super) fn executable(pid: u32) -> io::Result<PathBuf> {
     sys::executable(pid)
 }
 
-/// The arguments, with argv[0]. Always as many as the process was started with; never `None` here.
+/// The arguments, with `argv[0]`. Always as many as the process was started with; never `None` here.
 pub(super) fn arguments(pid: u32) -> io::Result<Option<Vec<Vec<u8>>>> {
     Ok(Some(process_strings(pid)?.arguments))
 }

@@ -91,6 +91,9 @@ pub enum HostDoubt {
 ///
 /// The instance itself is never taken for a launcher. Each parent is held before it is read, and its child is looked
 /// at again afterwards, so a process that took over a parent's pid is never mistaken for it.
+///
+/// What can't be seen: an orphan that was adopted by an ancestor which asked for orphans (a child subreaper) and is in
+/// no table of [adopters](Table::adopters). It is taken for a child of that ancestor.
 #[must_use]
 pub fn find_host(instance: &Pinned, table: &Table) -> Walk {
     let name = name_of(instance.pid());

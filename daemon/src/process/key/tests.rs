@@ -1,5 +1,6 @@
 //! The key over made-up facts: what is in it, what is not, and what makes it doubtful.
 
+use super::super::variables::IGNORED_VARIABLES;
 use super::*;
 
 fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {

@@ -1,0 +1,59 @@
+//! Which variables of a server's environment say what it is for.
+
+use super::launchers::{Table, matches};
+
+/// Variables in which a host tells its servers the conversation that they serve.
+const CONVERSATION_VARIABLES: [&str; 1] = ["CLAUDE_CODE_SESSION_ID"];
+
+/// Variables that differ between two starts of the same server, and say nothing about what it is for.
+///
+/// Those that npx and npm add (`npm_*`) are not among them: they differ only where package or settings do (measured
+/// with npm 11.19).
+pub(super) const IGNORED_VARIABLES: [&str; 20] = [
+    // Shells keep account of themselves. The directory is part of the key anyway.
+    "_",
+    "SHLVL",
+    "PWD",
+    "OLDPWD",
+    // systemd numbers each start of a unit, and names descriptors and pids of that one start.
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "SYSTEMD_EXEC_PID",
+    "LISTEN_PID",
+    "LISTEN_PIDFDID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+    "MEMORY_PRESSURE_WATCH",
+    "MEMORY_PRESSURE_WRITE",
+    // Node numbers the channel to a child, and the workers of a cluster.
+    "NODE_CHANNEL_FD",
+    "NODE_UNIQUE_ID",
+    // Tracing names the one call that started the process (OpenTelemetry, environment variables as carriers).
+    "TRACEPARENT",
+    "TRACESTATE",
+];
+
+/// Whether a host tells its servers the conversation in this variable.
+pub(super) fn is_conversation(name: &str, table: &Table) -> bool {
+    CONVERSATION_VARIABLES.contains(&name) || table.conversation_variables.iter().any(|known| known == name)
+}
+
+/// Whether this variable says nothing about what a server is for.
+pub(super) fn is_ignored(name: &str, table: &Table) -> bool {
+    IGNORED_VARIABLES.contains(&name) || table.ignored_variables.iter().any(|known| matches(known, name))
+}
+
+/// The variables whose names are wanted, in an order that does not depend on the one they came in.
+pub(super) fn sorted(variables: &[Vec<u8>], wanted: impl Fn(&str) -> bool) -> Vec<&[u8]> {
+    let name = |variable: &[u8]| {
+        let end = variable.iter().position(|byte| *byte == b'=').unwrap_or(variable.len());
+        String::from_utf8_lossy(&variable[..end]).into_owned()
+    };
+    let mut chosen: Vec<&[u8]> =
+        variables.iter().map(Vec::as_slice).filter(|variable| wanted(&name(variable))).collect();
+    chosen.sort_unstable();
+    chosen
+}

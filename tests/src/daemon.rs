@@ -1,0 +1,163 @@
+//! A daemon as a child process.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::Log;
+
+/// A daemon in the foreground. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    command: Command,
+    log: Log,
+    /// Where its own lines begin in the log.
+    begin: usize,
+}
+
+impl Daemon {
+    pub(crate) fn spawn(mut command: Command, log: Log) -> Self {
+        command.stderr(Stdio::piped()).stdout(Stdio::null());
+        let (child, begin) = launch(&mut command, &log);
+        Self { child, command, log, begin }
+    }
+
+    /// Waits until clients can connect.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub fn ready(&self) {
+        let line = self.log.wait_from(self.begin, &[" ready", &self.end()]);
+        assert!(line.contains(" ready"), "the daemon did not start:\n{}", self.log.text());
+    }
+
+    /// Waits until clients can connect, or it has ended. Tells which.
+    #[must_use]
+    pub fn ready_or_ended(&self) -> bool {
+        self.log.wait_from(self.begin, &[" ready", &self.end()]).contains(" ready")
+    }
+
+    fn end(&self) -> String {
+        end_of(self.pid())
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it has been waited for already.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid().cast_signed()), signal).expect("it is our child");
+    }
+
+    /// Kills it, as the kernel does when memory runs out, and waits until it is gone.
+    ///
+    /// # Panics
+    /// When it came to another end before.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let status = self.wait();
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32), "it ended by itself: {status}");
+    }
+
+    /// Starts another one like it, which is ready when this returns.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        self.start_with(&[]);
+        self.ready();
+    }
+
+    /// Starts another one like it, with these variables on top for this one time.
+    ///
+    /// # Panics
+    /// When it can't be started.
+    pub fn start_with(&mut self, variables: &[(&str, &str)]) {
+        self.command.envs(variables.iter().copied());
+        (self.child, self.begin) = launch(&mut self.command, &self.log);
+        for (name, _) in variables {
+            self.command.env_remove(name);
+        }
+    }
+
+    /// [`Daemon::kill`], then [`Daemon::start_again`].
+    ///
+    /// # Panics
+    /// As these do.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    /// Asks it to stop, and waits until it has.
+    ///
+    /// # Panics
+    /// When its end can't be learnt.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::SIGTERM);
+        self.wait()
+    }
+
+    /// Waits until it ends.
+    ///
+    /// # Panics
+    /// When its end can't be learnt.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("it is our child")
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Panics
+    /// When that can't be learnt.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is our child")
+    }
+
+    /// What it holds in memory (VmRSS), in KiB.
+    ///
+    /// # Panics
+    /// When it does not run.
+    #[must_use]
+    pub fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    /// How many descriptors it has open.
+    ///
+    /// # Panics
+    /// When it does not run.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
+    }
+}
+
+fn launch(command: &mut Command, log: &Log) -> (Child, usize) {
+    let begin = log.len();
+    let mut child = command.spawn().expect("the daemon");
+    log.follow(child.stderr.take().expect("piped"), end_of(child.id()));
+    (child, begin)
+}
+
+fn end_of(pid: u32) -> String {
+    format!("-- end of daemon {pid} --")
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,123 @@
+//! A connection to the daemon that may say anything.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use mcp_sessiond_proto::hello::{Codec, HELLO_LEN, Hello};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::PATIENCE;
+
+/// A connection of the test's own process.
+#[derive(Debug)]
+pub struct Peer {
+    /// The connection.
+    pub stream: UnixStream,
+    calls: u64,
+}
+
+impl Peer {
+    /// Connects, and says nothing yet.
+    ///
+    /// # Panics
+    /// When nobody listens.
+    #[must_use]
+    pub fn connect(socket: &Path) -> Self {
+        Self::over(UnixStream::connect(socket).expect("a daemon listens"))
+    }
+
+    fn over(stream: UnixStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        Self { stream, calls: 0 }
+    }
+
+    /// Says hello, and is welcomed.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn greet(&mut self, codec: Codec) {
+        let answer = self.hello(&Hello::client(codec).encode()).expect("an answer to the hello");
+        assert_eq!(answer.answer, 0, "{answer:?}");
+    }
+
+    /// Says these bytes for a hello. None: the connection was ended without an answer.
+    pub fn hello(&mut self, hello: &[u8]) -> Option<Hello> {
+        self.stream.write_all(hello).ok()?;
+        let mut answer = [0; HELLO_LEN];
+        self.stream.read_exact(&mut answer).ok()?;
+        Hello::decode(&answer).ok()
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// Those of the stream.
+    pub fn send(&mut self, body: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(body.len()).expect("a frame");
+        self.stream.write_all(&[&length.to_be_bytes(), body].concat())
+    }
+
+    /// Reads a frame. None: the connection was ended.
+    ///
+    /// # Panics
+    /// When nothing comes at all.
+    pub fn receive(&mut self) -> Option<Vec<u8>> {
+        let mut length = [0; 4];
+        match self.stream.read_exact(&mut length) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("neither an answer nor an end"),
+            Err(_) => return None,
+            Ok(()) => {}
+        }
+        let mut body = vec![0; u32::from_be_bytes(length) as usize];
+        self.stream.read_exact(&mut body).ok()?;
+        Some(body)
+    }
+
+    /// Whether the daemon has ended the connection, or does so now, without another word.
+    pub fn is_ended(&mut self) -> bool {
+        self.receive().is_none()
+    }
+
+    /// Sends a frame of JSON and reads one.
+    pub fn ask(&mut self, message: &Value) -> Option<Value> {
+        self.send(message.to_string().as_bytes()).ok()?;
+        serde_json::from_slice(&self.receive()?).ok()
+    }
+
+    /// A call in JSON-RPC.
+    ///
+    /// # Errors
+    /// The error that the daemon answered with: `error.data`, or the whole of it where there is none.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[expect(clippy::needless_pass_by_value, reason = "it is built for the call")]
+    pub fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        self.calls += 1;
+        let call = json!({"jsonrpc": "2.0", "id": self.calls, "method": method, "params": params});
+        let mut answer = self.ask(&call).expect("an answer");
+        assert_eq!(answer["id"], self.calls, "{answer}");
+        if let Some(result) = answer.get_mut("result") {
+            return Ok(result.take());
+        }
+        let error = answer["error"].take();
+        Err(error.get("data").unwrap_or(&error).clone())
+    }
+
+    /// A call in MessagePack, written as JSON: `{"id":…,"deadline_ms":…,"call":{…}}`.
+    pub fn ask_packed(&mut self, call: &Value) -> Option<Value> {
+        self.send(&rmp_serde::to_vec_named(call).ok()?).ok()?;
+        rmp_serde::from_slice(&self.receive()?).ok()
+    }
+
+    /// The pid of the daemon at the other end, if it answers.
+    pub(crate) fn pid_of_daemon(stream: &mut UnixStream) -> Option<Pid> {
+        let mut peer = Self::over(stream.try_clone().ok()?);
+        peer.hello(&Hello::client(Codec::JsonRpc).encode())?;
+        let about = peer.call("about", json!({})).ok()?;
+        Some(Pid::from_raw(i32::try_from(about["pid"].as_i64()?).ok()?))
+    }
+}

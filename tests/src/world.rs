@@ -1,0 +1,265 @@
+//! A directory, and everything that runs in it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use mcp_sessiond_proto::hello::Codec;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{Daemon, Host, Log, Peer};
+
+/// Where the helpers are: only the test binary itself is told, when it is compiled.
+#[derive(Debug)]
+pub struct Binaries {
+    /// `sessiond-under-test`.
+    pub daemon: &'static str,
+    /// `broker`.
+    pub broker: &'static str,
+    /// `host`.
+    pub host: &'static str,
+    /// `instance`.
+    pub instance: &'static str,
+    /// `stranger`.
+    pub stranger: &'static str,
+    /// `example-server`.
+    pub example_server: &'static str,
+}
+
+/// A private directory with a runtime directory in it, a configuration, and the daemon's log.
+#[derive(Debug)]
+pub struct World {
+    root: TempDir,
+    /// The helpers.
+    pub binaries: &'static Binaries,
+    /// What the daemons of this world wrote, one after the other.
+    pub log: Log,
+}
+
+impl World {
+    /// A world with the default configuration.
+    ///
+    /// # Panics
+    /// When there can be no directory.
+    #[must_use]
+    pub fn new(binaries: &'static Binaries) -> Self {
+        Self::within(binaries, Path::new("/tmp"))
+    }
+
+    /// A world in a directory of one's choice.
+    ///
+    /// # Panics
+    /// When there can be no directory.
+    #[must_use]
+    pub fn within(binaries: &'static Binaries, parent: &Path) -> Self {
+        // A socket's path has 103 bytes, so the name is short. tempfile makes it 0700.
+        let root = tempfile::Builder::new().prefix("mcps-").tempdir_in(parent).expect("a directory");
+        Self { root, binaries, log: Log::default() }
+    }
+
+    /// The directory that everything is in.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The runtime directory. The daemon makes it.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        self.root().join("d")
+    }
+
+    /// The daemon's socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        mcp_sessiond_proto::paths::socket(&self.directory())
+    }
+
+    /// The configuration file.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.root().join("config.toml")
+    }
+
+    /// Writes the configuration file, for daemons from now on and for the next SIGHUP.
+    ///
+    /// # Panics
+    /// When it can't be written.
+    pub fn configure(&self, text: &str) -> &Self {
+        std::fs::write(self.config(), text).expect("configuration");
+        self
+    }
+
+    /// The variables that keep everything within this world.
+    #[must_use]
+    pub fn environment(&self) -> [(&'static str, PathBuf); 3] {
+        [
+            ("MCP_SESSIOND_DIR", self.directory()),
+            ("MCP_SESSIOND_CONFIG", self.config()),
+            ("MCP_SESSIOND_BIN", self.binaries.daemon.into()),
+        ]
+    }
+
+    /// A command in this world.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.envs(self.environment()).stdin(Stdio::null());
+        command
+    }
+
+    /// `mcp-sessiond` with these arguments.
+    #[must_use]
+    pub fn sessiond(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command(self.binaries.daemon);
+        command.args(arguments);
+        command
+    }
+
+    /// A daemon that is ready.
+    #[must_use]
+    pub fn daemon(&self) -> Daemon {
+        let daemon = self.start(&[]);
+        daemon.ready();
+        daemon
+    }
+
+    /// A daemon that was just started, with these variables on top.
+    #[must_use]
+    pub fn start(&self, variables: &[(&str, &str)]) -> Daemon {
+        let mut command = self.sessiond(&["run"]);
+        command.envs(variables.iter().copied());
+        Daemon::spawn(command, self.log.clone())
+    }
+
+    /// A host: a process that starts servers.
+    #[must_use]
+    pub fn host(&self) -> Host {
+        Host::spawn(self.command(self.binaries.host), self.binaries)
+    }
+
+    /// A broker.
+    #[must_use]
+    pub fn broker(&self) -> BrokerProcess {
+        BrokerProcess::spawn(self.command(self.binaries.broker), self.root().join("broker.sock"))
+    }
+
+    /// A connection of this process to the daemon, in JSON-RPC.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer_in(Codec::JsonRpc)
+    }
+
+    /// A connection of this process to the daemon.
+    #[must_use]
+    pub fn peer_in(&self, codec: Codec) -> Peer {
+        let mut peer = Peer::connect(&self.socket());
+        peer.greet(codec);
+        peer
+    }
+
+    /// A counter of `debug stats`.
+    ///
+    /// # Panics
+    /// When there is no such counter.
+    #[must_use]
+    pub fn stat(&self, name: &str) -> u64 {
+        let stats = self.peer().call("stats", json!({})).expect("stats");
+        let counters = stats["counters"].as_array().expect("counters");
+        let found = counters.iter().find(|counter| counter["name"] == name);
+        let value = found.and_then(|counter| counter["value"].as_str()?.parse().ok());
+        value.unwrap_or_else(|| panic!("no counter {name} in {stats}"))
+    }
+
+    /// What the daemon knows of sessions.
+    ///
+    /// # Panics
+    /// When it does not say.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<Value> {
+        let listed = self.peer().call("list_sessions", json!({})).expect("sessions");
+        listed.as_array().expect("a list").clone()
+    }
+
+    /// The token file of a session.
+    ///
+    /// # Panics
+    /// When the session has none.
+    #[must_use]
+    pub fn token_file(&self, session: &str) -> PathBuf {
+        let sessions = self.sessions();
+        let found = sessions.iter().find(|known| known["session"] == session);
+        let name = found.and_then(|session| session["token_file"].as_str());
+        let name = name.unwrap_or_else(|| panic!("no token file of {session} in {sessions:?}"));
+        self.directory().join("tokens").join(name)
+    }
+
+    /// The names of all token files.
+    #[must_use]
+    pub fn token_files(&self) -> Vec<String> {
+        let listed = std::fs::read_dir(self.directory().join("tokens")).into_iter().flatten().flatten();
+        listed.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // One that was started on demand is nobody's child.
+        if let Ok(mut stream) = UnixStream::connect(self.socket())
+            && let Some(pid) = Peer::pid_of_daemon(&mut stream)
+        {
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        if std::thread::panicking() {
+            let detached = std::fs::read_to_string(self.directory().join("daemon.log")).unwrap_or_default();
+            let _ = writeln!(std::io::stderr(), "the daemon's log:\n{}\n{detached}", self.log.text());
+        }
+    }
+}
+
+/// The broker as a process.
+#[derive(Debug)]
+pub struct BrokerProcess {
+    child: Child,
+    /// Its socket.
+    pub socket: PathBuf,
+}
+
+impl BrokerProcess {
+    fn spawn(mut command: Command, socket: PathBuf) -> Self {
+        command.arg(&socket).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the broker");
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
+        assert_eq!(ready, "ready\n");
+        Self { child, socket }
+    }
+
+    /// Asks it something.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    #[must_use]
+    pub fn ask(&self, question: &Value) -> Value {
+        let mut stream = UnixStream::connect(&self.socket).expect("the broker");
+        stream.write_all(format!("{question}\n").as_bytes()).expect("asked");
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("answered");
+        serde_json::from_str(&line).expect("json")
+    }
+
+    /// How many tokens were refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.ask(&json!({"op": "tally"}))["refused"].as_u64().expect("a number")
+    }
+}
+
+impl Drop for BrokerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
