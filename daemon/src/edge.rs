@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::config::{Config, Loaded};
 use crate::counters::Counters;
 use crate::ledger::{Ledger, Waiter};
-use crate::process::{ExitWatch, Table};
+use crate::process::{ExitWatch, ProcessId, Table};
 use crate::registry::{Effect, Lease, Millis, Registry, Ticket, TokenFile};
 use crate::tokens::Tokens;
 
@@ -174,7 +174,7 @@ impl Edge {
                 Effect::DeleteToken(file) => self.delete_later(file),
                 recorded => {
                     if let Effect::DropClaimant(process) = &recorded {
-                        state.exits.remove(process);
+                        state.unwatch(process);
                     }
                     state.ledger.record(recorded);
                 }
@@ -206,9 +206,17 @@ impl Edge {
 
 impl State {
     fn take_in_exits(&mut self) {
-        for process in self.exits.drain() {
+        let exited = self.exits.drain();
+        for process in &exited {
             tracing::debug!(pid = process.pid, "a process has exited");
-            self.registry.exited(process);
+        }
+        self.registry.exited(&exited);
+    }
+
+    /// Watches a process no longer, if nothing depends on it: a claimant may be a host as well.
+    fn unwatch(&mut self, process: &ProcessId) {
+        if !self.registry.depends_on(process) {
+            self.exits.remove(process);
         }
     }
 

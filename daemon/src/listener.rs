@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use mcp_sessiond_proto::codec;
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, Hello};
 use mcp_sessiond_proto::service::Sessiond;
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
 #[cfg(target_os = "linux")]
 use nix::sys::stat::{Mode, fchmod};
 use tarpc::server::{BaseChannel, Channel, Config as ChannelConfig};
@@ -57,11 +59,7 @@ impl Listener {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        #[cfg(target_os = "linux")]
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        #[cfg(not(target_os = "linux"))]
-        let flags = SockFlag::empty();
-        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        let fd = socket(AddressFamily::Unix, SockType::Stream, socket_flags(), None)?;
         // Before bind, so that there is no moment in which the umask decides. macOS ignores it, and has the
         // directory's mode.
         #[cfg(target_os = "linux")]
@@ -105,6 +103,55 @@ impl Listener {
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { socket: self.socket.try_clone()?, path: self.path.clone(), identity: self.identity })
     }
+}
+
+/// Whether somebody listens at `path`. Under the directory's lock that can only be a service manager.
+#[must_use]
+pub fn is_served(path: &Path) -> bool {
+    // EAGAIN: so many wait that there is no place left in the queue.
+    matches!(knock(path), Ok(_) | Err(Errno::EAGAIN))
+}
+
+/// Whether who connects to `path` comes to this listening socket, or at least to one of who listens on it.
+#[must_use]
+pub fn leads_to(path: &Path, socket: &OwnedFd) -> bool {
+    match knock(path) {
+        #[cfg(target_os = "linux")]
+        Ok(connected) => {
+            use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+            // Of both ends the kernel has who called listen(2).
+            let listens = |fd| getsockopt(fd, PeerCredentials).map(|credentials| credentials.pid());
+            listens(&connected) == listens(socket)
+        }
+        #[cfg(not(target_os = "linux"))]
+        Ok(_) => {
+            let _ = socket;
+            true
+        }
+        Err(errno) => errno == Errno::EAGAIN,
+    }
+}
+
+/// Ends the connections that wait to be accepted, so that these clients look for another daemon.
+pub fn turn_all_away(socket: OwnedFd) {
+    let socket = UnixListener::from(socket);
+    if socket.set_nonblocking(true).is_ok() {
+        while socket.accept().is_ok() {}
+    }
+}
+
+/// Connects, and does not wait.
+fn knock(path: &Path) -> Result<OwnedFd, Errno> {
+    let fd = socket(AddressFamily::Unix, SockType::Stream, socket_flags(), None)?;
+    connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(fd)
+}
+
+fn socket_flags() -> SockFlag {
+    #[cfg(target_os = "linux")]
+    return SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    #[cfg(not(target_os = "linux"))]
+    SockFlag::empty()
 }
 
 /// How many connections there are, in all and for each process.
@@ -234,14 +281,15 @@ async fn converse(
     let pid = peer.id().pid;
     let service = Service { daemon: daemon.clone(), peer: Arc::new(peer) };
     let mut requests = Box::pin(channel.requests());
-    let mut calls = JoinSet::new();
+    // In this task, not in tasks of their own: most calls are answered before anything could be scheduled.
+    let mut calls = FuturesUnordered::new();
     loop {
         // In this order: a call that has ended still has to be written, which polling the requests does.
         tokio::select! {
             biased;
             request = requests.next() => match request {
                 Some(Ok(request)) => {
-                    calls.spawn(request.execute(service.clone().serve()));
+                    calls.push(request.execute(service.clone().serve()));
                 }
                 Some(Err(error)) => {
                     count(&daemon.edge.counters.connections_broken_total);
@@ -250,7 +298,7 @@ async fn converse(
                 }
                 None => return,
             },
-            Some(_) = calls.join_next() => {}
+            Some(()) = calls.next() => {}
             () = drained(&mut draining), if calls.is_empty() => return,
         }
     }

@@ -71,7 +71,7 @@ impl Registry {
             policy,
             owners: HashMap::new(),
             sessions: BTreeMap::new(),
-            claimants: snapshot.claimants.into_iter().collect(),
+            claimants: HashMap::new(),
             by_key: HashMap::new(),
             held_by: HashMap::new(),
             waiting: Vec::new(),
@@ -80,6 +80,15 @@ impl Registry {
         };
         for OwnerRecord { host, name, plural } in snapshot.owners {
             registry.owners.insert(host, Owner { name, sessions: BTreeSet::new(), plural, files: 0 });
+        }
+        for (process, claimant) in snapshot.claimants {
+            if registry.owners.contains_key(&claimant.host) {
+                registry.claimants.insert(process, claimant);
+            } else {
+                // The records end in the middle of its first claim, which was not answered. Nothing else would tell
+                // that its host has exited.
+                registry.effects.push(Effect::DropClaimant(process));
+            }
         }
         let mut sessions = snapshot.sessions;
         sessions.sort_by_key(|session| session.opened);
@@ -131,11 +140,19 @@ impl Registry {
         self.claimants.get(process)
     }
 
-    /// Every process that something depends on: hosts, holders, claimants.
+    /// Every process whose exit has to be told: hosts, holders, claimants.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcessId> {
         let hosts = self.owners.keys();
         hosts.chain(self.held_by.keys()).chain(self.claimants.keys()).copied().collect()
+    }
+
+    /// Whether the exit of this process has to be told.
+    #[must_use]
+    pub fn depends_on(&self, process: &ProcessId) -> bool {
+        self.owners.contains_key(process)
+            || self.held_by.contains_key(process)
+            || self.claimants.contains_key(process)
     }
 
     /// Whether nothing depends on the daemon: no host, no lease, no claim.
@@ -150,51 +167,60 @@ impl Registry {
         self.waiting.len()
     }
 
-    /// A process has exited: its leases end, its claims are dropped, and what it owns ends with it.
-    pub fn exited(&mut self, process: ProcessId) {
-        if self.claimants.remove(&process).is_some() {
-            self.effects.push(Effect::DropClaimant(process));
-        }
-        self.abandon(process);
-        if let Some(owner) = self.owners.remove(&process) {
-            for id in &owner.sessions {
-                self.remove(id);
+    /// Processes have exited: their leases end, their claims are dropped, and what they own ends with them.
+    ///
+    /// All that are known to have exited are told at once, so that no claim is answered as if one of them lived.
+    pub fn exited(&mut self, processes: &[ProcessId]) {
+        for process in processes {
+            if self.claimants.remove(process).is_some() {
+                self.effects.push(Effect::DropClaimant(*process));
             }
-            self.refuse_waiting_of(process);
-            self.forget_claimants_of(process);
-            self.effects.push(Effect::DropOwner(process));
+            self.abandon(*process);
         }
-        for id in self.held_by.remove(&process).unwrap_or_default() {
-            self.vacate(&id);
+        for process in processes {
+            self.end_owner(*process);
         }
+        let held = processes.iter().filter_map(|process| self.held_by.remove(process));
+        let held: Vec<SessionId> = held.flatten().collect();
+        self.vacate(&held);
     }
 
-    fn forget_claimants_of(&mut self, host: ProcessId) {
+    /// What belongs to a host ends with it.
+    fn end_owner(&mut self, host: ProcessId) {
+        let Some(owner) = self.owners.remove(&host) else { return };
+        for id in &owner.sessions {
+            self.remove(id);
+        }
+        self.refuse_waiting_of(host);
         let of_host = self.claimants.iter().filter(|(_, claimant)| claimant.host == host);
         let gone: Vec<ProcessId> = of_host.map(|(process, _)| *process).collect();
         for process in gone {
             self.claimants.remove(&process);
             self.effects.push(Effect::DropClaimant(process));
         }
+        self.effects.push(Effect::DropOwner(host));
     }
 
-    /// Ends the lease of a session whose holder is no longer in `held_by`.
-    fn vacate(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        session.holder = None;
-        let (owner, key) = (session.owner, session.key);
-        match key {
-            // Nobody could ever resume it.
-            None => {
+    /// Ends the leases of sessions whose holders are no longer in `held_by`, and then sees who can have them.
+    fn vacate(&mut self, ids: &[SessionId]) {
+        let mut free = BTreeSet::new();
+        for id in ids {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            session.holder = None;
+            let owner = session.owner;
+            if let Some(key) = session.key {
+                self.effects.push(Effect::SaveSession(session.clone()));
+                free.insert((owner, key));
+            } else {
+                // Nobody could ever resume it.
                 if let Some(owner) = self.owners.get_mut(&owner) {
                     owner.sessions.remove(id);
                 }
                 self.remove(id);
             }
-            Some(key) => {
-                self.effects.push(Effect::SaveSession(session.clone()));
-                self.settle(owner, key);
-            }
+        }
+        for (owner, key) in free {
+            self.settle(owner, key);
         }
     }
 

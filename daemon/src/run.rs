@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::cli::logging::Logging;
 use crate::config::{self, ConfigError, Loaded};
-use crate::directory::{Directory, DirectoryError};
+use crate::directory::{Directory, DirectoryError, Lock};
 use crate::edge::{Edge, StartError};
 use crate::listener::{self, Gauge, Listener};
 use crate::service::Daemon;
@@ -63,6 +63,11 @@ pub enum Fatal {
         /// Why.
         error: std::io::Error,
     },
+    /// A service manager has the socket, and will start the daemon.
+    #[error(
+        "a service manager listens on {0}, and starts the daemon by itself; to run one by hand, stop its socket first, as in `systemctl --user stop mcp-sessiond.socket`"
+    )]
+    Served(PathBuf),
     /// The operating system refused something without which there is no daemon.
     #[error(transparent)]
     System(#[from] std::io::Error),
@@ -74,7 +79,7 @@ impl Fatal {
     pub fn code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Path(_) => 64,
-            Self::Directory(DirectoryError::Locked(_)) => 75,
+            Self::Directory(DirectoryError::Locked(_)) | Self::Served(_) => 75,
             _ => 70,
         }
     }
@@ -87,7 +92,7 @@ pub fn run(options: &Options) -> ExitCode {
         let logging = Logging::start(loaded.config.log);
         prepare_process();
         let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(live(options, loaded, &logging));
         // What is detached has had the time to drain.
         runtime.shutdown_timeout(Duration::from_millis(100));
@@ -101,9 +106,6 @@ pub fn run(options: &Options) -> ExitCode {
         }
     }
 }
-
-/// Threads that serve: the work is short and mostly waiting.
-const WORKERS: usize = 2;
 
 fn load(options: &Options) -> Result<Loaded, ConfigError> {
     let path = options.config.clone().or_else(config::usual_path);
@@ -123,21 +125,10 @@ fn prepare_process() {
 
 async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<(), Fatal> {
     let mut signals = Signals::listen()?;
-    let directory = Arc::new(Directory::open(&paths::directory()?)?);
-    let path = paths::socket(directory.path());
+    let place = paths::directory()?;
+    let path = paths::socket(&place);
     let origin = socket::origin(options.detached, &path)?;
-    let lock = match &origin {
-        Origin::Activated { .. } => {
-            // The daemon that holds it sees that its path is gone, and gives it up.
-            let waiting = directory.clone();
-            let locked = tokio::task::spawn_blocking(move || waiting.wait_for_lock());
-            tokio::select! {
-                locked = locked => locked.map_err(std::io::Error::other)??,
-                () = signals.stop() => std::process::exit(0),
-            }
-        }
-        _ => directory.try_lock()?,
-    };
+    let (directory, lock, origin) = take(&place, origin, &mut signals).await?;
     let edge = Edge::start(&directory, loaded)?;
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
@@ -175,6 +166,42 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     match end {
         Err(Some(error)) => Err(error.into()),
         _ => Ok(()),
+    }
+}
+
+/// Takes the directory for this daemon alone.
+async fn take(
+    place: &Path,
+    mut origin: Origin,
+    signals: &mut Signals,
+) -> Result<(Arc<Directory>, Lock, Origin), Fatal> {
+    let path = paths::socket(place);
+    loop {
+        let directory = Arc::new(Directory::open(place)?);
+        origin = origin.settle(&path);
+        let lock = match &origin {
+            Origin::Activated { .. } => {
+                // The daemon that holds it sees that its path is gone, and gives it up.
+                let waiting = directory.clone();
+                let locked = tokio::task::spawn_blocking(move || waiting.wait_for_lock());
+                tokio::select! {
+                    locked = locked => locked.map_err(std::io::Error::other)??,
+                    () = signals.stop() => std::process::exit(0),
+                }
+            }
+            Origin::OwnSocket { .. } => {
+                let lock = directory.try_lock()?;
+                // Binding would take it away from a service manager, which would never learn of it.
+                if listener::is_served(&path) {
+                    return Err(Fatal::Served(path));
+                }
+                lock
+            }
+        };
+        // Meanwhile the directory may have been replaced, and then the lock is worth nothing; or the socket.
+        if directory.is_in_place() && origin.is_in_place(&path) {
+            return Ok((directory, lock, origin));
+        }
     }
 }
 

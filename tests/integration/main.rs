@@ -1,6 +1,19 @@
 //! The integration tests: real processes, one harness. See `mcp_sessiond_tests`.
+//!
+//! Some need root: another user, a small file system, a pid that is had again. They fail without it, and say so.
 
+mod cli;
+mod daemon_kill;
+mod lifecycle;
+mod node;
+mod peers;
+mod python;
+mod refusals;
 mod restarts;
+mod siblings;
+mod tokens;
+
+use std::path::PathBuf;
 
 use mcp_sessiond_tests::{Binaries, World};
 
@@ -18,4 +31,15 @@ fn world(configuration: &str) -> World {
     let world = World::new(&BINARIES);
     world.configure(configuration);
     world
+}
+
+/// A file of this directory's.
+fn fixture(path: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+    path.into_os_string().into_string().expect("UTF-8")
+}
+
+/// For what only root can arrange.
+fn needs_root(what: &str) {
+    assert!(nix::unistd::geteuid().is_root(), "this test needs root, {what}; run tests/run as root");
 }

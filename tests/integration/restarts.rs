@@ -1,4 +1,10 @@
-//! A server is killed and started again by the same host.
+//! Servers are killed and started again by the same host: each gets its own session, and nobody else's.
+
+use std::collections::HashSet;
+
+use mcp_sessiond_tests::{Instance, until};
+use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::world;
 
@@ -9,6 +15,7 @@ fn an_instance_that_is_started_again_resumes() {
     let host = world.host();
     let mut first = host.instance(&["--db", "prod"]);
     let session = first.load().assert_fresh().session();
+    host.log.wait("Token file not found (first run or clean slate)");
     first.store("one");
     first.store("two");
     first.kill();
@@ -17,4 +24,205 @@ fn an_instance_that_is_started_again_resumes() {
     assert_eq!((resumed.token.as_deref(), resumed.session()), (Some("two"), session));
     second.store("three");
     host.log.wait("Session resumed successfully");
+}
+
+#[test]
+fn a_session_without_a_token_is_resumed_too() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut first = host.instance(&[]);
+    let session = first.load().assert_fresh().session();
+    first.store("one");
+    first.reject();
+    host.log.wait("Broker rejected resume token, starting fresh session");
+    assert!(world.token_files().is_empty(), "{:?}", world.token_files());
+    first.kill();
+    let resumed = host.instance(&[]).load();
+    assert_eq!((resumed.token.as_deref(), resumed.session()), (None, session));
+}
+
+/// Starts instances that differ in their arguments, all at once, and has each load.
+fn start_all(host: &mcp_sessiond_tests::Host, count: usize) -> Vec<Instance> {
+    let instances: Vec<Instance> = (0..count).map(|n| host.instance(&["--db", &n.to_string()])).collect();
+    instances.iter().for_each(|instance| instance.begin("load"));
+    instances
+}
+
+#[test]
+fn eight_that_differ_and_are_restarted_at_once_get_each_its_own() {
+    let world = world("claim_wait_ms = 20000");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut instances = start_all(&host, 8);
+    let sessions: Vec<String> =
+        instances.iter_mut().map(|instance| instance.answer().assert_fresh().session()).collect();
+    for round in 0..10 {
+        for (n, instance) in instances.iter_mut().enumerate() {
+            instance.store(&format!("{n}-{round}"));
+        }
+        // Nobody waits for the death of the old ones.
+        instances.iter_mut().for_each(|instance| instance.0.signal(Signal::SIGKILL));
+        instances = start_all(&host, 8);
+        for (n, instance) in instances.iter_mut().enumerate() {
+            let resumed = instance.answer();
+            assert_eq!(resumed.token, Some(format!("{n}-{round}")), "{resumed:?}");
+            assert_eq!(resumed.session(), sessions[n]);
+        }
+    }
+}
+
+#[test]
+fn one_that_is_started_before_its_predecessor_dies_resumes() {
+    let world = world("claim_wait_ms = 20000");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut old = host.instance(&[]);
+    let session = old.load().assert_fresh().session();
+    for round in 0..20 {
+        old.store(&format!("early-{round}"));
+        let mut new = host.instance(&[]);
+        new.begin("load");
+        until("the claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+        // What the old one does until its end is not lost.
+        old.store(&format!("late-{round}"));
+        old.kill();
+        let resumed = new.answer();
+        assert_eq!((resumed.token, resumed.session), (Some(format!("late-{round}")), Some(session.clone())));
+        old = new;
+    }
+}
+
+#[test]
+fn a_released_session_is_free_at_once() {
+    let world = world("claim_wait_ms = 20000");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut old = host.instance(&[]);
+    old.load().assert_fresh();
+    old.store("one");
+    let mut new = host.instance(&[]);
+    new.begin("load");
+    until("the claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+    old.release();
+    assert_eq!(new.answer().token.as_deref(), Some("one"));
+}
+
+#[test]
+fn arguments_label_directory_environment_and_conversation_tell_instances_apart() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let program = world.binaries.instance;
+    let labelled = |label: &'static str| vec![program, "--label", label];
+    let kinds = [
+        (vec![program], json!({})),
+        (vec![program, ""], json!({})),
+        (vec![program], json!({"DATABASE": "staging"})),
+        (vec![program], json!({"directory": "/"})),
+        (vec![program], json!({"CLAUDE_CODE_SESSION_ID": "1"})),
+        (vec![program], json!({"CLAUDE_CODE_SESSION_ID": "2"})),
+        (labelled("a"), json!({})),
+        (labelled("b"), json!({})),
+        (labelled("b"), json!({"CLAUDE_CODE_SESSION_ID": "1"})),
+    ];
+    let start = |(arguments, variables): &(Vec<&str>, serde_json::Value)| {
+        Instance(host.server_with(arguments, variables))
+    };
+    let mut sessions = Vec::new();
+    for (n, kind) in kinds.iter().enumerate() {
+        let mut instance = start(kind);
+        sessions.push(instance.load().assert_fresh().session());
+        instance.store(&n.to_string());
+        instance.kill();
+    }
+    assert_eq!(sessions.iter().collect::<HashSet<_>>().len(), kinds.len());
+    for (n, kind) in kinds.iter().enumerate() {
+        let resumed = start(kind).load();
+        assert_eq!((resumed.token, resumed.session.as_ref()), (Some(n.to_string()), sessions.get(n)), "{kind:?}");
+    }
+    // A label takes the place of directory and environment, and shells only keep account of themselves.
+    let resumed = Instance(host.server_with(&labelled("a"), &json!({"DATABASE": "x", "directory": "/"}))).load();
+    assert_eq!(resumed.outcome.as_deref(), Some("fresh_held"), "the first one still holds it: {resumed:?}");
+    let resumed = Instance(host.server_with(&[program], &json!({"SHLVL": "7", "directory": "/"}))).load();
+    assert_eq!(resumed.outcome.as_deref(), Some("fresh_held"), "{resumed:?}");
+}
+
+#[test]
+fn launchers_do_not_count_as_hosts() {
+    let world = world("claim_wait_ms = 20000");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let program = world.binaries.instance;
+    // Neither shell nor env is replaced by what it starts: all of them stay, between host and instance.
+    let script = "env sh -c '\"$0\"; true' \"$0\"; true";
+    let mut wrapped = Instance(host.server(&["sh", "-c", script, program]));
+    let session = wrapped.load().assert_fresh().session();
+    wrapped.store("one");
+    // The instance itself is orphaned by this, and ends with its standard input.
+    wrapped.kill();
+    let resumed = Instance(host.server(&["sh", "-c", script, program])).load();
+    assert_eq!((resumed.token.as_deref(), resumed.session()), (Some("one"), session));
+}
+
+#[test]
+fn a_host_and_what_belongs_to_it_end_together() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let (mut host, other) = (world.host(), world.host());
+    let mut instance = host.instance(&[]);
+    instance.load().assert_fresh();
+    instance.store("one");
+    let mut of_other = other.instance(&[]);
+    of_other.load().assert_fresh();
+    of_other.store("other");
+    assert_eq!(world.token_files().len(), 2);
+    host.kill();
+    until("sessions and tokens of the dead host are gone", || {
+        (world.sessions().len() == 1 && world.token_files().len() == 1).then_some(())
+    });
+    let replaced = world.host();
+    replaced.instance(&[]).load().assert_fresh();
+    of_other.kill();
+    assert_eq!(other.instance(&[]).load().token.as_deref(), Some("other"));
+}
+
+#[test]
+fn a_real_server_goes_through_the_whole_flow_with_a_broker() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let broker = world.broker();
+    let host = world.host();
+    let began = |server: &mut mcp_sessiond_tests::McpServer| {
+        let session = server.call("session");
+        (session["broker_session"].as_str().expect("text").to_owned(), session["began"].as_str() == Some("resumed"))
+    };
+    // Startup and rotation, again and again.
+    let mut server = host.mcp_server(&broker, &[]);
+    assert_eq!(began(&mut server), ("session-1".into(), false));
+    for _ in 0..5 {
+        assert_eq!(server.call("rotate")["stored"], true);
+        server.process.kill();
+        server = host.mcp_server(&broker, &[]);
+        assert_eq!(began(&mut server), ("session-1".into(), true));
+    }
+    assert_eq!(broker.refused(), 0);
+    // Rejection.
+    server.process.kill();
+    assert_eq!(broker.ask(&json!({"op": "expire", "session": "session-1"}))["expired"], 1);
+    server = host.mcp_server(&broker, &[]);
+    assert_eq!(server.call("session")["began"], "fresh after rejection");
+    assert_eq!((began(&mut server), broker.refused()), (("session-2".into(), false), 1));
+    host.log.wait("Broker rejected resume token, starting fresh session");
+    // And on from there.
+    server.process.kill();
+    server = host.mcp_server(&broker, &[]);
+    assert_eq!(began(&mut server), ("session-2".into(), true));
+    // Corruption.
+    let resume = server.call("session")["resume"]["session"].as_str().expect("text").to_owned();
+    server.process.kill();
+    std::fs::write(world.token_file(&resume), "made up").expect("written");
+    server = host.mcp_server(&broker, &[]);
+    assert_eq!((began(&mut server), broker.refused()), (("session-3".into(), false), 1));
+    host.log.wait("Token file corrupted, treating as stale");
 }

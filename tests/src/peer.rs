@@ -34,6 +34,15 @@ impl Peer {
         Self { stream, calls: 0 }
     }
 
+    /// The same connection, to be written to from another thread.
+    ///
+    /// # Panics
+    /// When there are too many descriptors.
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        Self::over(self.stream.try_clone().expect("a descriptor"))
+    }
+
     /// Says hello, and is welcomed.
     ///
     /// # Panics

@@ -116,12 +116,14 @@ fn service_command(_: &Path) -> Option<Command> {
 
 #[cfg(not(target_os = "macos"))]
 fn service_command(directory: &Path) -> Option<Command> {
-    const UNIT: &str = "mcp-sessiond.socket";
+    const SOCKET: &str = "mcp-sessiond.socket";
+    // Not the socket: that may be listening already, on a path that was taken away. This returns when it is ready.
+    const SERVICE: &str = "mcp-sessiond.service";
     let config = variable("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))?;
     let run = directory.parent().filter(|run| run.starts_with("/run/user"))?;
-    config.join("systemd/user").join(UNIT).is_file().then(|| {
+    config.join("systemd/user").join(SOCKET).is_file().then(|| {
         let mut command = Command::new("systemctl");
-        command.args(["--user", "start", UNIT]);
+        command.args(["--user", "start", SERVICE]);
         // Hosts don't pass it on, and without it the user manager is not found.
         command.env("XDG_RUNTIME_DIR", run);
         command

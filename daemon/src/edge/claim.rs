@@ -42,21 +42,18 @@ impl Edge {
 
     async fn claim_uncounted(&self, peer: &Pinned, request: ClaimRequest) -> Result<Claimed, Error> {
         let instance = instance(peer, request.instance)?;
-        let known = self.look(|registry| registry.claimant(&instance.id()).cloned());
-        let receiver = match known {
-            Some(known) => self.enter(&instance, &request, known, None)?,
-            None => {
-                let settings = self.settings();
-                // Reading another process can block on its memory.
-                let reading = tokio::task::spawn_blocking(move || {
-                    let verified = verify(&instance, &settings);
-                    (instance, verified)
-                });
-                let (instance, verified) = reading.await.map_err(|_| internal())?;
-                let verified = verified?;
-                let claimant = Claimant { host: verified.host.id(), traits: verified.traits.clone() };
-                self.enter(&instance, &request, claimant, Some(&verified))?
-            }
+        let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
+        let receiver = if known {
+            self.enter(&instance, &request, None)?
+        } else {
+            let settings = self.settings();
+            // Reading another process can block on its memory.
+            let reading = tokio::task::spawn_blocking(move || {
+                let verified = verify(&instance, &settings);
+                (instance, verified)
+            });
+            let (instance, verified) = reading.await.map_err(|_| internal())?;
+            self.enter(&instance, &request, Some(verified?))?
         };
         let Answer { lease, kept } = receiver.await.map_err(|_| internal())?;
         let lease = lease?;
@@ -64,44 +61,50 @@ impl Edge {
         self.hand_over(lease).await
     }
 
-    /// Tells the registry of the claim. The claimant is `new` when it was read just now.
+    /// Tells the registry of the claim. What was `read` of the claimant just now counts only if nothing is known of
+    /// it yet: of two claims that a new process sends at once, both read.
     fn enter(
         &self,
         instance: &Pinned,
         request: &ClaimRequest,
-        claimant: Claimant,
-        new: Option<&Verified>,
+        read: Option<Verified>,
     ) -> Result<tokio::sync::oneshot::Receiver<Answer>, Error> {
-        let key = claimant.traits.key(request.label.as_ref());
-        if let Err(doubt) = &key {
-            count(&self.counters.claims_doubtful_total);
-            tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
-        }
+        let exited = || Error::NoVerifiedHost { sentence: "The process or its host has exited".into() };
         let now = self.now();
         let opened_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         let deadline = self.settings().loaded.config.claim_deadline(now, request.wait_ms);
         let mut state = self.lock();
-        if let Some(verified) = new {
+        if let Some(verified) = &read {
             state.exits.add(instance.clone()).map_err(|_| internal())?;
             state.exits.add(verified.host.clone()).map_err(|_| internal())?;
         }
         state.take_in_exits();
-        if let Some(verified) = new {
-            // Whoever is dead by now was taken in before it was known; it would never be told again.
-            if !instance.is_alive() || !verified.host.is_alive() {
-                state.exits.remove(&instance.id());
-                return Err(Error::NoVerifiedHost { sentence: "The process or its host has exited".into() });
+        let known = state.registry.claimant(&instance.id()).cloned();
+        let (claimant, host_name) = match (known, read) {
+            (Some(known), _) => (known, String::new()),
+            (None, Some(Verified { host, host_name, traits })) => {
+                // Whoever is dead by now was taken in before it was known; it would never be told again.
+                if !instance.is_alive() || !host.is_alive() {
+                    state.unwatch(&instance.id());
+                    return Err(exited());
+                }
+                let claimant = Claimant { host: host.id(), traits };
+                state.registry.introduce(instance.id(), claimant.clone());
+                (claimant, host_name)
             }
-            state.registry.introduce(instance.id(), claimant.clone());
-        } else if state.registry.claimant(&instance.id()).is_none() {
-            return Err(Error::NoVerifiedHost { sentence: "The process or its host has exited".into() });
+            (None, None) => return Err(exited()),
+        };
+        let key = claimant.traits.key(request.label.as_ref());
+        if let Err(doubt) = &key {
+            count(&self.counters.claims_doubtful_total);
+            tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
         }
         let (ticket, receiver) = state.ticket();
         let claim = Claim {
             ticket,
             process: instance.id(),
             host: claimant.host,
-            host_name: new.map(|verified| verified.host_name.clone()).unwrap_or_default(),
+            host_name,
             key: key.ok(),
             label: request.label.clone(),
             program: claimant.traits.program,

@@ -64,12 +64,14 @@ impl Edge {
     /// Watches the processes on record that are still there, and tells the registry of the others.
     fn find_processes(&self) -> std::io::Result<()> {
         let mut state = self.lock();
+        let mut gone = Vec::new();
         for id in state.registry.processes() {
             match Pinned::reopen(&id)? {
                 Some(process) => state.exits.add(process)?,
-                None => state.registry.exited(id),
+                None => gone.push(id),
             }
         }
+        state.registry.exited(&gone);
         self.carry_out(&mut state);
         Ok(())
     }

@@ -8,7 +8,7 @@ use mcp_sessiond_proto::{Claimed, Epoch, Error, SessionId, Token};
 use super::Edge;
 use crate::counters::count;
 use crate::fault;
-use crate::registry::TokenFile;
+use crate::registry::{Digest, TokenFile};
 use crate::tokens::{self, Found};
 
 impl Edge {
@@ -36,8 +36,7 @@ impl Edge {
         let lock = self.file(file);
         let _writing = lock.lock().await;
         let digest = tokens::digest(&token);
-        let (file, accepted) =
-            self.tell_and_keep(|registry| registry.begin_store(session, epoch, digest)).await?;
+        let (file, accepted) = self.begin_store(session, epoch, digest).await?;
         fault::point("digest-recorded");
         let files = Arc::clone(&self.tokens);
         let writing = tokio::task::spawn_blocking(move || files.write(file, &token));
@@ -56,6 +55,23 @@ impl Edge {
                 Err(Error::WriteFailed { sentence: error.to_string() })
             }
         }
+    }
+
+    /// Puts the digest on record. Where that can't be kept at the moment, the former token stays the one that counts.
+    /// The caller has the file's lock.
+    async fn begin_store(
+        &self,
+        session: &SessionId,
+        epoch: Epoch,
+        digest: Digest,
+    ) -> Result<(TokenFile, bool), Error> {
+        let begun = self.tell_and_keep(|registry| registry.begin_store(session, epoch, digest)).await;
+        if let Err(Error::Unavailable { .. }) = begun
+            && let Ok(file) = self.file_of(session)
+        {
+            self.settle_file(session, file);
+        }
+        begun
     }
 
     /// Makes the record agree with whatever the file holds after a failure. The caller has the file's lock.
@@ -125,10 +141,7 @@ impl Edge {
             }
         };
         let digest = tokens::digest(&found);
-        let begun = self
-            .tell_and_keep(|registry| registry.begin_store(&claimed.session, claimed.epoch, digest))
-            .await;
-        if begun.is_err() {
+        if self.begin_store(&claimed.session, claimed.epoch, digest).await.is_err() {
             return None;
         }
         if let Err(error) = self.tokens.write(file, &found) {

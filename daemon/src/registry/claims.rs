@@ -1,6 +1,7 @@
 //! Claims: which session an instance gets, and who waits for whom.
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Label, SessionId, Siblings};
@@ -64,14 +65,13 @@ impl Registry {
     ///
     /// Every exit that is known must have been told before.
     pub fn claim(&mut self, claim: Claim, now: Millis) {
-        if !self.owners.contains_key(&claim.host) {
-            let owner = Owner {
+        if let Entry::Vacant(place) = self.owners.entry(claim.host) {
+            place.insert(Owner {
                 name: claim.host_name.clone(),
                 sessions: BTreeSet::new(),
                 plural: BTreeSet::new(),
                 files: 0,
-            };
-            self.owners.insert(claim.host, owner);
+            });
             self.save_owner(claim.host);
         }
         let Some(key) = claim.key else {

@@ -28,7 +28,7 @@ pub enum Effect {
     DropOwner(ProcessId),
     /// Record what was read of a process.
     SaveClaimant(ProcessId, Claimant),
-    /// Forget it, and stop watching that process.
+    /// Forget it, and stop watching that process, unless something else [depends](super::Registry::depends_on) on it.
     DropClaimant(ProcessId),
     /// Record a session, new or changed.
     SaveSession(SessionRecord),

@@ -75,7 +75,7 @@ impl Registry {
                 self.held_by.remove(&holder);
             }
         }
-        self.vacate(id);
+        self.vacate(std::slice::from_ref(id));
         Ok(())
     }
 

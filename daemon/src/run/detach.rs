@@ -31,6 +31,8 @@ pub fn launch(options: &Options) -> ExitCode {
 fn start(options: &Options) -> io::Result<u8> {
     // Fails only for who leads a session already, which is as good.
     let _ = nix::unistd::setsid();
+    // What the host left open by mistake would otherwise stay open for as long as the daemon lives.
+    crate::sys::keep_only_standard_streams()?;
     let directory = paths::directory().map_err(io::Error::other)?;
     let directory = Directory::open(&directory).map_err(io::Error::other)?;
     let log = OpenOptions::new()

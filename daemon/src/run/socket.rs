@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::Fatal;
-use crate::listener::Listener;
+use crate::listener::{self, Listener};
 
 /// The name of the socket in the launchd agent's `Sockets`.
 #[cfg(target_os = "macos")]
@@ -62,6 +62,27 @@ impl Origin {
         match self {
             Self::Activated { manager, .. } => manager,
             Self::OwnSocket { started_by } => started_by,
+        }
+    }
+
+    /// Whether the socket is the one that clients find, as far as that is not up to this daemon.
+    pub(super) fn is_in_place(&self, path: &Path) -> bool {
+        match self {
+            Self::Activated { socket, .. } => listener::leads_to(path, socket),
+            Self::OwnSocket { .. } => true,
+        }
+    }
+
+    /// Gives up a service manager's socket that no client finds any more: the manager does not notice that the
+    /// directory was replaced, and passes the same socket again and again. Then this daemon binds its own.
+    pub(super) fn settle(self, path: &Path) -> Self {
+        match self {
+            Self::Activated { manager, socket } if !listener::leads_to(path, &socket) => {
+                tracing::warn!(path = %path.display(), "the socket of {manager} is not there any more; binding another");
+                listener::turn_all_away(socket);
+                Self::OwnSocket { started_by: manager }
+            }
+            origin => origin,
         }
     }
 

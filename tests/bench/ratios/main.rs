@@ -13,7 +13,7 @@ use peers::{Daemon, Echo, Redis, Scratch};
 use work::{Caller, Work};
 
 /// Rounds, in which everything is measured in turn, so that a machine that slows down slows all alike.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 9;
 /// Calls of one caller in a round.
 const CALLS: usize = 2_000;
 /// Calls of each of many callers in a round.
@@ -40,6 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Work::Ping(daemon.directory.clone()),
         Work::Claim(daemon.directory.clone()),
         Work::Load(daemon.directory.clone()),
+        Work::Library(daemon.directory.clone()),
         Work::RedisGet(redis.path.clone()),
         Work::RedisSet(redis.path.clone()),
         Work::Store(daemon.directory.clone()),

@@ -1,0 +1,242 @@
+//! The command line, as people script against it.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use mcp_sessiond_tests::{Host, Server, World};
+use serde_json::{Value, json};
+
+use crate::{fixture, world};
+
+/// A server without a library: it answers each command with an exit code and what was printed.
+fn scripted(host: &Host, arguments: &[&str]) -> Server {
+    host.server(arguments)
+}
+
+fn ask(server: &mut Server, command: &str) -> String {
+    server.write(command);
+    server.read().trim_end().to_owned()
+}
+
+/// The flow of version 1, by a server that is started by `start`.
+fn goes_through_the_whole_flow(world: &World, start: &dyn Fn() -> Server) {
+    let mut server = start();
+    assert_eq!(ask(&mut server, "load"), "3", "there is nothing to resume");
+    assert_eq!(ask(&mut server, "store one"), "0");
+    assert_eq!(ask(&mut server, "load"), "0 one");
+    for round in 0..3 {
+        server.kill();
+        server = start();
+        let before = if round == 0 { "one".to_owned() } else { format!("round {}", round - 1) };
+        assert_eq!(ask(&mut server, "load"), format!("0 {before}"));
+        assert_eq!(ask(&mut server, &format!("store round {round}")), "0");
+    }
+    assert_eq!(world.stat("sessions"), 1);
+    assert_eq!(ask(&mut server, "reject"), "0");
+    assert_eq!(ask(&mut server, "load"), "3");
+    assert_eq!(ask(&mut server, "reject"), "0", "there was none, which is as good");
+    server.kill();
+    assert_eq!(ask(&mut start(), "load"), "3");
+}
+
+#[test]
+fn a_shell_script_needs_no_library() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let script = fixture("shell/server.sh");
+    goes_through_the_whole_flow(&world, &|| scripted(&host, &[&script, world.binaries.daemon]));
+    host.log.wait("Token file not found (first run or clean slate)");
+    host.log.wait("Session resumed successfully");
+    host.log.wait("Broker rejected resume token, starting fresh session");
+}
+
+#[test]
+fn bash_and_its_dying_subshells_too() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let script = fixture("shell/server.sh");
+    goes_through_the_whole_flow(&world, &|| scripted(&host, &["bash", &script, world.binaries.daemon]));
+}
+
+#[test]
+fn python_needs_no_library() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let script = fixture("python/server.py");
+    goes_through_the_whole_flow(&world, &|| scripted(&host, &["python3", &script, "command", world.binaries.daemon]));
+}
+
+#[test]
+fn two_scripts_that_differ_in_one_argument_never_meet() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let script = fixture("shell/server.sh");
+    let start = |name: &str| host.server(&[&script, world.binaries.daemon, name]);
+    for name in ["a", "b"] {
+        let mut server = start(name);
+        assert_eq!(ask(&mut server, &format!("store {name}")), "0");
+        server.kill();
+    }
+    for name in ["b", "a"] {
+        assert_eq!(ask(&mut start(name), "load"), format!("0 {name}"));
+    }
+}
+
+/// Runs the command with this on standard input. Its caller is the test, which is the instance.
+fn run(world: &World, arguments: &[&str], input: &[u8]) -> Output {
+    let mut command = world.sessiond(arguments);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    // Whoever wants no input may be gone already.
+    let _ = child.stdin.take().expect("piped").write_all(input);
+    child.wait_with_output().expect("ended")
+}
+
+fn code(world: &World, arguments: &[&str], input: &[u8]) -> Option<i32> {
+    run(world, arguments, input).status.code()
+}
+
+#[test]
+fn a_token_is_printed_byte_for_byte() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let all: Vec<u8> = (0..=255).cycle().take(65_536).collect();
+    for token in [&b"\n"[..], b"\0", b"two\nlines\n", &all] {
+        assert_eq!(code(&world, &["token", "store"], token), Some(0));
+        let loaded = run(&world, &["token", "load"], b"");
+        assert_eq!((loaded.status.code(), &*loaded.stdout), (Some(0), token));
+    }
+}
+
+#[test]
+fn exit_codes_say_what_happened() {
+    let world = world("");
+    // No daemon, and none to be started.
+    for verb in ["load", "store", "reject"] {
+        assert_eq!(code(&world, &["token", verb, "--no-start"], b"x"), Some(4), "{verb}");
+    }
+    for topic in [&["debug"][..], &["debug", "sessions"], &["debug", "stats", "--json"]] {
+        assert_eq!(code(&world, topic, b""), Some(69), "{topic:?}");
+    }
+    let _daemon = world.daemon();
+    assert_eq!(code(&world, &["token", "load"], b""), Some(3));
+    // Refused, with the reason.
+    for (token, reason) in [(&b""[..], "empty"), (&[b'x'; 65_537], "65536")] {
+        let refused = run(&world, &["token", "store"], token);
+        assert_eq!(refused.status.code(), Some(65));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(reason), "{said}");
+    }
+    assert_eq!(code(&world, &["token", "load"], b""), Some(3), "nothing was stored");
+    // Nobody's ancestor.
+    let refused = run(&world, &["token", "load", "--for", "1"], b"");
+    assert_eq!(refused.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--for"), "{refused:?}");
+    // Bad usage.
+    let bad = [
+        &["token"][..],
+        &["token", "steal"],
+        &["token", "load", "--for", "me"],
+        &["token", "load", "--instance", ""],
+        &["token", "load", "--siblings", "newest"],
+        &["debug", "secrets"],
+    ];
+    for arguments in bad {
+        assert_eq!(code(&world, arguments, b""), Some(64), "{arguments:?}");
+    }
+    for help in [&["--help"][..], &["token", "load", "--help"], &["--version"]] {
+        assert_eq!(code(&world, help, b""), Some(0), "{help:?}");
+    }
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    let world = world("");
+    for verb in [&["run"][..], &["token"], &["token", "load"], &["token", "store"], &["token", "reject"], &["debug"], &["install"], &["uninstall"], &["demo"]] {
+        let help = run(&world, &[verb, &["--help"]].concat(), b"");
+        let text = String::from_utf8_lossy(&help.stdout).into_owned();
+        assert!(help.status.success() && text.contains("Example"), "{verb:?}: {text}");
+    }
+}
+
+#[test]
+fn a_token_can_be_kept_under_a_label() {
+    let world = world("");
+    let _daemon = world.daemon();
+    for label in ["a", "b"] {
+        assert_eq!(code(&world, &["token", "store", "--instance", label], label.as_bytes()), Some(0));
+    }
+    for label in ["a", "b"] {
+        assert_eq!(run(&world, &["token", "load", "--instance", label], b"").stdout, label.as_bytes());
+    }
+    assert_eq!(code(&world, &["token", "load", "--instance", "c"], b""), Some(3));
+}
+
+#[test]
+fn token_starts_a_daemon_where_none_runs() {
+    let world = world("idle_exit_ms = 600000");
+    assert_eq!(code(&world, &["token", "store"], b"one"), Some(0));
+    assert_eq!(run(&world, &["token", "load"], b"").stdout, b"one");
+    let about = world.peer().call("about", json!({})).expect("about");
+    assert_eq!(about["started_by"], "on_demand");
+}
+
+fn json_of(world: &World, arguments: &[&str]) -> Value {
+    let output = run(world, arguments, b"");
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+}
+
+#[test]
+fn debug_shows_what_there_is_and_no_secrets() {
+    let world = world("claim_wait_ms = 0");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut instances: Vec<_> = (0..3).map(|n| host.instance(&["--label", &format!("l{n}")])).collect();
+    for instance in &mut instances {
+        instance.load().assert_fresh();
+        instance.store("hunter2");
+    }
+    instances[0].kill();
+    let hosts = json_of(&world, &["debug", "hosts", "--json"]);
+    assert_eq!((&hosts[0]["pid"], &hosts[0]["sessions"], &hosts[0]["held"]), (&json!(host.pid()), &json!(3), &json!(2)));
+    let sessions = json_of(&world, &["debug", "sessions", "--json"]);
+    let labels: HashSet<&str> =
+        sessions.as_array().expect("a list").iter().filter_map(|session| session["label"].as_str()).collect();
+    assert_eq!(labels, HashSet::from(["l0", "l1", "l2"]));
+    let tokens = json_of(&world, &["debug", "tokens", "--json"]);
+    assert_eq!(tokens.as_array().map(Vec::len), Some(3));
+    assert!(tokens.as_array().expect("a list").iter().all(|token| token["bytes"] == 7 && token["state"] == "ok"));
+    let settings = json_of(&world, &["debug", "config", "--json"]);
+    let wait = settings.as_array().expect("a list").iter().find(|setting| setting["name"] == "claim_wait_ms");
+    assert_eq!(wait, Some(&json!({"name": "claim_wait_ms", "value": "0", "source": "file"})));
+    json_of(&world, &["debug", "stats", "--json"]);
+    json_of(&world, &["debug", "about", "--json"]);
+    for topic in [&["debug"][..], &["debug", "about"], &["debug", "hosts"], &["debug", "sessions"], &["debug", "tokens"], &["debug", "stats"], &["debug", "config"]] {
+        let output = run(&world, topic, b"");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && !text.is_empty(), "{topic:?}: {output:?}");
+        assert!(!text.contains('\u{1b}'), "colours are for terminals: {text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+#[test]
+fn debug_check_shows_the_way_to_the_host() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut server = host.server(&["sh", "-c", "\"$0\" debug check --json --for $$; read end", world.binaries.daemon]);
+    let check: Value = serde_json::from_str(&server.read()).unwrap_or_default();
+    let text = check.to_string();
+    assert!(text.contains(&host.pid().to_string()), "{text}");
+}

@@ -1,0 +1,276 @@
+//! The daemon's own life: one of it, started and stopped in order, or by whoever needs it.
+
+use std::collections::HashSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Stdio;
+
+use mcp_sessiond_tests::{Instance, World, until};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::{BINARIES, world};
+
+#[test]
+fn of_daemons_that_race_one_wins_and_the_others_exit_75() {
+    for _ in 0..10 {
+        let world = world("");
+        let mut daemons: Vec<_> = (0..4).map(|_| world.start(&[])).collect();
+        let ready: Vec<bool> = daemons.iter().map(|daemon| daemon.ready_or_ended()).collect();
+        assert_eq!(ready.iter().filter(|ready| **ready).count(), 1, "{}", world.log.text());
+        for (daemon, ready) in daemons.iter_mut().zip(&ready) {
+            if *ready {
+                let about = world.peer().call("about", json!({})).expect("about");
+                assert_eq!(about["pid"], daemon.pid(), "the socket is the winner's");
+            } else {
+                assert_eq!(daemon.wait().code(), Some(75));
+            }
+        }
+    }
+}
+
+#[test]
+fn it_stops_in_order_and_exits_0() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let world = world("claim_wait_ms = 60000");
+        let mut daemon = world.daemon();
+        let host = world.host();
+        let mut instance = host.instance(&[]);
+        instance.load().assert_fresh();
+        instance.store("kept");
+        daemon.signal(signal);
+        assert_eq!(daemon.wait().code(), Some(0), "{signal}");
+        assert!(!world.socket().exists(), "nobody shall connect to what is gone");
+        // Nobody noticed.
+        daemon.start_again();
+        assert_eq!(instance.load().token.as_deref(), Some("kept"));
+    }
+}
+
+#[test]
+fn it_does_not_wait_for_ever_for_a_call_under_way() {
+    let world = world("claim_wait_ms = 60000\ndrain_ms = 50");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let mut old = host.instance(&[]);
+    old.load().assert_fresh();
+    old.store("kept");
+    let mut new = host.instance(&[]);
+    new.begin("load");
+    until("the claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+    assert_eq!(daemon.stop().code(), Some(0));
+    world.log.wait("calls were still under way");
+    daemon.start_again();
+    old.kill();
+    assert_eq!(new.answer().token.as_deref(), Some("kept"), "it asked again");
+}
+
+#[test]
+fn sighup_reloads_and_says_what_changed() {
+    let world = world("claim_wait_ms = 60000");
+    let daemon = world.daemon();
+    let host = world.host();
+    let mut holder = host.instance(&[]);
+    holder.load().assert_fresh();
+    world.configure("claim_wait_ms = 5\nsiblings = \"oldest\"");
+    daemon.signal(Signal::SIGHUP);
+    world.log.wait("claim_wait_ms: 60000 -> 5");
+    world.log.wait("siblings: \"fresh\" -> \"oldest\"");
+    // It is in force: nobody waits a minute.
+    assert_eq!(host.instance(&[]).load().outcome.as_deref(), Some("fresh_held"));
+    let begin = world.log.len();
+    world.configure("claim_wait_ms = 7\nclaim_weight = 8");
+    daemon.signal(Signal::SIGHUP);
+    let line = world.log.wait_from(begin, &["kept the former configuration"]);
+    assert!(world.log.text().contains("claim_weight"), "{line}");
+    let settings = world.peer().call("settings", json!({})).expect("settings").to_string();
+    assert!(settings.contains(r#"{"name":"claim_wait_ms","source":"file","value":"5"}"#), "{settings}");
+    let begin = world.log.len();
+    world.configure("claim_wait_ms = 5\nsiblings = \"oldest\"");
+    daemon.signal(Signal::SIGHUP);
+    world.log.wait_from(begin, &["nothing has changed"]);
+}
+
+#[test]
+fn a_wrong_configuration_or_usage_is_64() {
+    let world = world("claim_wait_ms = 5\nclaim_weight = 8");
+    let output = world.sessiond(&["run"]).output().expect("run");
+    assert_eq!(output.status.code(), Some(64));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("line 2") && said.contains("claim_weight"), "{said}");
+    world.configure("");
+    for arguments in [
+        &["run", "--colour"][..],
+        &["run", "--set", "claim_wait_ms=soon"],
+        &["run", "--set", "claim_weight=8"],
+        &["jump"],
+        &[],
+    ] {
+        let output = world.sessiond(arguments).output().expect("run");
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {output:?}");
+    }
+    let output = world.sessiond(&["run"]).env("MCP_SESSIOND_CLAIM_WAIT_MS", "soon").output().expect("run");
+    assert_eq!(output.status.code(), Some(64), "{output:?}");
+    let output = world.sessiond(&["run"]).env("MCP_SESSIOND_DIR", "relative").output().expect("run");
+    assert_eq!(output.status.code(), Some(64), "{output:?}");
+}
+
+#[test]
+fn a_directory_that_others_could_have_touched_is_not_used() {
+    let world = world("");
+    let directory = world.directory();
+    let mishaps: [&dyn Fn(); 3] = [
+        &|| {
+            fs::create_dir(&directory).expect("made");
+            fs::set_permissions(&directory, Permissions::from_mode(0o750)).expect("changed");
+        },
+        &|| {
+            let elsewhere = world.root().join("elsewhere");
+            fs::create_dir(&elsewhere).expect("made");
+            fs::set_permissions(&elsewhere, Permissions::from_mode(0o700)).expect("changed");
+            symlink(&elsewhere, &directory).expect("a link");
+        },
+        &|| fs::write(&directory, "").expect("written"),
+    ];
+    let host = world.host();
+    for mishap in mishaps {
+        mishap();
+        let output = world.sessiond(&["run"]).output().expect("run");
+        assert_eq!(output.status.code(), Some(70), "{output:?}");
+        // The client does not even ask, and the server goes on.
+        let refused = host.instance(&["--start"]).load();
+        assert!(refused.disabled.is_some() && refused.token.is_none(), "{refused:?}");
+        let _ = fs::remove_file(&directory).or_else(|_| fs::remove_dir(&directory));
+    }
+    host.instance(&["--start"]).load().assert_fresh();
+}
+
+#[test]
+fn a_directory_that_is_removed_ends_the_daemon_and_nobody_is_left_alone() {
+    let world = world("idle_exit_ms = 600000");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let mut instance = host.instance(&["--start"]);
+    let lost = instance.load().assert_fresh().session();
+    instance.store("lost");
+    fs::remove_dir_all(world.directory()).expect("removed");
+    // Whoever comes now finds nothing, and starts another one, which makes its own directory.
+    let mut newcomer = host.instance(&["--start", "newcomer"]);
+    newcomer.load().assert_fresh();
+    newcomer.store("two");
+    assert_eq!(daemon.wait().code(), Some(0), "the first has noticed");
+    assert!(world.socket().exists(), "and left the socket of the second alone");
+    let loaded = instance.load();
+    assert_eq!(loaded.token, None, "{loaded:?}");
+    assert_ne!(loaded.session(), lost);
+    assert_eq!(newcomer.load().token.as_deref(), Some("two"));
+}
+
+#[test]
+fn a_socket_that_is_replaced_ends_the_daemon() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    fs::remove_file(world.socket()).expect("removed");
+    fs::write(world.socket(), "somebody else's").expect("written");
+    assert_eq!(daemon.wait().code(), Some(0));
+    assert!(world.socket().exists(), "it is not ours to remove");
+    daemon.start_again();
+    assert_eq!(world.stat("sessions"), 0);
+}
+
+/// The daemon that was started on demand, whose log is a file.
+fn detached_log(world: &World) -> String {
+    fs::read_to_string(world.directory().join("daemon.log")).unwrap_or_default()
+}
+
+#[test]
+fn twenty_who_find_no_daemon_start_one() {
+    let world = world("claim_wait_ms = 0\nidle_exit_ms = 100");
+    for round in 1..=3 {
+        let mut host = world.host();
+        let mut instances: Vec<Instance> =
+            (0..20).map(|n| host.instance(&["--start", &n.to_string()])).collect();
+        instances.iter().for_each(|instance| instance.begin("load"));
+        let sessions: HashSet<String> =
+            instances.iter_mut().map(|instance| instance.answer().assert_fresh().session()).collect();
+        assert_eq!(sessions.len(), instances.len());
+        let about = world.peer().call("about", json!({})).expect("about");
+        assert_eq!(about["started_by"], "on_demand");
+        assert_eq!(world.stat("leases"), 20, "all of them are with the same one");
+        let pid = about["pid"].as_u64().expect("a pid");
+        // It is detached from everything: directory, session, descriptors, and the one that started it.
+        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).expect("it runs");
+        assert_eq!((link("cwd"), link("fd/0")), ("/".into(), "/dev/null".into()));
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit_once(") ").expect("a name").1.split(' ').collect();
+        assert!(instances.iter_mut().all(|instance| instance.0.pid().to_string() != fields[1]), "its parent");
+        assert_ne!(fields[3], nix::unistd::getsid(None).expect("ours").to_string(), "its session");
+        // When nobody needs it any more it goes.
+        host.kill();
+        until("it has gone", || (!world.socket().exists()).then_some(()));
+        until("its process too", || (!fs::exists(format!("/proc/{pid}/fd/0")).unwrap_or(false)).then_some(()));
+        assert_eq!(detached_log(&world).matches("no host, lease or connection is left").count(), round);
+    }
+}
+
+#[test]
+fn a_daemon_on_demand_stays_while_a_host_lives() {
+    let world = world("idle_exit_ms = 0");
+    let host = world.host();
+    let mut instance = host.instance(&["--start"]);
+    instance.load().assert_fresh();
+    instance.store("one");
+    let pid = world.peer().call("about", json!({})).expect("about")["pid"].clone();
+    instance.kill();
+    // Three looks of the daemon at whether it is needed: it has ticked that often when its uptime says so.
+    until("it had the time to go", || {
+        let uptime: u64 = world.peer().call("about", json!({})).ok()?["uptime_ms"].as_str()?.parse().ok()?;
+        (uptime > 3_000).then_some(())
+    });
+    assert_eq!(world.peer().call("about", json!({})).expect("about")["pid"], pid);
+    assert_eq!(host.instance(&["--start"]).load().token.as_deref(), Some("one"));
+}
+
+#[test]
+fn a_store_finds_or_starts_the_daemon_that_was_killed() {
+    let world = world("idle_exit_ms = 600000");
+    let host = world.host();
+    let mut instance = host.instance(&["--start"]);
+    let session = instance.load().assert_fresh().session();
+    for round in 0..5 {
+        let about = world.peer().call("about", json!({})).expect("about");
+        let pid = i32::try_from(about["pid"].as_i64().expect("a pid")).expect("a pid");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).expect("ours");
+        let stored = instance.store(&round.to_string());
+        assert_eq!(stored.session(), session);
+        assert_eq!(instance.load().token, Some(round.to_string()));
+    }
+}
+
+#[test]
+fn without_any_daemon_a_server_goes_on() {
+    let world = world("");
+    let host = world.host();
+    for arguments in [&[][..], &["--start"]] {
+        let program = [&[BINARIES.instance], arguments].concat();
+        let mut instance = Instance(host.server_with(&program, &json!({"MCP_SESSIOND_BIN": "/nowhere/mcp-sessiond"})));
+        let loaded = instance.load();
+        assert!(loaded.disabled.is_some() && loaded.token.is_none(), "{loaded:?}");
+        assert!(!instance.try_store("one").done);
+        instance.reject();
+        instance.release();
+    }
+    assert_eq!(host.log.lines("Session resume disabled").len(), 2, "one line each: {}", host.log.text());
+}
+
+#[test]
+fn a_closed_standard_error_does_not_matter() {
+    let world = world("");
+    let mut daemon = world.sessiond(&["run"]);
+    let mut daemon = daemon.stderr(Stdio::piped()).spawn().expect("started");
+    drop(daemon.stderr.take());
+    until("it listens", || std::os::unix::net::UnixStream::connect(world.socket()).ok());
+    assert_eq!(world.stat("sessions"), 0);
+    daemon.kill().expect("it still runs");
+    daemon.wait().expect("our child");
+}

@@ -1,0 +1,53 @@
+//! The protocol in thirty lines of Python, standard library only: `tests/python/sessiond.py`.
+
+use mcp_sessiond_tests::Server;
+
+use crate::{fixture, world};
+
+fn ask(server: &mut Server, command: &str) -> String {
+    server.write(command);
+    server.read().trim_end().to_owned()
+}
+
+#[test]
+fn a_server_in_python_speaks_the_protocol_itself() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let script = fixture("python/server.py");
+    let start = |name: &str| host.server(&["python3", &script, "protocol", name]);
+    for round in 0..3 {
+        for name in ["a", "b"] {
+            let mut server = start(name);
+            let before = ask(&mut server, "load");
+            assert_eq!(before, if round == 0 { "3".into() } else { format!("0 {name} {}", round - 1) });
+            assert_eq!(ask(&mut server, &format!("store {name} {round}")), "0");
+            assert_eq!(ask(&mut server, "load"), format!("0 {name} {round}"));
+            server.kill();
+        }
+        daemon.restart();
+    }
+    let mut server = start("a");
+    assert_eq!(ask(&mut server, "reject"), "0");
+    assert_eq!(ask(&mut server, "load"), "3");
+    assert_eq!(ask(&mut start("b"), "load"), "0 b 2");
+}
+
+#[test]
+fn the_same_thirty_lines_are_a_command() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let script = fixture("python/sessiond.py");
+    // Each line of it is a child of the shell, which is the instance.
+    let steps = "python3 \"$0\" load; echo \" $?\"; printf one | python3 \"$0\" store; echo $?; \
+                 python3 \"$0\" load; echo \" $?\"; read end";
+    let mut server = host.server(&["sh", "-c", steps, &script]);
+    let said: Vec<String> = (0..3).map(|_| server.read()).collect();
+    assert_eq!(said, [" 3", "0", "one 0"]);
+    server.kill();
+    let next = "python3 \"$0\" load; echo; read end";
+    let mut other = host.server(&["sh", "-c", next, &script]);
+    assert_eq!(other.read(), "", "it has other arguments");
+    assert_eq!(host.server(&["sh", "-c", steps, &script]).read(), "one 0");
+}

@@ -1,0 +1,264 @@
+//! What must not be had: other users, other hosts, former holders, and processes that merely look like one.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+
+use mcp_sessiond_tests::{Daemon, Host, Instance, World, until};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::{needs_root, world};
+
+#[test]
+fn another_user_is_refused_and_logged() {
+    needs_root("to become another user");
+    let world = world("");
+    let _daemon = world.daemon();
+    // The directory keeps others out already, so there has to be a hole in it.
+    let hole = world.root().join("hole");
+    std::fs::create_dir(&hole).expect("a directory");
+    std::fs::hard_link(world.socket(), hole.join("socket")).expect("a second name");
+    let stranger = hole.join("stranger");
+    std::fs::copy(world.binaries.stranger, &stranger).expect("a program that others may start");
+    for (path, mode) in [(world.root(), 0o755), (&hole, 0o755), (&world.socket(), 0o666)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("open to others");
+    }
+    let socket = hole.join("socket");
+    for _ in 0..20 {
+        let output = world.command(&stranger).arg("65534").arg(&socket).output().expect("the stranger");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "0 bytes\n", "another user is not told anything");
+    }
+    let line = world.log.wait("refused a connection");
+    assert!(line.contains("65534"), "{line}");
+    assert_eq!(world.stat("connections_refused_total"), 20);
+    // The same program is served as this user.
+    let output = world.command(&stranger).arg("0").arg(&socket).output().expect("ourselves");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "32 bytes\n");
+}
+
+#[test]
+fn a_late_write_of_a_former_holder_is_refused() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut peer = world.peer();
+    let mut write = |method: &str, session: &str, epoch: u64| {
+        let mut params = json!({"session": session, "epoch": epoch.to_string()});
+        if method == "store_token" {
+            params["token"] = "bGF0ZQ==".into();
+        }
+        peer.call(method, params)
+    };
+    let mut old = host.instance(&[]);
+    let session = old.load().assert_fresh().session();
+    let mut epoch = old.store("one").epoch.expect("a lease");
+    for round in 0..10 {
+        // Between two holders nobody may write.
+        old.kill();
+        until("its exit is known", || (world.stat("leases") == 0).then_some(()));
+        for method in ["store_token", "reject_token", "release"] {
+            let refused = write(method, &session, epoch).expect_err("nobody holds it");
+            assert_eq!((&refused["code"], &refused["http_status"]), (&json!("lease_ended"), &json!(409)));
+        }
+        let mut new = host.instance(&[]);
+        let resumed = new.load();
+        assert_eq!(resumed.session(), session);
+        let newest = resumed.epoch.expect("a lease");
+        assert!(newest > epoch, "epochs only grow");
+        for method in ["store_token", "reject_token", "release"] {
+            for given in [epoch, newest + 1, 0, u64::MAX] {
+                let refused = write(method, &session, given).expect_err("not the newest");
+                let both = json!([given.to_string(), newest.to_string()]);
+                assert_eq!((&refused["code"], json!([refused["given"], refused["newest"]])), (&json!("stale_epoch"), both));
+            }
+        }
+        // None of it did anything.
+        let expected = if round == 0 { "one".to_owned() } else { (round - 1).to_string() };
+        assert_eq!(new.load().token, Some(expected));
+        new.store(&round.to_string());
+        (old, epoch) = (new, newest);
+    }
+    let unknown = write("store_token", "no-such-session", 1).expect_err("there is none");
+    assert_eq!((&unknown["code"], &unknown["http_status"]), (&json!("unknown_session"), &json!(404)));
+    assert!(world.stat("stale_writes_total") >= 10 * 15);
+}
+
+#[test]
+fn another_host_gets_nothing() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let (host, other) = (world.host(), world.host());
+    let mut instance = host.instance(&[]);
+    instance.load().assert_fresh();
+    instance.store("one");
+    assert_eq!(other.instance(&[]).load().assert_fresh().outcome.as_deref(), Some("fresh_first"));
+    instance.kill();
+    assert_eq!(other.instance(&["other"]).load().assert_fresh().outcome.as_deref(), Some("fresh_first"));
+}
+
+#[test]
+fn nobody_claims_for_a_process_that_is_no_ancestor() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut instance = host.instance(&[]);
+    instance.load().assert_fresh();
+    instance.store("one");
+    let mut peer = world.peer();
+    for pid in [instance.0.pid(), host.pid(), 1, 0, u32::MAX, 4_194_304] {
+        let refused = peer.call("claim", json!({"instance": pid})).expect_err("not an ancestor of this test");
+        assert_eq!(refused, json!({"code": "not_an_ancestor", "pid": pid, "http_status": 403}));
+    }
+}
+
+#[test]
+fn an_instance_without_a_host_goes_on_without_resuming() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    // The shell in the middle dies first, so the instance belongs to whoever adopts orphans when it says a word.
+    let script = "(while kill -0 $$ 2>/dev/null; do :; done; exec \"$0\" <<X\nload\nX\n) & exit 0";
+    let mut server = host.server(&["sh", "-c", script, world.binaries.instance]);
+    assert_eq!(server.wait(), Some(0));
+    host.log.wait("Could not verify parent process start time, session resume disabled for this instance");
+    assert_eq!(world.stat("claims_unverified_total"), 1);
+    assert_eq!(world.stat("sessions"), 0);
+}
+
+/// Who had a lease is dead, and its pid and its start time are another process's: of another host, and with that no
+/// business with the session.
+#[test]
+fn a_pid_and_start_time_that_are_had_again_get_nothing() {
+    needs_root("to write ns_last_pid");
+    let world = world("");
+    let mut daemon = world.daemon();
+    let reuse = Reuse::new(&world);
+    let mut hits = 0;
+    for _ in 0..ATTEMPTS {
+        let Some(hit) = reuse.attempt(&mut daemon, false) else { continue };
+        hits += 1;
+        hit.gets_nothing(&world);
+        if hits == 10 {
+            return;
+        }
+    }
+    assert!(hits > 0, "in {ATTEMPTS} attempts no pid was had again with its start time");
+}
+
+/// The same, while there is no daemon to see the one go and the other come.
+#[test]
+fn a_pid_and_start_time_that_are_had_again_while_the_daemon_is_dead_get_nothing() {
+    needs_root("to write ns_last_pid");
+    let world = world("");
+    let mut daemon = world.daemon();
+    let reuse = Reuse::new(&world);
+    let mut hits = 0;
+    for _ in 0..ATTEMPTS {
+        let hit = reuse.attempt(&mut daemon, true);
+        daemon.start_again();
+        let Some(hit) = hit else { continue };
+        hits += 1;
+        hit.gets_nothing(&world);
+        if hits == 5 {
+            return;
+        }
+    }
+    assert!(hits > 0, "in {ATTEMPTS} attempts no pid was had again with its start time");
+}
+
+const ATTEMPTS: usize = 200;
+
+struct Reuse<'a> {
+    world: &'a World,
+    /// The host of those who come after. The test itself is the host of those who go.
+    other: Host,
+}
+
+/// A process with the pid and the start time of a former holder.
+struct Hit {
+    instance: Instance,
+    session: String,
+    epoch: u64,
+}
+
+impl<'a> Reuse<'a> {
+    fn new(world: &'a World) -> Self {
+        let reuse = Self { world, other: world.host() };
+        // So that there is something to be had.
+        let (mut first, _) = reuse.start(b"store prize\n");
+        first.kill().expect("it is our child");
+        first.wait().expect("it is our child");
+        reuse
+    }
+
+    /// Starts an instance, gives it a command, and returns its answer.
+    fn start(&self, command: &[u8]) -> (Child, Value) {
+        let mut instance = self.world.command(self.world.binaries.instance);
+        let mut instance =
+            instance.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+        instance.stdin.as_mut().expect("piped").write_all(command).expect("written");
+        let mut answer = String::new();
+        BufReader::new(instance.stdout.as_mut().expect("piped")).read_line(&mut answer).expect("answered");
+        (instance, serde_json::from_str(&answer).expect("JSON"))
+    }
+
+    /// All of this has to happen within one tick of a hundredth of a second.
+    fn attempt(&self, daemon: &mut Daemon, kill_daemon: bool) -> Option<Hit> {
+        begin_of_tick();
+        let (mut holder, held) = self.start(b"load\n");
+        assert_eq!(held["token"], "prize", "{held}");
+        if kill_daemon {
+            daemon.kill();
+        }
+        let pid = holder.id();
+        holder.kill().expect("it is our child");
+        // Its start time can still be read while nobody has waited for it.
+        waitid(Id::Pid(Pid::from_raw(pid.cast_signed())), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).expect("gone");
+        let start = start_time(pid);
+        holder.wait().expect("it is our child");
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect("root");
+        let mut instance = self.other.instance(&[]);
+        let same = instance.0.pid() == pid && start_time(pid) == start;
+        if !same {
+            instance.kill();
+            return None;
+        }
+        let session = held["session"].as_str().expect("text").to_owned();
+        Some(Hit { instance, session, epoch: held["epoch"].as_u64().expect("a number") })
+    }
+}
+
+impl Hit {
+    fn gets_nothing(mut self, world: &World) {
+        let loaded = self.instance.load();
+        assert_eq!(loaded.assert_fresh().outcome.as_deref(), Some("fresh_first"), "{loaded:?}");
+        assert_ne!(loaded.session(), self.session);
+        let lease = json!({"session": self.session, "epoch": self.epoch.to_string()});
+        let refused = world.peer().call("reject_token", lease).expect_err("its holder is dead");
+        assert_eq!(refused["code"], "lease_ended");
+        self.instance.kill();
+    }
+}
+
+/// Field 22 of /proc/PID/stat. The name of the program before it may hold blanks and parentheses.
+fn start_time(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+    let after_name = stat.rsplit_once(") ").expect("a name").1;
+    after_name.split(' ').nth(19).and_then(|ticks| ticks.parse().ok()).expect("ticks")
+}
+
+/// Returns when a tick has just begun.
+fn begin_of_tick() {
+    const TICK_NS: i64 = 10_000_000;
+    loop {
+        let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock");
+        if now.tv_nsec() % TICK_NS < 200_000 {
+            return;
+        }
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,131 @@
+//! Instances of one host that can't be told apart: nobody ever gets a session that another one holds.
+
+use std::collections::HashSet;
+
+use mcp_sessiond_tests::{Host, Instance, Loaded, until};
+use nix::sys::signal::Signal;
+
+use crate::world;
+
+fn start(host: &Host, count: usize) -> Vec<Instance> {
+    let instances: Vec<Instance> = (0..count).map(|_| host.instance(&[])).collect();
+    instances.iter().for_each(|instance| instance.begin("load"));
+    instances
+}
+
+fn answers(instances: &mut [Instance]) -> Vec<Loaded> {
+    instances.iter_mut().map(Instance::answer).collect()
+}
+
+fn distinct(loaded: &[Loaded]) -> HashSet<String> {
+    let sessions: HashSet<String> = loaded.iter().map(Loaded::session).collect();
+    assert_eq!(sessions.len(), loaded.len(), "a session is held twice: {loaded:#?}");
+    sessions
+}
+
+#[test]
+fn two_hundred_claims_at_once_get_two_hundred_sessions() {
+    let world = world("claim_wait_ms = 50");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut instances = start(&host, 200);
+    let loaded = answers(&mut instances);
+    loaded.iter().for_each(|loaded| drop(loaded.assert_fresh()));
+    distinct(&loaded);
+    for (n, instance) in instances.iter_mut().enumerate() {
+        instance.begin(&format!("store {n}"));
+    }
+    assert!(answers(&mut instances).iter().all(|stored| stored.done));
+    // A second claim of the same process is the same lease.
+    instances.iter().for_each(|instance| instance.begin("load"));
+    let again = answers(&mut instances);
+    for (n, (before, now)) in loaded.iter().zip(&again).enumerate() {
+        assert_eq!((&now.session, now.epoch), (&before.session, before.epoch));
+        assert_eq!(now.token, Some(n.to_string()));
+    }
+    assert_eq!(world.stat("leases"), 200);
+}
+
+#[test]
+fn identical_ones_begin_afresh_by_default() {
+    let world = world("claim_wait_ms = 50");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut instances = start(&host, 8);
+    let mut seen = distinct(&answers(&mut instances));
+    for round in 0..10 {
+        for (n, instance) in instances.iter_mut().enumerate() {
+            instance.store(&format!("{n}-{round}"));
+        }
+        instances.iter_mut().for_each(|instance| instance.0.signal(Signal::SIGKILL));
+        instances = start(&host, 8);
+        let loaded = answers(&mut instances);
+        loaded.iter().for_each(|loaded| drop(loaded.assert_fresh()));
+        let sessions = distinct(&loaded);
+        assert!(seen.is_disjoint(&sessions), "a sibling's session was resumed");
+        seen.extend(sessions);
+    }
+}
+
+#[test]
+fn identical_ones_resume_each_another_one_where_that_is_wanted() {
+    let world = world("siblings = \"oldest\"\nclaim_wait_ms = 1000");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut instances = start(&host, 8);
+    let sessions = distinct(&answers(&mut instances));
+    for round in 0..10 {
+        let mut tokens = HashSet::new();
+        for (n, instance) in instances.iter_mut().enumerate() {
+            instance.store(&format!("{n}-{round}"));
+            tokens.insert(format!("{n}-{round}"));
+        }
+        instances.iter_mut().for_each(|instance| instance.0.signal(Signal::SIGKILL));
+        instances = start(&host, 8);
+        let loaded = answers(&mut instances);
+        assert_eq!(distinct(&loaded), sessions, "round {round}");
+        let resumed: HashSet<String> = loaded.into_iter().filter_map(|loaded| loaded.token).collect();
+        assert_eq!(resumed, tokens, "round {round}");
+    }
+}
+
+#[test]
+fn a_claim_can_ask_for_the_oldest_by_itself() {
+    let world = world("claim_wait_ms = 20");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let arguments = ["--siblings", "oldest"];
+    let (mut one, mut other) = (host.instance(&arguments), host.instance(&arguments));
+    one.load().assert_fresh();
+    other.load().assert_fresh();
+    one.store("one");
+    other.store("other");
+    other.kill();
+    assert_eq!(host.instance(&arguments).load().token.as_deref(), Some("other"));
+}
+
+#[test]
+fn of_two_that_race_for_one_place_at_most_one_gets_it() {
+    let world = world("claim_wait_ms = 10000");
+    let _daemon = world.daemon();
+    for round in 0..20 {
+        // Each round has a host of its own, since a key that was raced for stays plural.
+        let host = world.host();
+        let mut old = host.instance(&[]);
+        old.load().assert_fresh();
+        old.store("prize");
+        let mut racers = start(&host, 2);
+        if round % 2 == 0 {
+            until("both wait", || (world.stat("claims_waiting") == 2).then_some(()));
+        }
+        old.0.signal(Signal::SIGKILL);
+        let loaded = answers(&mut racers);
+        distinct(&loaded);
+        let winners = loaded.iter().filter(|loaded| loaded.token.is_some()).count();
+        assert!(winners <= 1, "round {round}: {loaded:?}");
+        if round % 2 == 0 {
+            // Which of the two follows the old one can't be told.
+            assert_eq!(winners, 0, "round {round}: {loaded:?}");
+        }
+    }
+}
