@@ -122,6 +122,12 @@ impl Edge {
         self.tell(|registry| look(registry))
     }
 
+    /// Reads the registry as it is, for who has been let in already: whatever has exited since is found out when
+    /// it matters, at the next change.
+    fn peek<T>(&self, peek: impl FnOnce(&Registry) -> T) -> T {
+        peek(&self.lock().registry)
+    }
+
     /// Whether nothing depends on the daemon.
     #[must_use]
     pub fn is_idle(&self) -> bool {

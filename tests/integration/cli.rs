@@ -235,8 +235,8 @@ fn debug_check_shows_the_way_to_the_host() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut server = host.server(&["sh", "-c", "\"$0\" debug check --json --for $$; read end", world.binaries.daemon]);
-    let check: Value = serde_json::from_str(&server.read()).unwrap_or_default();
+    let mut server = host.server(&["sh", "-c", "\"$0\" debug check --json --for $$ | tr -d '\\n'; echo; read end", world.binaries.daemon]);
+    let check: Value = serde_json::from_str(&server.read()).expect("JSON");
     let text = check.to_string();
     assert!(text.contains(&host.pid().to_string()), "{text}");
 }

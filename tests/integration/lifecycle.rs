@@ -215,7 +215,7 @@ fn twenty_who_find_no_daemon_start_one() {
 
 #[test]
 fn a_daemon_on_demand_stays_while_a_host_lives() {
-    let world = world("idle_exit_ms = 0");
+    let world = world("idle_exit_ms = 1");
     let host = world.host();
     let mut instance = host.instance(&["--start"]);
     instance.load().assert_fresh();

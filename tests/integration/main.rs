@@ -11,6 +11,8 @@ mod python;
 mod refusals;
 mod restarts;
 mod siblings;
+#[cfg(target_os = "linux")]
+mod systemd;
 mod tokens;
 
 use std::path::PathBuf;

@@ -184,7 +184,7 @@ fn the_environment_that_the_sdk_passes_by_default_is_enough() {
     }
     let config = world.root().join(".config/mcp-sessiond");
     fs::create_dir_all(&config).expect("made");
-    fs::write(config.join("config.toml"), "idle_exit_ms = 0").expect("written");
+    fs::write(config.join("config.toml"), "idle_exit_ms = 1").expect("written");
     let mut command = Command::new("unshare");
     let script = "mount -t tmpfs tmpfs /tmp && if [ -d /run/user ]; then mount -t tmpfs tmpfs /run/user; fi && exec node \"$@\"";
     command.args(["--mount", "sh", "-c", script, "sh"]).env_clear();

@@ -1,5 +1,6 @@
 //! What must not be had: other users, other hosts, former holders, and processes that merely look like one.
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
@@ -176,6 +177,7 @@ struct Reuse<'a> {
     world: &'a World,
     /// The host of those who come after. The test itself is the host of those who go.
     other: Host,
+    attempts: Cell<u32>,
 }
 
 /// A process with the pid and the start time of a former holder.
@@ -187,7 +189,7 @@ struct Hit {
 
 impl<'a> Reuse<'a> {
     fn new(world: &'a World) -> Self {
-        let reuse = Self { world, other: world.host() };
+        let reuse = Self { world, other: world.host(), attempts: Cell::default() };
         // So that there is something to be had.
         let (mut first, _) = reuse.start(b"store prize\n");
         first.kill().expect("it is our child");
@@ -208,6 +210,7 @@ impl<'a> Reuse<'a> {
 
     /// All of this has to happen within one tick of a hundredth of a second.
     fn attempt(&self, daemon: &mut Daemon, kill_daemon: bool) -> Option<Hit> {
+        let attempt = self.attempts.replace(self.attempts.get() + 1);
         begin_of_tick();
         let (mut holder, held) = self.start(b"load\n");
         assert_eq!(held["token"], "prize", "{held}");
@@ -221,7 +224,7 @@ impl<'a> Reuse<'a> {
         let start = start_time(pid);
         holder.wait().expect("it is our child");
         std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect("root");
-        let mut instance = self.other.instance(&[]);
+        let mut instance = self.other.instance(&[&attempt.to_string()]);
         let same = instance.0.pid() == pid && start_time(pid) == start;
         if !same {
             instance.kill();

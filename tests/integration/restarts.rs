@@ -117,7 +117,8 @@ fn arguments_label_directory_environment_and_conversation_tell_instances_apart()
     let labelled = |label: &'static str| vec![program, "--label", label];
     let kinds = [
         (vec![program], json!({})),
-        (vec![program, ""], json!({})),
+        (vec![program, "prod"], json!({})),
+        (vec![program, "prod", ""], json!({})),
         (vec![program], json!({"DATABASE": "staging"})),
         (vec![program], json!({"directory": "/"})),
         (vec![program], json!({"CLAUDE_CODE_SESSION_ID": "1"})),

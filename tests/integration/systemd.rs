@@ -61,7 +61,10 @@ impl Manager {
             command
         };
         // What the units say must do without what we say.
-        command.envs(world.environment()).env_remove("MCP_SESSIOND_DIR").env("XDG_CONFIG_HOME", config(world));
+        command
+            .envs(world.environment())
+            .env_remove("MCP_SESSIOND_DIR")
+            .env("XDG_CONFIG_HOME", config(world));
         create_dir_all(config(world)).expect("a directory");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("user-systemd");
         let mut line = String::new();
@@ -79,7 +82,10 @@ impl Manager {
 
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.env("XDG_RUNTIME_DIR", &self.runtime).env_remove("DBUS_SESSION_BUS_ADDRESS").stdin(Stdio::null());
+        command
+            .env("XDG_RUNTIME_DIR", &self.runtime)
+            .env_remove("DBUS_SESSION_BUS_ADDRESS")
+            .stdin(Stdio::null());
         command
     }
 }
@@ -119,7 +125,8 @@ impl Machine {
         let log = machine.world.root().join("log");
         let over = units(&machine.world).join(format!("{SERVICE}.d/test.conf"));
         create_dir_all(over.parent().expect("a directory")).expect("a directory");
-        write(over, format!("[Service]\nStandardError=append:{}\n{lines}\n", log.display())).expect("written");
+        write(over, format!("[Service]\nStandardError=append:{}\n{lines}\n", log.display()))
+            .expect("written");
         machine.install();
         machine
     }
@@ -168,7 +175,8 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let output = self.run("systemctl", &["--user", "status", "--no-pager", "--full", SERVICE, SOCKET]);
+            let output =
+                self.run("systemctl", &["--user", "status", "--no-pager", "--full", SERVICE, SOCKET]);
             let status = String::from_utf8_lossy(&output.stdout);
             let _ = writeln!(std::io::stderr(), "{status}\nthe service's log:\n{}", self.log());
         }
@@ -277,7 +285,9 @@ fn reload_says_what_has_changed() {
     machine.about();
     machine.world.configure("claim_wait_ms = 1234");
     machine.systemctl(&["reload", SERVICE]);
-    until("a line about it", || machine.log().contains("reloaded the configuration; claim_wait_ms").then_some(()));
+    until("a line about it", || {
+        machine.log().contains("reloaded the configuration; claim_wait_ms").then_some(())
+    });
     machine.systemctl(&["reload", SERVICE]);
     until("a line about it", || machine.log().contains("nothing has changed").then_some(()));
     assert_eq!(machine.property(SERVICE, "ActiveState"), "active");
@@ -345,10 +355,14 @@ fn a_wrong_configuration_fails_fast_and_heals() {
     let machine = Machine::installed("");
     machine.world.configure("nonsense = 1");
     // Whoever comes is turned away, and not left to wait.
-    let mut stream = std::os::unix::net::UnixStream::connect(machine.world.socket()).expect("systemd listens");
+    let mut stream =
+        std::os::unix::net::UnixStream::connect(machine.world.socket()).expect("systemd listens");
     stream.set_read_timeout(Some(mcp_sessiond_tests::PATIENCE)).expect("a timeout");
     let answer = stream.read(&mut [0; 1]);
-    assert!(answer.as_ref().map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |n| *n == 0), "{answer:?}");
+    assert!(
+        answer.as_ref().map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |n| *n == 0),
+        "{answer:?}"
+    );
     until("the service has failed", || (machine.property(SERVICE, "ActiveState") == "failed").then_some(()));
     assert!(machine.log().contains("nonsense"), "{}", machine.log());
     machine.world.configure("");
@@ -454,7 +468,10 @@ fn the_units_are_valid_as_they_stand_and_as_installed() {
     symlink(machine.world.binaries.daemon, home.join(".cargo/bin/mcp-sessiond")).expect("linked");
     for directory in [PathBuf::from(fixture("../systemd")), units(&machine.world)] {
         let mut verify = machine.manager.command("systemd-analyze");
-        verify.args(["--user", "verify"]).args([SERVICE, SOCKET].map(|unit| directory.join(unit))).env("HOME", &home);
+        verify
+            .args(["--user", "verify"])
+            .args([SERVICE, SOCKET].map(|unit| directory.join(unit)))
+            .env("HOME", &home);
         let verified = verify.output().expect("it runs");
         assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
     }

@@ -13,16 +13,20 @@ use crate::Log;
 pub struct Daemon {
     child: Child,
     command: Command,
-    log: Log,
-    /// Where its own lines begin in the log.
-    begin: usize,
+    /// What the world's daemons wrote, one after the other.
+    all: Log,
+    /// What this one wrote since it was started last.
+    own: Log,
 }
 
+/// The last line of every daemon.
+const END: &str = "-- end of the daemon --";
+
 impl Daemon {
-    pub(crate) fn spawn(mut command: Command, log: Log) -> Self {
+    pub(crate) fn spawn(mut command: Command, all: Log) -> Self {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
-        let (child, begin) = launch(&mut command, &log);
-        Self { child, command, log, begin }
+        let (child, own) = launch(&mut command, &all);
+        Self { child, command, all, own }
     }
 
     /// Waits until clients can connect.
@@ -30,18 +34,13 @@ impl Daemon {
     /// # Panics
     /// When it ends instead.
     pub fn ready(&self) {
-        let line = self.log.wait_from(self.begin, &[" ready", &self.end()]);
-        assert!(line.contains(" ready"), "the daemon did not start:\n{}", self.log.text());
+        assert!(self.ready_or_ended(), "the daemon did not start:\n{}", self.own.text());
     }
 
     /// Waits until clients can connect, or it has ended. Tells which.
     #[must_use]
     pub fn ready_or_ended(&self) -> bool {
-        self.log.wait_from(self.begin, &[" ready", &self.end()]).contains(" ready")
-    }
-
-    fn end(&self) -> String {
-        end_of(self.pid())
+        self.own.wait_from(0, &[" ready ", END]) != END
     }
 
     /// Its pid.
@@ -83,7 +82,7 @@ impl Daemon {
     /// When it can't be started.
     pub fn start_with(&mut self, variables: &[(&str, &str)]) {
         self.command.envs(variables.iter().copied());
-        (self.child, self.begin) = launch(&mut self.command, &self.log);
+        (self.child, self.own) = launch(&mut self.command, &self.all);
         for (name, _) in variables {
             self.command.env_remove(name);
         }
@@ -144,15 +143,11 @@ impl Daemon {
     }
 }
 
-fn launch(command: &mut Command, log: &Log) -> (Child, usize) {
-    let begin = log.len();
+fn launch(command: &mut Command, all: &Log) -> (Child, Log) {
     let mut child = command.spawn().expect("the daemon");
-    log.follow(child.stderr.take().expect("piped"), end_of(child.id()));
-    (child, begin)
-}
-
-fn end_of(pid: u32) -> String {
-    format!("-- end of daemon {pid} --")
+    let own = Log::default();
+    Log::follow(child.stderr.take().expect("piped"), END, vec![own.clone(), all.clone()]);
+    (child, own)
 }
 
 impl Drop for Daemon {

@@ -43,7 +43,7 @@ impl Host {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the host");
         let log = Log::default();
-        log.follow(child.stderr.take().expect("piped"), "-- end of host --".into());
+        Log::follow(child.stderr.take().expect("piped"), "-- end of host --", vec![log.clone()]);
         let orders = Mutex::new(child.stdin.take());
         let link = Arc::new(Link { orders, servers: Mutex::default() });
         let reports = BufReader::new(child.stdout.take().expect("piped"));

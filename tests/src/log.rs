@@ -16,14 +16,14 @@ struct Shared {
 }
 
 impl Log {
-    /// Takes in everything that comes from `source`, and calls its end by a line of its own.
-    pub(crate) fn follow(&self, source: impl Read + Send + 'static, end: String) {
-        let log = self.clone();
+    /// Takes everything that comes from `source` into these logs, and calls its end by a line of its own.
+    pub(crate) fn follow(source: impl Read + Send + 'static, end: &'static str, logs: Vec<Self>) {
         std::thread::spawn(move || {
-            for line in BufReader::new(source).split(b'\n').map_while(Result::ok) {
-                log.push(String::from_utf8_lossy(&line).into_owned());
+            let lines = BufReader::new(source).split(b'\n').map_while(Result::ok);
+            let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+            for line in lines.chain([end.to_owned()]) {
+                logs.iter().for_each(|log| log.push(line.clone()));
             }
-            log.push(end);
         });
     }
 

@@ -1,6 +1,7 @@
 //! A directory, and everything that runs in it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -54,8 +55,10 @@ impl World {
     /// When there can be no directory.
     #[must_use]
     pub fn within(binaries: &'static Binaries, parent: &Path) -> Self {
-        // A socket's path has 103 bytes, so the name is short. tempfile makes it 0700.
-        let root = tempfile::Builder::new().prefix("mcps-").tempdir_in(parent).expect("a directory");
+        // A socket's path has 103 bytes, so the name is short.
+        let mode = std::fs::Permissions::from_mode(0o700);
+        let root = tempfile::Builder::new().prefix("mcps-").permissions(mode).tempdir_in(parent);
+        let root = root.expect("a directory");
         Self { root, binaries, log: Log::default() }
     }
 

@@ -87,6 +87,7 @@ struct Service {
     binary: String,
     directory: String,
     /// By `MCP_SESSIOND_DIR`, so that the daemon has to be told as well.
+    #[cfg_attr(target_os = "macos", allow(dead_code, reason = "it is always told there"))]
     named: bool,
 }
 
@@ -253,7 +254,9 @@ fn do_install(arguments: &Arguments) -> Result<(), Problem> {
         }
         match found {
             Written::New => say(format_args!("wrote    {}", file.path.display())),
-            Written::Changed(lines) => say(format_args!("changed  {}\n{}", file.path.display(), lines.trim_end())),
+            Written::Changed(lines) => {
+                say(format_args!("changed  {}\n{}", file.path.display(), lines.trim_end()))
+            }
             Written::Unchanged => say(format_args!("kept     {}", file.path.display())),
         }
     }
@@ -354,14 +357,19 @@ fn compare(file: &File) -> Result<Written, Problem> {
         Ok(_) => {}
     }
     let former = std::fs::read_to_string(&file.path).map_err(|error| Problem::file(&file.path, &error))?;
-    Ok(if former == file.text { Written::Unchanged } else { Written::Changed(difference(&former, &file.text)) })
+    Ok(if former == file.text {
+        Written::Unchanged
+    } else {
+        Written::Changed(difference(&former, &file.text))
+    })
 }
 
 /// The lines that are in one text only; comments don't matter.
 fn difference(former: &str, text: &str) -> String {
     let mut lines = String::new();
     for (mark, of, other) in [('-', former, text), ('+', text, former)] {
-        let only = of.lines().filter(|line| !line.starts_with('#') && !other.lines().any(|known| known == *line));
+        let only =
+            of.lines().filter(|line| !line.starts_with('#') && !other.lines().any(|known| known == *line));
         for line in only {
             let _ = writeln!(lines, "  {mark} {}", line.trim());
         }

@@ -114,8 +114,9 @@ impl Edge {
         };
         state.registry.claim(claim, now);
         self.carry_out(&mut state);
-        drop(state);
-        self.changed.notify_one();
+        if state.registry.waiting() > 0 {
+            self.changed.notify_one();
+        }
         Ok(receiver)
     }
 

@@ -76,7 +76,7 @@ impl Edge {
 
     /// Makes the record agree with whatever the file holds after a failure. The caller has the file's lock.
     pub(super) fn settle_file(&self, session: &SessionId, file: TokenFile) {
-        let record = self.look(|registry| registry.session(session).cloned());
+        let record = self.peek(|registry| registry.session(session).cloned());
         let Some(record) = record else { return };
         // What is neither of the two tokens, or can't be read, is left for the next claim to find and to tell.
         let holds = match self.tokens.read(file) {
@@ -159,6 +159,6 @@ impl Edge {
     }
 
     fn file_of(&self, session: &SessionId) -> Result<TokenFile, Error> {
-        self.look(|registry| registry.session(session).map(|record| record.file)).ok_or(Error::UnknownSession)
+        self.peek(|registry| registry.session(session).map(|record| record.file)).ok_or(Error::UnknownSession)
     }
 }

@@ -1,1 +1,231 @@
 //! The registry against its rules, over random interleavings.
+//!
+//! The [`Cast`] says who is alive, and so which steps make sense. The [`World`] takes these steps: it tells the
+//! registry of them as the edge would, keeps what the ledger would, crashes the daemon in between, and compares what
+//! comes of it with the [`Book`](book::Book), a second and naive account of the same rules.
+
+mod book;
+mod check;
+pub(crate) mod ledger;
+mod world;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
+
+use super::Policy;
+use crate::process::{KeyDoubt, ProcessId, StartTime, Traits};
+use mcp_sessiond_proto::Siblings;
+use world::World;
+
+prop_state_machine! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_rules_hold_whatever_happens(sequential 1..100 => World);
+}
+
+/// Something that happens. Processes are numbered in the order in which they started, sessions in the order in which
+/// somebody was first told of them.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A process starts, below another one or as a root. It may be given the pid and the start time of a dead one.
+    Start { parent: Option<usize>, traits: usize, after: Option<usize> },
+    /// A process exits. The daemon takes it in when it next does anything.
+    Exit(usize),
+    Claim { process: usize, label: Option<usize>, siblings: Option<Siblings>, wait: u64 },
+    Cancel(usize),
+    Pass { ms: u64, told: bool },
+    /// The digest of a new token goes on record.
+    Store { session: usize, epoch: Given },
+    /// A store whose digest is kept comes to its end.
+    EndStore { session: usize, written: bool },
+    Reject { session: usize, epoch: Given },
+    Release { session: usize, epoch: Given },
+    /// The ledger gets on.
+    Keep(usize),
+    /// The daemon ends, in an orderly way or not, and another one takes over. Where a token was being written, the
+    /// file may have been renamed already.
+    Restart { crash: bool, renamed: bool },
+}
+
+/// The epoch that a request carries.
+#[derive(Clone, Copy, Debug)]
+enum Given {
+    Newest,
+    Former,
+    Next,
+}
+
+/// A process that is, or was.
+#[derive(Clone, Debug)]
+struct Process {
+    id: ProcessId,
+    parent: Option<usize>,
+    traits: usize,
+    alive: bool,
+}
+
+/// Everybody, and the policy that is in force.
+#[derive(Clone, Debug)]
+struct Cast {
+    policy: Policy,
+    processes: Vec<Process>,
+}
+
+impl Cast {
+    fn which(&self, which: impl Fn(&Process) -> bool) -> Vec<usize> {
+        let numbered = self.processes.iter().enumerate();
+        numbered.filter(|(_, process)| which(process)).map(|(number, _)| number).collect()
+    }
+
+    fn is_alive(&self, id: &ProcessId) -> bool {
+        self.processes.iter().any(|process| process.id == *id && process.alive)
+    }
+
+    fn parent(&self, process: usize) -> Option<&Process> {
+        self.processes[process].parent.map(|parent| &self.processes[parent])
+    }
+}
+
+/// Two whose keys differ unless they have the same label, one whose key is doubtful without a label, and one whose
+/// key always is.
+fn traits(which: usize) -> Traits {
+    let (base, place, doubt) = match which {
+        0 => (Some([1; 32]), Some([1; 32]), None),
+        1 => (Some([1; 32]), Some([2; 32]), None),
+        2 => (Some([1; 32]), None, Some(KeyDoubt::Environment)),
+        _ => (None, None, Some(KeyDoubt::Arguments)),
+    };
+    Traits { program: format!("server-{which}"), base, place, doubt }
+}
+
+impl ReferenceStateMachine for Cast {
+    type State = Self;
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<Self> {
+        (select(vec![Siblings::Fresh, Siblings::Oldest]), select(vec![3, 100]))
+            .prop_map(|(siblings, sessions_per_owner)| Self {
+                policy: Policy { siblings, sessions_per_owner },
+                processes: Vec::new(),
+            })
+            .boxed()
+    }
+
+    fn transitions(cast: &Self) -> BoxedStrategy<Step> {
+        let alive = cast.which(|process| process.alive);
+        // Mostly hosts and their instances; a host can be another one's instance, too.
+        let roots = cast.which(|process| process.alive && process.parent.is_none());
+        let mut parents = vec![None];
+        parents.extend(roots.iter().cycle().take(roots.len() * 6).map(|root| Some(*root)));
+        parents.extend(alive.iter().map(|process| Some(*process)));
+        let mut after = vec![None; 4];
+        after.extend(cast.which(|process| !process.alive).into_iter().map(Some));
+        let start = (select(parents), select(vec![0, 0, 0, 1, 2, 3]), select(after))
+            .prop_map(|(parent, traits, after)| Step::Start { parent, traits, after });
+
+        let session = 0..8_usize;
+        let epoch = || select(vec![Given::Newest, Given::Newest, Given::Newest, Given::Former, Given::Next]);
+        let mutation = |step: fn(usize, Given) -> Step| {
+            (session.clone(), epoch()).prop_map(move |(session, epoch)| step(session, epoch))
+        };
+        let mut steps = vec![
+            (6, start.boxed()),
+            (1, (0..4_usize).prop_map(Step::Cancel).boxed()),
+            (3, (1..12_u64, any::<bool>()).prop_map(|(ms, told)| Step::Pass { ms, told }).boxed()),
+            (3, mutation(|session, epoch| Step::Store { session, epoch }).boxed()),
+            (1, mutation(|session, epoch| Step::Reject { session, epoch }).boxed()),
+            (2, mutation(|session, epoch| Step::Release { session, epoch }).boxed()),
+            (6, (1..12_usize).prop_map(Step::Keep).boxed()),
+            (
+                2,
+                (any::<bool>(), any::<bool>())
+                    .prop_map(|(crash, renamed)| Step::Restart { crash, renamed })
+                    .boxed(),
+            ),
+            (
+                3,
+                (session, any::<bool>())
+                    .prop_map(|(session, written)| Step::EndStore { session, written })
+                    .boxed(),
+            ),
+        ];
+        let instances = cast.which(|process| process.alive && process.parent.is_some());
+        if !instances.is_empty() {
+            // Hosts live longer than their instances.
+            let mut mortal = alive;
+            mortal.extend(instances.iter().cycle().take(instances.len() * 3));
+            steps.push((4, select(mortal).prop_map(Step::Exit).boxed()));
+            let siblings = select(vec![None, None, Some(Siblings::Fresh), Some(Siblings::Oldest)]);
+            let label = select(vec![None, None, None, Some(0), Some(1)]);
+            let claim = (select(instances), label, siblings, select(vec![0, 5, 10, 10]));
+            let claim = claim.prop_map(|(process, label, siblings, wait)| Step::Claim {
+                process,
+                label,
+                siblings,
+                wait,
+            });
+            steps.push((12, claim.boxed()));
+        }
+        proptest::strategy::Union::new_weighted(steps).boxed()
+    }
+
+    fn preconditions(cast: &Self, step: &Step) -> bool {
+        let alive = |number: &usize| cast.processes.get(*number).is_some_and(|process| process.alive);
+        match step {
+            Step::Start { parent, after, .. } => {
+                parent.iter().all(alive)
+                    && after.iter().all(|dead| *dead < cast.processes.len() && !alive(dead))
+            }
+            Step::Exit(process) => alive(process),
+            Step::Claim { process, .. } => alive(process) && cast.processes[*process].parent.is_some(),
+            _ => true,
+        }
+    }
+
+    fn apply(mut cast: Self, step: &Step) -> Self {
+        match step {
+            Step::Start { parent, traits, after } => {
+                let number = cast.processes.len();
+                let (pid, start) = match after {
+                    Some(dead) => (cast.processes[*dead].id.pid, cast.processes[*dead].id.start),
+                    None => (100 + number as u32, StartTime(1_000 + number as u64)),
+                };
+                let id = ProcessId { pid, start, inode: Some(number as u64) };
+                cast.processes.push(Process { id, parent: *parent, traits: *traits, alive: true });
+            }
+            Step::Exit(process) => cast.processes[*process].alive = false,
+            _ => {}
+        }
+        cast
+    }
+}
+
+impl StateMachineTest for World {
+    type SystemUnderTest = Self;
+    type Reference = Cast;
+
+    fn init_test(cast: &Cast) -> Self {
+        Self::new(cast)
+    }
+
+    fn apply(mut world: Self, cast: &Cast, step: Step) -> Self {
+        world.step(cast, step);
+        world
+    }
+
+    fn check_invariants(world: &Self, cast: &Cast) {
+        world.check(cast);
+    }
+
+    fn teardown(mut world: Self, mut cast: Cast) {
+        for number in cast.which(|process| process.alive) {
+            cast.processes[number].alive = false;
+            world.step(&cast, Step::Exit(number));
+        }
+        world.step(&cast, Step::Pass { ms: 0, told: true });
+        world.check(&cast);
+        world.check_over();
+    }
+}

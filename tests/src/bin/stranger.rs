@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use mcp_sessiond_proto::hello::{Codec, Hello};
+use mcp_sessiond_proto::hello::{Codec, HELLO_LEN, Hello};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 
 fn main() -> io::Result<()> {
@@ -20,6 +20,6 @@ fn main() -> io::Result<()> {
     // The daemon may have hung up already.
     let _ = stream.write_all(&Hello::client(Codec::MessagePack).encode());
     let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
+    let _ = stream.take(HELLO_LEN as u64).read_to_end(&mut answer);
     writeln!(io::stdout(), "{} bytes", answer.len())
 }

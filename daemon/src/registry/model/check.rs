@@ -1,0 +1,46 @@
+//! The registry's own bookkeeping, gone over.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use mcp_sessiond_proto::SessionId;
+
+use crate::process::{Key, ProcessId};
+use crate::registry::{Registry, SessionRecord};
+
+/// Every index agrees with the sessions, and what can't be is not.
+pub(super) fn check(registry: &Registry) {
+    let mut in_order: Vec<&SessionRecord> = registry.sessions.values().collect();
+    in_order.sort_by_key(|session| session.opened);
+    let mut by_key: HashMap<(ProcessId, Key), Vec<SessionId>> = HashMap::new();
+    let mut held_by: HashMap<ProcessId, BTreeSet<SessionId>> = HashMap::new();
+    let mut of_owner: BTreeMap<ProcessId, BTreeSet<SessionId>> = BTreeMap::new();
+    let mut files = HashSet::new();
+    for session in in_order {
+        let id = || session.id.clone();
+        of_owner.entry(session.owner).or_default().insert(id());
+        if let Some(key) = session.key {
+            by_key.entry((session.owner, key)).or_default().push(id());
+        }
+        if let Some(holder) = session.holder {
+            held_by.entry(holder).or_default().insert(id());
+        }
+        assert!(session.key.is_some() || session.holder.is_some(), "a doubtful session that nobody holds");
+        assert!(files.insert(session.file.to_string()), "two sessions with the file {}", session.file);
+    }
+    assert_eq!(registry.by_key, by_key, "by_key");
+    assert_eq!(registry.held_by, held_by, "held_by");
+    for (host, owner) in &registry.owners {
+        assert_eq!(owner.sessions, of_owner.remove(host).unwrap_or_default(), "the sessions of {host:?}");
+    }
+    assert_eq!(of_owner, BTreeMap::new(), "sessions without an owner");
+    for ((owner, key), ids) in &by_key {
+        let plural = registry.owners[owner].plural.contains(key);
+        assert!(ids.len() == 1 || plural, "{} sessions under a key that is not plural", ids.len());
+        let holders: Vec<ProcessId> = ids.iter().filter_map(|id| registry.sessions[id].holder).collect();
+        let distinct: HashSet<&ProcessId> = holders.iter().collect();
+        assert_eq!(holders.len(), distinct.len(), "a process holds two sessions of one key");
+    }
+    for claimant in registry.claimants.values() {
+        assert!(registry.owners.contains_key(&claimant.host), "a claimant whose host nobody watches");
+    }
+}

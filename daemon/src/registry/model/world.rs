@@ -1,0 +1,544 @@
+//! The registry in its surroundings: the edge, the ledger, the token files and the clients, without any I/O.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+use mcp_sessiond_proto::types::Outcome;
+use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
+
+use super::book::Book;
+use super::check::check;
+use super::ledger::Records;
+use super::{Cast, Given, Step, traits};
+use crate::process::{Key, ProcessId};
+use crate::registry::{
+    Claim, Claimant, Digest, Effect, Lease, Millis, Policy, Registry, SessionRecord, Ticket, TokenFile,
+};
+
+/// What happens in this order, and counts once it is kept.
+#[derive(Debug)]
+enum Item {
+    Record(Effect),
+    Answer(Claim, Lease),
+    Begun(SessionId),
+    Rejected(SessionId, TokenFile),
+}
+
+/// A token that is on its way to its file. Whoever else wants the file waits.
+#[derive(Debug)]
+struct Writing {
+    digest: Option<Digest>,
+    file: TokenFile,
+    /// Whether the digest is kept, and the file so may be written.
+    ready: bool,
+}
+
+/// What the clients know of a session.
+#[derive(Debug)]
+struct Known {
+    owner: ProcessId,
+    /// The newest lease that somebody was told of, and whether its holder has given it back.
+    epoch: Epoch,
+    holder: ProcessId,
+    released: bool,
+    /// The token that was stored for sure, and those that may have been stored since.
+    tokens: Vec<Option<Digest>>,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    policy: Policy,
+    registry: Registry,
+    book: Book,
+    now: Millis,
+    tickets: u64,
+    tokens: u64,
+    claims: BTreeMap<Ticket, Claim>,
+    watched: BTreeSet<ProcessId>,
+    exits: Vec<ProcessId>,
+    /// What the ledger was given, what it has kept, and what lies between.
+    recorded: Records,
+    kept: Records,
+    queue: VecDeque<Item>,
+    files: BTreeMap<String, Digest>,
+    writing: BTreeMap<SessionId, Writing>,
+    openers: HashMap<SessionId, (ProcessId, Option<Key>)>,
+    told: Vec<SessionId>,
+    known: HashMap<SessionId, Known>,
+    leases: HashMap<(SessionId, Epoch), ProcessId>,
+}
+
+impl World {
+    pub(super) fn new(cast: &Cast) -> Self {
+        let (policy, recorded) = (cast.policy, Records::default());
+        Self {
+            policy,
+            registry: Registry::restore(policy, recorded.snapshot()),
+            book: Book::new(policy, &recorded),
+            now: 0,
+            tickets: 0,
+            tokens: 0,
+            claims: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            exits: Vec::new(),
+            kept: recorded.clone(),
+            recorded,
+            queue: VecDeque::new(),
+            files: BTreeMap::new(),
+            writing: BTreeMap::new(),
+            openers: HashMap::new(),
+            told: Vec::new(),
+            known: HashMap::new(),
+            leases: HashMap::new(),
+        }
+    }
+
+    pub(super) fn step(&mut self, cast: &Cast, step: Step) {
+        match step {
+            Step::Start { .. } => {}
+            Step::Exit(process) => {
+                let id = cast.processes[process].id;
+                if self.watched.remove(&id) {
+                    self.exits.push(id);
+                }
+            }
+            Step::Claim { process, label, siblings, wait } => {
+                self.take_in_exits();
+                self.claim(cast, process, label, siblings, wait);
+            }
+            Step::Cancel(nth) => {
+                self.take_in_exits();
+                if let Some(ticket) = self.claims.keys().nth(nth).copied() {
+                    self.claims.remove(&ticket);
+                    self.registry.cancel(ticket);
+                    self.book.cancel(ticket);
+                }
+            }
+            Step::Pass { ms, told } => {
+                self.now += ms;
+                if told {
+                    self.take_in_exits();
+                    self.registry.passed(self.now);
+                    self.book.passed(self.now);
+                    let next = self.registry.next_deadline();
+                    assert_eq!(next, self.claims_waiting().map(|claim| claim.deadline).min());
+                }
+            }
+            Step::Store { session, epoch } => self.mutate(session, epoch, Self::store),
+            Step::EndStore { session, written } => self.end_store(session, written),
+            Step::Reject { session, epoch } => self.mutate(session, epoch, Self::reject),
+            Step::Release { session, epoch } => self.mutate(session, epoch, Self::release),
+            Step::Keep(items) => self.keep(cast, items),
+            Step::Restart { crash, renamed } => self.restart(cast, crash, renamed),
+        }
+        self.carry_out(cast);
+    }
+
+    fn claims_waiting(&self) -> impl Iterator<Item = &Claim> {
+        let waiting = self.book.waiting();
+        self.claims.values().filter(move |claim| waiting.contains(&claim.ticket))
+    }
+
+    /// As the edge does before anything else.
+    fn take_in_exits(&mut self) {
+        let exits = std::mem::take(&mut self.exits);
+        self.registry.exited(&exits);
+        self.book.exited(&exits);
+    }
+
+    fn claim(
+        &mut self,
+        cast: &Cast,
+        number: usize,
+        label: Option<usize>,
+        siblings: Option<mcp_sessiond_proto::Siblings>,
+        wait: u64,
+    ) {
+        let process = cast.processes[number].id;
+        let claimant = match self.registry.claimant(&process) {
+            Some(known) => known.clone(),
+            None => {
+                // Verifying it would fail.
+                let Some(host) = cast.parent(number).filter(|host| host.alive) else { return };
+                self.watched.extend([process, host.id]);
+                let claimant = Claimant { host: host.id, traits: traits(cast.processes[number].traits) };
+                self.registry.introduce(process, claimant.clone());
+                claimant
+            }
+        };
+        let label: Option<Label> = label.map(|label| format!("label-{label}").parse().expect("a label"));
+        self.tickets += 1;
+        let claim = Claim {
+            ticket: Ticket(self.tickets),
+            process,
+            host: claimant.host,
+            host_name: "host".into(),
+            key: claimant.traits.key(label.as_ref()).ok(),
+            label,
+            program: claimant.traits.program,
+            siblings,
+            deadline: self.now + wait,
+            opened_ms: self.now,
+        };
+        self.claims.insert(claim.ticket, claim.clone());
+        self.book.claim(&claim, self.now);
+        self.registry.claim(claim, self.now);
+    }
+
+    /// Some session that somebody was told of, and the epoch that a request for it carries. The registry must refuse
+    /// what the book does, and change nothing then.
+    fn mutate(
+        &mut self,
+        session: usize,
+        epoch: Given,
+        mutation: fn(&mut Self, &SessionId, Epoch) -> Result<(), Error>,
+    ) {
+        self.take_in_exits();
+        let Some(id) = (!self.told.is_empty()).then(|| self.told[session % self.told.len()].clone()) else {
+            return;
+        };
+        let newest = self.registry.session(&id).map_or(self.known[&id].epoch.0, |record| record.epoch.0);
+        let epoch = match epoch {
+            Given::Newest => newest,
+            Given::Former => newest - 1,
+            Given::Next => newest + 1,
+        };
+        // What exits have brought is none of this mutation's doing.
+        let before = self.registry.effects.len();
+        let refusal = self.book.refusal(&id, Epoch(epoch));
+        let done = mutation(self, &id, Epoch(epoch));
+        if let Err(error) = done {
+            assert_eq!(Some(error.code()), refusal, "refused");
+            assert_eq!(self.registry.effects.len(), before, "it was refused and had effects");
+        } else {
+            assert_eq!(refusal, None, "not refused");
+        }
+    }
+
+    fn store(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
+        if let Some(refusal) = self.wait_for_file(id, epoch) {
+            return refusal;
+        }
+        self.tokens += 1;
+        let mut digest = [0; 32];
+        digest[..8].copy_from_slice(&self.tokens.to_be_bytes());
+        let offered = self.registry.session(id).is_some_and(|record| record.offered);
+        let (file, accepted) = self.registry.begin_store(id, epoch, digest)?;
+        assert_eq!(accepted, offered, "whether the broker accepted");
+        self.writing.insert(id.clone(), Writing { digest: Some(digest), file, ready: false });
+        self.may_have(id, Some(digest));
+        self.flush();
+        self.queue.push_back(Item::Begun(id.clone()));
+        Ok(())
+    }
+
+    fn reject(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
+        if let Some(refusal) = self.wait_for_file(id, epoch) {
+            return refusal;
+        }
+        let file = self.registry.reject(id, epoch)?;
+        self.writing.insert(id.clone(), Writing { digest: None, file, ready: false });
+        self.may_have(id, None);
+        self.flush();
+        self.queue.push_back(Item::Rejected(id.clone(), file));
+        Ok(())
+    }
+
+    fn release(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
+        self.registry.release(id, epoch)?;
+        self.book.release(id);
+        let known = self.known.get_mut(id).expect("somebody was told of it");
+        if known.epoch == epoch {
+            known.released = true;
+        }
+        Ok(())
+    }
+
+    /// Somebody else is writing the file: this waits, and is not done in this step.
+    fn wait_for_file(&self, id: &SessionId, epoch: Epoch) -> Option<Result<(), Error>> {
+        self.writing.contains_key(id).then(|| match self.book.refusal(id, epoch) {
+            None => Ok(()),
+            Some(_) => {
+                // Nothing to ask the registry; say what it would.
+                let record = self.registry.session(id);
+                Err(match record {
+                    None => Error::UnknownSession,
+                    Some(record) if record.epoch != epoch => {
+                        Error::StaleEpoch { given: epoch, newest: record.epoch }
+                    }
+                    Some(_) => Error::LeaseEnded,
+                })
+            }
+        })
+    }
+
+    fn end_store(&mut self, session: usize, written: bool) {
+        self.take_in_exits();
+        let Some(id) = self.told.get(session % self.told.len().max(1)).cloned() else { return };
+        if !self.writing.get(&id).is_some_and(|writing| writing.ready) {
+            return;
+        }
+        let Some(Writing { digest, file, .. }) = self.writing.remove(&id) else { return };
+        // If the session has ended meanwhile, the file is deleted right after.
+        if self.registry.session(&id).is_none() {
+            return;
+        }
+        if written {
+            self.files.extend(digest.map(|digest| (file.to_string(), digest)));
+            self.registry.end_store(&id, digest);
+            self.known.get_mut(&id).expect("somebody stored").tokens = vec![digest];
+        } else {
+            self.settle(&id);
+        }
+    }
+
+    /// As `Edge::settle_file` does.
+    fn settle(&mut self, id: &SessionId) {
+        let Some(record) = self.registry.session(id) else { return };
+        match self.files.get(&record.file.to_string()).copied() {
+            None if record.former.is_none() => self.registry.end_store(id, None),
+            None => {}
+            holds => {
+                if [record.digest, record.former].contains(&holds) {
+                    self.registry.end_store(id, holds);
+                }
+            }
+        }
+    }
+
+    fn may_have(&mut self, id: &SessionId, token: Option<Digest>) {
+        self.known.get_mut(id).expect("somebody was told of it").tokens.push(token);
+    }
+
+    /// The ledger keeps so many more items.
+    fn keep(&mut self, cast: &Cast, items: usize) {
+        for item in self.queue.drain(..items.min(self.queue.len())).collect::<Vec<_>>() {
+            match item {
+                Item::Record(effect) => self.kept.apply(effect),
+                Item::Answer(claim, lease) => self.hand_over(cast, &claim, lease),
+                Item::Begun(id) => {
+                    if let Some(writing) = self.writing.get_mut(&id) {
+                        writing.ready = true;
+                    }
+                }
+                Item::Rejected(id, file) => {
+                    self.writing.remove(&id);
+                    if self.registry.session(&id).is_some() {
+                        self.files.remove(&file.to_string());
+                        self.known.get_mut(&id).expect("somebody rejected").tokens = vec![None];
+                    }
+                }
+            }
+        }
+    }
+
+    /// Somebody is told of a lease, unless that has ended already.
+    fn hand_over(&mut self, cast: &Cast, claim: &Claim, lease: Lease) {
+        let Lease { session: id, epoch, outcome, .. } = lease;
+        let current = |record: &SessionRecord| record.epoch == epoch && record.holder.is_some();
+        if !cast.is_alive(&claim.process) || !self.registry.session(&id).is_some_and(current) {
+            return;
+        }
+        let holder = *self.leases.entry((id.clone(), epoch)).or_insert(claim.process);
+        assert_eq!(holder, claim.process, "one lease, two holders");
+        match self.known.get_mut(&id) {
+            None => {
+                assert!(outcome.is_fresh() || outcome == Outcome::Held || epoch.0 > 1, "{outcome:?} {epoch}");
+                self.told.push(id.clone());
+                let known =
+                    Known { owner: claim.host, epoch, holder, released: false, tokens: vec![None] };
+                self.known.insert(id, known);
+            }
+            Some(known) => {
+                assert!(epoch >= known.epoch, "the epoch went from {} to {epoch}", known.epoch);
+                known.released &= epoch == known.epoch;
+                (known.epoch, known.holder) = (epoch, holder);
+            }
+        }
+    }
+
+    fn restart(&mut self, cast: &Cast, crash: bool, renamed: bool) {
+        if !crash {
+            self.take_in_exits();
+            self.carry_out(cast);
+            self.keep(cast, usize::MAX);
+            assert_eq!(self.kept, self.recorded);
+        }
+        for (id, writing) in std::mem::take(&mut self.writing) {
+            // The deletion of a rejected token, and of one whose session has ended, comes after its record.
+            let lives = self.registry.session(&id).is_some();
+            if let (true, true, true, Some(digest)) = (writing.ready, renamed, lives, writing.digest) {
+                self.files.insert(writing.file.to_string(), digest);
+            }
+        }
+        self.queue.clear();
+        self.claims.clear();
+        self.exits.clear();
+        self.recorded = self.kept.clone();
+        self.registry = Registry::restore(self.policy, self.kept.snapshot());
+        self.book = Book::new(self.policy, &self.kept);
+        let (alive, dead): (Vec<_>, Vec<_>) =
+            self.registry.processes().into_iter().partition(|process| cast.is_alive(process));
+        self.watched = alive.into_iter().collect();
+        self.registry.exited(&dead);
+        self.book.exited(&dead);
+        self.carry_out(cast);
+        let unsettled: Vec<SessionId> = self
+            .registry
+            .sessions()
+            .filter(|record| record.former.is_some())
+            .map(|record| record.id.clone())
+            .collect();
+        for id in unsettled {
+            self.settle(&id);
+        }
+        let keep: HashSet<String> = self
+            .registry
+            .sessions()
+            .filter(|record| record.digest.is_some())
+            .map(|record| record.file.to_string())
+            .collect();
+        self.files.retain(|file, _| keep.contains(file));
+    }
+
+    /// Puts what the registry wants recorded in the queue, so that something can be put behind it.
+    fn flush(&mut self) {
+        let is_record = |effect: &Effect| matches!(effect, Effect::SaveSession(_));
+        // Exits may have left answers before it; those are carried out in their own place.
+        let last = self.registry.effects.pop();
+        let rest = std::mem::take(&mut self.registry.effects);
+        for effect in rest {
+            self.carry_out_one(effect);
+        }
+        let last = last.filter(is_record).expect("a mutation is recorded");
+        self.carry_out_one(last);
+    }
+
+    fn carry_out(&mut self, cast: &Cast) {
+        for effect in self.registry.take_effects() {
+            self.carry_out_one(effect);
+        }
+        assert!(self.book.expected.is_empty(), "not answered: {:?}", self.book.expected);
+        let _ = cast;
+    }
+
+    fn carry_out_one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Answer(ticket, answer) => self.compare(ticket, answer),
+            Effect::DeleteToken(file) => {
+                let of_nobody = self.registry.sessions().all(|record| record.file != file);
+                assert!(of_nobody, "the token of a session that goes on");
+                self.files.remove(&file.to_string());
+            }
+            recorded => {
+                if let Effect::DropClaimant(process) = &recorded
+                    && !self.registry.depends_on(process)
+                {
+                    self.watched.remove(process);
+                }
+                if let Effect::DropSession(id) = &recorded
+                    && let Some(known) = self.known.get_mut(id)
+                {
+                    // The file goes at once; a crash may bring the session back.
+                    known.tokens.push(None);
+                }
+                self.recorded.apply(recorded.clone());
+                self.queue.push_back(Item::Record(recorded));
+            }
+        }
+    }
+
+    /// An answer must be the one that the book expects, once.
+    fn compare(&mut self, ticket: Ticket, answer: Result<Lease, Error>) {
+        let claim = self.claims.remove(&ticket).expect("an answer to a claim that waits for one");
+        let expected = self.book.expected.remove(&ticket).expect("an answer that the book expects");
+        let (lease, number) = match (answer, expected) {
+            (Ok(lease), Ok((number, outcome))) => {
+                assert_eq!(lease.outcome, outcome);
+                (lease, number)
+            }
+            (Err(error), Err(code)) => return assert_eq!(error.code(), code),
+            (answer, expected) => panic!("{answer:?} instead of {expected:?}"),
+        };
+        let entry = self.book.entries.get_mut(&number).expect("an entry that was answered");
+        let opener = (claim.host, claim.key);
+        if lease.outcome.is_fresh() {
+            assert_eq!(lease.epoch, Epoch(1));
+            let former = self.openers.insert(lease.session.clone(), opener);
+            assert_eq!(former, None, "an id that was had before");
+            entry.id = Some(lease.session.clone());
+        }
+        assert_eq!(entry.id.as_ref(), Some(&lease.session), "{:?}", lease.outcome);
+        assert_eq!(self.openers.get(&lease.session), Some(&opener), "somebody else's session");
+        assert!(lease.outcome != Outcome::Resumed || claim.key.is_some(), "a doubtful session was resumed");
+        assert_eq!(lease.file.host, claim.host);
+        self.queue.push_back(Item::Answer(claim, lease));
+    }
+
+    pub(super) fn check(&self, cast: &Cast) {
+        check(&self.registry);
+
+        let waiting: BTreeSet<Ticket> = self.claims.keys().copied().collect();
+        assert_eq!(waiting, self.book.waiting(), "claims that are neither answered nor waiting");
+        assert_eq!(self.registry.waiting(), waiting.len());
+
+        // What is on record is what is so. A former digest is left on record until the next start.
+        let mut records = self.recorded.clone();
+        for (id, record) in &mut records.sessions {
+            record.former =
+                record.former.filter(|_| self.registry.sessions.get(id).is_some_and(|now| now.former.is_some()));
+        }
+        assert!(records.sessions.iter().eq(&self.registry.sessions), "sessions on record");
+        let claimants: BTreeMap<_, _> =
+            self.registry.claimants.iter().map(|(process, claimant)| (*process, claimant.clone())).collect();
+        assert_eq!(records.claimants, claimants, "claimants on record");
+        let owners: BTreeMap<_, _> =
+            self.registry.owners.iter().map(|(host, owner)| (*host, &owner.plural)).collect();
+        let recorded: BTreeMap<_, _> =
+            records.owners.iter().map(|(host, owner)| (*host, &owner.plural)).collect();
+        assert_eq!(recorded, owners, "owners on record");
+
+        // The book has the same sessions, and the same holders.
+        let mut entries: Vec<_> = self.book.entries.values().collect();
+        entries.sort_by_key(|entry| entry.id.clone());
+        let entries = entries.iter().map(|entry| (entry.id.as_ref(), entry.epoch, entry.holder));
+        let sessions = self.registry.sessions().map(|record| (Some(&record.id), record.epoch.0, record.holder));
+        assert!(sessions.eq(entries), "the sessions are not those of the book");
+
+        for (id, known) in &self.known {
+            self.check_known(cast, id, known);
+        }
+        for process in self.registry.processes() {
+            let seen = self.watched.contains(&process) || self.exits.contains(&process);
+            assert!(seen, "nobody will tell when {process:?} exits");
+        }
+        for file in self.files.keys() {
+            let of = |record: &SessionRecord| record.file.to_string() == *file;
+            assert!(self.registry.sessions().any(of), "{file} belongs to nobody");
+        }
+    }
+
+    /// What somebody was told stays true.
+    fn check_known(&self, cast: &Cast, id: &SessionId, known: &Known) {
+        let record = self.registry.session(id);
+        if let Some(record) = record {
+            assert!(record.epoch >= known.epoch, "an epoch was forgotten");
+            let holds = self.files.get(&record.file.to_string()).copied();
+            let offered = holds.filter(|_| holds == record.digest);
+            let busy = self.writing.contains_key(id);
+            assert!(busy || known.tokens.contains(&offered), "a token was lost");
+        }
+        if cast.is_alive(&known.holder) && cast.is_alive(&known.owner) && !known.released {
+            let record = record.expect("a live lease's session");
+            assert_eq!((record.holder, record.epoch), (Some(known.holder), known.epoch), "a live lease");
+        }
+    }
+
+    /// Everybody has exited: nothing is left.
+    pub(super) fn check_over(&self) {
+        assert!(self.registry.is_idle(), "not idle");
+        assert_eq!(self.recorded, Records::default(), "something is left on record");
+        assert!(self.registry.sessions.is_empty() && self.registry.claimants.is_empty());
+        assert!(self.files.is_empty(), "token files are left");
+        assert!(self.watched.is_empty(), "processes are still watched");
+    }
+}
