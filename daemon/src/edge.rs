@@ -17,6 +17,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::config::{Config, Loaded};
 use crate::counters::Counters;
+use crate::directory::Directory;
 use crate::ledger::{Ledger, Waiter};
 use crate::process::{ExitWatch, ProcessId, Table};
 use crate::registry::{Effect, Lease, Millis, Registry, Ticket, TokenFile};
@@ -28,6 +29,7 @@ pub use start::StartError;
 #[derive(Debug)]
 pub struct Edge {
     state: Mutex<State>,
+    directory: Arc<Directory>,
     tokens: Arc<Tokens>,
     /// One lock a token file: who writes, reads or deletes it has it.
     files: Mutex<HashMap<TokenFile, Arc<tokio::sync::Mutex<()>>>>,

@@ -67,7 +67,9 @@ fn python_needs_no_library() {
     let _daemon = world.daemon();
     let host = world.host();
     let script = fixture("python/server.py");
-    goes_through_the_whole_flow(&world, &|| scripted(&host, &["python3", &script, "command", world.binaries.daemon]));
+    goes_through_the_whole_flow(&world, &|| {
+        scripted(&host, &["python3", &script, "command", world.binaries.daemon])
+    });
 }
 
 #[test]
@@ -90,12 +92,8 @@ fn two_scripts_that_differ_in_one_argument_never_meet() {
 /// Runs the command with this on standard input. Its caller is the test, which is the instance.
 fn run(world: &World, arguments: &[&str], input: &[u8]) -> Output {
     let mut command = world.sessiond(arguments);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
     // Whoever wants no input may be gone already.
     let _ = child.stdin.take().expect("piped").write_all(input);
     child.wait_with_output().expect("ended")
@@ -161,7 +159,17 @@ fn exit_codes_say_what_happened() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let world = world("");
-    for verb in [&["run"][..], &["token"], &["token", "load"], &["token", "store"], &["token", "reject"], &["debug"], &["install"], &["uninstall"], &["demo"]] {
+    for verb in [
+        &["run"][..],
+        &["token"],
+        &["token", "load"],
+        &["token", "store"],
+        &["token", "reject"],
+        &["debug"],
+        &["install"],
+        &["uninstall"],
+        &["demo"],
+    ] {
         let help = run(&world, &[verb, &["--help"]].concat(), b"");
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
         assert!(help.status.success() && text.contains("Example"), "{verb:?}: {text}");
@@ -193,7 +201,8 @@ fn token_starts_a_daemon_where_none_runs() {
 fn json_of(world: &World, arguments: &[&str]) -> Value {
     let output = run(world, arguments, b"");
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {output:?}"))
 }
 
 #[test]
@@ -208,20 +217,33 @@ fn debug_shows_what_there_is_and_no_secrets() {
     }
     instances[0].kill();
     let hosts = json_of(&world, &["debug", "hosts", "--json"]);
-    assert_eq!((&hosts[0]["pid"], &hosts[0]["sessions"], &hosts[0]["held"]), (&json!(host.pid()), &json!(3), &json!(2)));
+    assert_eq!(
+        (&hosts[0]["pid"], &hosts[0]["sessions"], &hosts[0]["held"]),
+        (&json!(host.pid()), &json!(3), &json!(2))
+    );
     let sessions = json_of(&world, &["debug", "sessions", "--json"]);
     let labels: HashSet<&str> =
         sessions.as_array().expect("a list").iter().filter_map(|session| session["label"].as_str()).collect();
     assert_eq!(labels, HashSet::from(["l0", "l1", "l2"]));
     let tokens = json_of(&world, &["debug", "tokens", "--json"]);
     assert_eq!(tokens.as_array().map(Vec::len), Some(3));
-    assert!(tokens.as_array().expect("a list").iter().all(|token| token["bytes"] == 7 && token["state"] == "ok"));
+    assert!(
+        tokens.as_array().expect("a list").iter().all(|token| token["bytes"] == 7 && token["state"] == "ok")
+    );
     let settings = json_of(&world, &["debug", "config", "--json"]);
     let wait = settings.as_array().expect("a list").iter().find(|setting| setting["name"] == "claim_wait_ms");
     assert_eq!(wait, Some(&json!({"name": "claim_wait_ms", "value": "0", "source": "file"})));
     json_of(&world, &["debug", "stats", "--json"]);
     json_of(&world, &["debug", "about", "--json"]);
-    for topic in [&["debug"][..], &["debug", "about"], &["debug", "hosts"], &["debug", "sessions"], &["debug", "tokens"], &["debug", "stats"], &["debug", "config"]] {
+    for topic in [
+        &["debug"][..],
+        &["debug", "about"],
+        &["debug", "hosts"],
+        &["debug", "sessions"],
+        &["debug", "tokens"],
+        &["debug", "stats"],
+        &["debug", "config"],
+    ] {
         let output = run(&world, topic, b"");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && !text.is_empty(), "{topic:?}: {output:?}");
@@ -235,7 +257,12 @@ fn debug_check_shows_the_way_to_the_host() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut server = host.server(&["sh", "-c", "\"$0\" debug check --json --for $$ | tr -d '\\n'; echo; read end", world.binaries.daemon]);
+    let mut server = host.server(&[
+        "sh",
+        "-c",
+        "\"$0\" debug check --json --for $$ | tr -d '\\n'; echo; read end",
+        world.binaries.daemon,
+    ]);
     let check: Value = serde_json::from_str(&server.read()).expect("JSON");
     let text = check.to_string();
     assert!(text.contains(&host.pid().to_string()), "{text}");

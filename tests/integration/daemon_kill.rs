@@ -26,7 +26,8 @@ fn nothing_acknowledged_is_lost_in_2000_rotations_under_kills() {
             })
             .collect();
         kill_meanwhile(&mut daemon, &mut random, &done, || workers.iter().all(|worker| worker.is_finished()));
-        let mut workers: Vec<Worker> = workers.into_iter().map(|worker| worker.join().expect("a worker")).collect();
+        let mut workers: Vec<Worker> =
+            workers.into_iter().map(|worker| worker.join().expect("a worker")).collect();
         assert_eq!(done.load(Ordering::Relaxed), ROTATIONS);
         daemon.restart();
         // Each still has its own, and nobody has two.
@@ -47,17 +48,19 @@ fn kill_meanwhile(
     done: &AtomicU64,
     finished: impl Fn() -> bool,
 ) {
+    let mut reached = [0; POINTS.len()];
     for round in 0.. {
+        let point = (round / 2) % POINTS.len();
         if round % 2 == 0 {
             // A random moment: after some rotations, and some turns of the processor.
             let enough = done.load(Ordering::Relaxed) + random.u64(0..40);
             until("rotations go on", || (done.load(Ordering::Relaxed) >= enough || finished()).then_some(()));
             (0..random.u32(0..200_000)).for_each(|_| std::hint::spin_loop());
             daemon.kill();
-            let point = POINTS[(round / 2) % POINTS.len()];
-            daemon.start_with(&[(VARIABLE, &format!("{point}:{}", random.u32(0..20)))]);
+            daemon.start_with(&[(VARIABLE, &format!("{}:{}", POINTS[point], random.u32(0..20)))]);
         } else {
             until("the fault point is reached", || (daemon.ended().is_some() || finished()).then_some(()));
+            reached[point] += u32::from(daemon.ended().is_some());
             daemon.kill();
             daemon.start_again();
         }
@@ -65,6 +68,7 @@ fn kill_meanwhile(
             // Whatever comes now needs a daemon without a fault.
             daemon.kill();
             daemon.start_again();
+            assert!(reached.iter().all(|times| *times > 0), "of {POINTS:?} only {reached:?} were reached");
             return;
         }
     }
@@ -90,7 +94,7 @@ impl<'a> Worker<'a> {
         for rotation in 0..ROTATIONS / WORKERS {
             let token = format!("worker {} rotation {rotation}", self.number);
             match self.random.u32(0..40) {
-                0 => self.die_while_storing(token),
+                0 => self.die_while_storing(&token),
                 1 => self.be_followed_while_storing(token),
                 _ => {
                     self.instance.store(&token);
@@ -105,13 +109,13 @@ impl<'a> Worker<'a> {
     }
 
     /// The instance is killed before it knows whether its token was kept. Either the new one or the former is.
-    fn die_while_storing(&mut self, token: String) {
+    fn die_while_storing(&mut self, token: &str) {
         self.instance.begin(&format!("store {token}"));
         (0..self.random.u32(0..100_000)).for_each(|_| std::hint::spin_loop());
         self.instance.kill();
         let loaded;
         (self.instance, loaded) = first_load(self.host, self.number);
-        assert!(loaded.token == self.acknowledged || loaded.token.as_ref() == Some(&token), "{loaded:?}");
+        assert!(loaded.token == self.acknowledged || loaded.token.as_deref() == Some(token), "{loaded:?}");
         self.acknowledged = loaded.token;
     }
 

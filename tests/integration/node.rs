@@ -27,7 +27,8 @@ impl NodeHost {
 
     fn spawn_by(mut command: Command, server: &str, broker: &BrokerProcess) -> Self {
         let sdk = fixture("node/node_modules/@modelcontextprotocol/sdk/package.json");
-        let installed: Value = serde_json::from_str(&fs::read_to_string(&sdk).unwrap_or_default()).unwrap_or_default();
+        let installed: Value =
+            serde_json::from_str(&fs::read_to_string(&sdk).unwrap_or_default()).unwrap_or_default();
         assert_eq!(
             installed["version"], "1.32.2",
             "the official TypeScript client is not installed: run `npm ci` in tests/node, or tests/run, which does"

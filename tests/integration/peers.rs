@@ -97,8 +97,14 @@ fn malformed_json_is_answered_and_the_connection_goes_on() {
         ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"claim\",\"params\":[]}", -32602),
         ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"claim\",\"params\":{\"pid\":1}}", -32602),
         ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"store_token\"}", -32602),
-        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"release\",\"params\":{\"session\":\"\",\"epoch\":\"1\"}}", -32602),
-        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"release\",\"params\":{\"session\":\"x\",\"epoch\":\"-1\"}}", -32602),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"release\",\"params\":{\"session\":\"\",\"epoch\":\"1\"}}",
+            -32602,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"release\",\"params\":{\"session\":\"x\",\"epoch\":\"-1\"}}",
+            -32602,
+        ),
     ] {
         peer.send(text.as_bytes()).expect("sent");
         let answer: Value = serde_json::from_slice(&peer.receive().expect(text)).expect("JSON");
@@ -139,7 +145,14 @@ fn malformed_message_pack_ends_at_most_its_own_connection() {
     assert_serves(&world);
     let before = (daemon.resident_kib(), daemon.descriptors());
     // An array that says it has four thousand million elements, and a map, a string and bytes that do.
-    for garbage in [&b""[..], b"\xc1", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"] {
+    for garbage in [
+        &b""[..],
+        b"\xc1",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xdb\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+    ] {
         let mut peer = world.peer_in(Codec::MessagePack);
         peer.send(garbage).expect("sent");
         assert!(peer.is_ended(), "{garbage:?}");
@@ -149,7 +162,11 @@ fn malformed_message_pack_ends_at_most_its_own_connection() {
     assert!(deep.is_ended());
     // A call that can be read as such is answered, whatever it is.
     let mut peer = world.peer_in(Codec::MessagePack);
-    for call in [json!({"id": 1, "call": {"Explode": {}}}), json!({"id": 1, "call": 7}), json!({"id": 1, "call": {"Release": {}}})] {
+    for call in [
+        json!({"id": 1, "call": {"Explode": {}}}),
+        json!({"id": 1, "call": 7}),
+        json!({"id": 1, "call": {"Release": {}}}),
+    ] {
         let answer = peer.ask_packed(&call).expect("an answer");
         assert!(answer["refused"].is_string(), "{call}: {answer}");
     }
@@ -335,7 +352,10 @@ fn many_calls_at_once_on_one_connection_are_all_answered() {
             let id = answer["id"].as_u64().and_then(|id| usize::try_from(id).ok()).expect("an id");
             assert!(!std::mem::replace(&mut answered[id], true), "{id} was answered twice");
             // Too many in flight is an answer too, and says when to try again.
-            assert!(answer["result"].is_null() || answer["error"]["data"]["code"] == "unavailable", "{answer}");
+            assert!(
+                answer["result"].is_null() || answer["error"]["data"]["code"] == "unavailable",
+                "{answer}"
+            );
         }
     });
     drop(peer);

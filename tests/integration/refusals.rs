@@ -74,7 +74,10 @@ fn a_late_write_of_a_former_holder_is_refused() {
             for given in [epoch, newest + 1, 0, u64::MAX] {
                 let refused = write(method, &session, given).expect_err("not the newest");
                 let both = json!([given.to_string(), newest.to_string()]);
-                assert_eq!((&refused["code"], json!([refused["given"], refused["newest"]])), (&json!("stale_epoch"), both));
+                assert_eq!(
+                    (&refused["code"], json!([refused["given"], refused["newest"]])),
+                    (&json!("stale_epoch"), both)
+                );
             }
         }
         // None of it did anything.
@@ -200,8 +203,12 @@ impl<'a> Reuse<'a> {
     /// Starts an instance, gives it a command, and returns its answer.
     fn start(&self, command: &[u8]) -> (Child, Value) {
         let mut instance = self.world.command(self.world.binaries.instance);
-        let mut instance =
-            instance.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+        let mut instance = instance
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("started");
         instance.stdin.as_mut().expect("piped").write_all(command).expect("written");
         let mut answer = String::new();
         BufReader::new(instance.stdout.as_mut().expect("piped")).read_line(&mut answer).expect("answered");
@@ -220,7 +227,8 @@ impl<'a> Reuse<'a> {
         let pid = holder.id();
         holder.kill().expect("it is our child");
         // Its start time can still be read while nobody has waited for it.
-        waitid(Id::Pid(Pid::from_raw(pid.cast_signed())), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).expect("gone");
+        waitid(Id::Pid(Pid::from_raw(pid.cast_signed())), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
+            .expect("gone");
         let start = start_time(pid);
         holder.wait().expect("it is our child");
         std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect("root");

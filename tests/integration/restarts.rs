@@ -140,10 +140,15 @@ fn arguments_label_directory_environment_and_conversation_tell_instances_apart()
     assert_eq!(sessions.iter().collect::<HashSet<_>>().len(), kinds.len());
     for (n, kind) in kinds.iter().enumerate() {
         let resumed = start(kind).load();
-        assert_eq!((resumed.token, resumed.session.as_ref()), (Some(n.to_string()), sessions.get(n)), "{kind:?}");
+        assert_eq!(
+            (resumed.token, resumed.session.as_ref()),
+            (Some(n.to_string()), sessions.get(n)),
+            "{kind:?}"
+        );
     }
     // A label takes the place of directory and environment, and shells only keep account of themselves.
-    let resumed = Instance(host.server_with(&labelled("a"), &json!({"DATABASE": "x", "directory": "/"}))).load();
+    let resumed =
+        Instance(host.server_with(&labelled("a"), &json!({"DATABASE": "x", "directory": "/"}))).load();
     assert_eq!(resumed.outcome.as_deref(), Some("fresh_held"), "the first one still holds it: {resumed:?}");
     let resumed = Instance(host.server_with(&[program], &json!({"SHLVL": "7", "directory": "/"}))).load();
     assert_eq!(resumed.outcome.as_deref(), Some("fresh_held"), "{resumed:?}");
@@ -196,7 +201,10 @@ fn a_real_server_goes_through_the_whole_flow_with_a_broker() {
     let host = world.host();
     let began = |server: &mut mcp_sessiond_tests::McpServer| {
         let session = server.call("session");
-        (session["broker_session"].as_str().expect("text").to_owned(), session["began"].as_str() == Some("resumed"))
+        (
+            session["broker_session"].as_str().expect("text").to_owned(),
+            session["began"].as_str() == Some("resumed"),
+        )
     };
     // Startup and rotation, again and again.
     let mut server = host.mcp_server(&broker, &[]);

@@ -143,6 +143,9 @@ fn of_two_that_race_for_one_place_at_most_one_gets_it() {
         old.0.signal(Signal::SIGKILL);
         let loaded = answers(&mut racers);
         distinct(&loaded);
-        assert!(loaded.iter().filter(|loaded| loaded.token.is_some()).count() <= 1, "round {round}: {loaded:?}");
+        assert!(
+            loaded.iter().filter(|loaded| loaded.token.is_some()).count() <= 1,
+            "round {round}: {loaded:?}"
+        );
     }
 }

@@ -55,7 +55,10 @@ const MISHAPS: [Mishap; 14] = [
     ("more behind it", |file| overwrite(file, b"hunter2\n")),
     ("empty", |file| overwrite(file, b"")),
     ("one byte too large", |file| overwrite(file, &[b'x'; 65_537])),
-    ("huge", |file| fs::File::options().write(true).open(file).and_then(|file| file.set_len(1 << 40)).expect("sparse")),
+    ("huge", |file| {
+        let file = fs::File::options().write(true).open(file);
+        file.and_then(|file| file.set_len(1 << 40)).expect("sparse");
+    }),
     ("readable by the group", |file| mode(file, 0o640)),
     ("writable by all", |file| mode(file, 0o622)),
     ("set-uid", |file| mode(file, 0o4600)),
@@ -127,7 +130,10 @@ fn a_file_of_another_user_is_not_trusted() {
     needs_root("to give a file away");
     let world = world("");
     let _daemon = world.daemon();
-    assert_corrupted(&world, &[("somebody else's", |file| chown(file, Some(65_534), Some(65_534)).expect("root"))]);
+    assert_corrupted(
+        &world,
+        &[("somebody else's", |file| chown(file, Some(65_534), Some(65_534)).expect("root"))],
+    );
 }
 
 #[test]
@@ -167,7 +173,10 @@ fn a_token_directory_that_is_removed_is_made_again() {
     host.log.wait("Token file corrupted, treating as stale");
     instance.store("two");
     assert_eq!(instance.load().token.as_deref(), Some("two"));
-    assert_eq!(fs::metadata(world.directory().join("tokens")).expect("made").permissions().mode() & 0o7777, 0o700);
+    assert_eq!(
+        fs::metadata(world.directory().join("tokens")).expect("made").permissions().mode() & 0o7777,
+        0o700
+    );
 }
 
 #[test]

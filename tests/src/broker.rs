@@ -122,13 +122,17 @@ mod tests {
         assert_eq!(again, json!({"refused": "used"}));
         let third = ask(&mut broker, &json!({"op": "resume", "token": second["token"]}));
         assert_eq!(third["session"], first["session"]);
-        assert_eq!(ask(&mut broker, &json!({"op": "tally"})), json!({"issued": 1, "resumed": 2, "refused": 1}));
+        assert_eq!(
+            ask(&mut broker, &json!({"op": "tally"})),
+            json!({"issued": 1, "resumed": 2, "refused": 1})
+        );
     }
 
     #[test]
     fn unknown_and_expired_tokens_are_refused() {
         let mut broker = Broker::new().expect("random bytes");
-        let (one, other) = (ask(&mut broker, &json!({"op": "issue"})), ask(&mut broker, &json!({"op": "issue"})));
+        let (one, other) =
+            (ask(&mut broker, &json!({"op": "issue"})), ask(&mut broker, &json!({"op": "issue"})));
         let made_up = ask(&mut broker, &json!({"op": "resume", "token": "00"}));
         assert_eq!(made_up, json!({"refused": "unknown"}));
         let expired = ask(&mut broker, &json!({"op": "expire", "session": one["session"]}));

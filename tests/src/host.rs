@@ -109,7 +109,8 @@ impl Drop for Host {
         drop(self.link.orders.lock().unwrap_or_else(PoisonError::into_inner).take());
         let _ = self.child.wait();
         if std::thread::panicking() {
-            let _ = writeln!(std::io::stderr(), "the log of host {}'s servers:\n{}", self.pid(), self.log.text());
+            let _ =
+                writeln!(std::io::stderr(), "the log of host {}'s servers:\n{}", self.pid(), self.log.text());
         }
     }
 }

@@ -255,7 +255,7 @@ fn do_install(arguments: &Arguments) -> Result<(), Problem> {
         match found {
             Written::New => say(format_args!("wrote    {}", file.path.display())),
             Written::Changed(lines) => {
-                say(format_args!("changed  {}\n{}", file.path.display(), lines.trim_end()))
+                say(format_args!("changed  {}\n{}", file.path.display(), lines.trim_end()));
             }
             Written::Unchanged => say(format_args!("kept     {}", file.path.display())),
         }

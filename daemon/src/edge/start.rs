@@ -38,7 +38,7 @@ impl Edge {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(directory: &Directory, loaded: Loaded) -> Result<Self, StartError> {
+    pub fn start(directory: &Arc<Directory>, loaded: Loaded) -> Result<Self, StartError> {
         let tokens = Tokens::open(directory).map_err(StartError::Tokens)?;
         let boot = process::boot_id().map_err(StartError::Boot)?;
         let Opened { ledger, snapshot, discarded } = Ledger::open(directory.path(), &boot)?;
@@ -49,6 +49,7 @@ impl Edge {
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
         let edge = Self {
             state: Mutex::new(State { registry, ledger, exits, answers: HashMap::new(), tickets: 0 }),
+            directory: directory.clone(),
             tokens: Arc::new(tokens),
             files: Mutex::default(),
             settings: RwLock::new(Arc::new(Settings::new(loaded))),

@@ -11,6 +11,9 @@ use crate::fault;
 use crate::registry::{Digest, TokenFile};
 use crate::tokens::{self, Found};
 
+/// When to come back to a daemon whose directory was replaced, in ms: another one takes its place.
+const REPLACED_RETRY_MS: u32 = 500;
+
 impl Edge {
     /// Puts a new token in place of the former one.
     ///
@@ -32,6 +35,11 @@ impl Edge {
     }
 
     async fn store(&self, session: &SessionId, epoch: Epoch, token: Token) -> Result<bool, Error> {
+        // What goes into a directory that was replaced is lost with it. The daemon is about to notice, and to exit.
+        if !self.directory.is_in_place() {
+            let sentence = "the daemon's directory has been replaced".into();
+            return Err(Error::Unavailable { sentence, retry_after_ms: REPLACED_RETRY_MS });
+        }
         let file = self.file_of(session)?;
         let lock = self.file(file);
         let _writing = lock.lock().await;

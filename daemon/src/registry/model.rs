@@ -19,14 +19,14 @@ use mcp_sessiond_proto::Siblings;
 use world::World;
 
 prop_state_machine! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_rules_hold_whatever_happens(sequential 1..100 => World);
+    fn the_rules_hold_whatever_happens(sequential 20..120 => World);
 }
 
-/// Something that happens. Processes are numbered in the order in which they started, sessions in the order in which
-/// somebody was first told of them.
+/// Something that happens. Processes are numbered in the order in which they started, sessions from the one that
+/// somebody was told of last.
 #[derive(Clone, Debug)]
 enum Step {
     /// A process starts, below another one or as a root. It may be given the pid and the start time of a dead one.
@@ -39,7 +39,7 @@ enum Step {
     /// The digest of a new token goes on record.
     Store { session: usize, epoch: Given },
     /// A store whose digest is kept comes to its end.
-    EndStore { session: usize, written: bool },
+    EndStore { nth: usize, written: bool },
     Reject { session: usize, epoch: Given },
     Release { session: usize, epoch: Given },
     /// The ledger gets on.
@@ -83,6 +83,12 @@ impl Cast {
         self.processes.iter().any(|process| process.id == *id && process.alive)
     }
 
+    /// Whether it is dead, and nobody else has its pid.
+    fn is_free(&self, number: usize) -> bool {
+        let pid = self.processes[number].id.pid;
+        !self.processes.iter().any(|process| process.id.pid == pid && process.alive)
+    }
+
     fn parent(&self, process: usize) -> Option<&Process> {
         self.processes[process].parent.map(|parent| &self.processes[parent])
     }
@@ -115,40 +121,40 @@ impl ReferenceStateMachine for Cast {
 
     fn transitions(cast: &Self) -> BoxedStrategy<Step> {
         let alive = cast.which(|process| process.alive);
-        // Mostly hosts and their instances; a host can be another one's instance, too.
+        // A few hosts and many instances; sometimes an instance is a host itself.
         let roots = cast.which(|process| process.alive && process.parent.is_none());
-        let mut parents = vec![None];
-        parents.extend(roots.iter().cycle().take(roots.len() * 6).map(|root| Some(*root)));
-        parents.extend(alive.iter().map(|process| Some(*process)));
+        let mut parents: Vec<Option<usize>> = roots.iter().cycle().take(16).map(|root| Some(*root)).collect();
+        parents.extend(alive.iter().take(4).map(|process| Some(*process)));
+        if roots.len() < 2 {
+            parents.extend([None; 4]);
+        }
         let mut after = vec![None; 4];
-        after.extend(cast.which(|process| !process.alive).into_iter().map(Some));
-        let start = (select(parents), select(vec![0, 0, 0, 1, 2, 3]), select(after))
+        after.extend((0..cast.processes.len()).filter(|number| cast.is_free(*number)).map(Some));
+        let start = (select(parents), select(vec![0, 0, 0, 0, 0, 1, 2, 3]), select(after))
             .prop_map(|(parent, traits, after)| Step::Start { parent, traits, after });
 
-        let session = 0..8_usize;
+        let session = || 0..4_usize;
         let epoch = || select(vec![Given::Newest, Given::Newest, Given::Newest, Given::Former, Given::Next]);
         let mutation = |step: fn(usize, Given) -> Step| {
-            (session.clone(), epoch()).prop_map(move |(session, epoch)| step(session, epoch))
+            (session(), epoch()).prop_map(move |(session, epoch)| step(session, epoch))
         };
         let mut steps = vec![
             (6, start.boxed()),
             (1, (0..4_usize).prop_map(Step::Cancel).boxed()),
             (3, (1..12_u64, any::<bool>()).prop_map(|(ms, told)| Step::Pass { ms, told }).boxed()),
-            (3, mutation(|session, epoch| Step::Store { session, epoch }).boxed()),
+            (4, mutation(|session, epoch| Step::Store { session, epoch }).boxed()),
             (1, mutation(|session, epoch| Step::Reject { session, epoch }).boxed()),
             (2, mutation(|session, epoch| Step::Release { session, epoch }).boxed()),
-            (6, (1..12_usize).prop_map(Step::Keep).boxed()),
+            (8, (1..16_usize).prop_map(Step::Keep).boxed()),
             (
-                2,
+                1,
                 (any::<bool>(), any::<bool>())
                     .prop_map(|(crash, renamed)| Step::Restart { crash, renamed })
                     .boxed(),
             ),
             (
-                3,
-                (session, any::<bool>())
-                    .prop_map(|(session, written)| Step::EndStore { session, written })
-                    .boxed(),
+                4,
+                (0..2_usize, any::<bool>()).prop_map(|(nth, written)| Step::EndStore { nth, written }).boxed(),
             ),
         ];
         let instances = cast.which(|process| process.alive && process.parent.is_some());
@@ -158,7 +164,7 @@ impl ReferenceStateMachine for Cast {
             mortal.extend(instances.iter().cycle().take(instances.len() * 3));
             steps.push((4, select(mortal).prop_map(Step::Exit).boxed()));
             let siblings = select(vec![None, None, Some(Siblings::Fresh), Some(Siblings::Oldest)]);
-            let label = select(vec![None, None, None, Some(0), Some(1)]);
+            let label = select(vec![None, None, None, None, None, Some(0), Some(1)]);
             let claim = (select(instances), label, siblings, select(vec![0, 5, 10, 10]));
             let claim = claim.prop_map(|(process, label, siblings, wait)| Step::Claim {
                 process,
@@ -176,7 +182,7 @@ impl ReferenceStateMachine for Cast {
         match step {
             Step::Start { parent, after, .. } => {
                 parent.iter().all(alive)
-                    && after.iter().all(|dead| *dead < cast.processes.len() && !alive(dead))
+                    && after.iter().all(|dead| *dead < cast.processes.len() && cast.is_free(*dead))
             }
             Step::Exit(process) => alive(process),
             Step::Claim { process, .. } => alive(process) && cast.processes[*process].parent.is_some(),

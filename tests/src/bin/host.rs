@@ -17,7 +17,6 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -58,7 +57,8 @@ fn main() -> io::Result<()> {
 }
 
 fn spawn(id: u64, order: &Value, servers: &Servers) -> io::Result<()> {
-    let arguments: Vec<&str> = order["arguments"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let arguments: Vec<&str> =
+        order["arguments"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let (program, rest) = arguments.split_first().ok_or_else(|| io::Error::other("no program"))?;
     let mut command = Command::new(program);
     command.args(rest).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -73,6 +73,7 @@ fn spawn(id: u64, order: &Value, servers: &Servers) -> io::Result<()> {
     let mut child = command.spawn()?;
     report(&json!({"server": id, "spawned": child.id()}));
     let (input, output) = (child.stdin.take(), child.stdout.take());
+    #[cfg(target_os = "linux")]
     let its_pid = pid(&child);
     all.insert(id, Running { child, input });
     drop(all);
@@ -84,10 +85,18 @@ fn spawn(id: u64, order: &Value, servers: &Servers) -> io::Result<()> {
                 report(&json!({"server": id, "line": line}));
             }
         });
-        // The pid stays its own until it is taken out of the list.
-        waitid(Id::Pid(its_pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)?;
+        // The pid stays its own until it is taken out of the list. nix has no such call on macOS.
+        #[cfg(target_os = "linux")]
+        nix::sys::wait::waitid(
+            nix::sys::wait::Id::Pid(its_pid),
+            nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT,
+        )?;
         let mut all = lock(&servers);
-        let code = all.remove(&id).map(|mut server| server.child.wait()).transpose()?.and_then(|status| status.code());
+        let code = all
+            .remove(&id)
+            .map(|mut server| server.child.wait())
+            .transpose()?
+            .and_then(|status| status.code());
         drop(all);
         // What it started may have its output still, so the end of that is not waited for, unless it ended itself.
         if code.is_some() {

@@ -124,13 +124,13 @@ impl World {
                 }
             }
             Step::Store { session, epoch } => self.mutate(session, epoch, Self::store),
-            Step::EndStore { session, written } => self.end_store(session, written),
+            Step::EndStore { nth, written } => self.end_store(nth, written),
             Step::Reject { session, epoch } => self.mutate(session, epoch, Self::reject),
             Step::Release { session, epoch } => self.mutate(session, epoch, Self::release),
             Step::Keep(items) => self.keep(cast, items),
             Step::Restart { crash, renamed } => self.restart(cast, crash, renamed),
         }
-        self.carry_out(cast);
+        self.carry_out();
     }
 
     fn claims_waiting(&self) -> impl Iterator<Item = &Claim> {
@@ -143,6 +143,7 @@ impl World {
         let exits = std::mem::take(&mut self.exits);
         self.registry.exited(&exits);
         self.book.exited(&exits);
+        self.carry_out();
     }
 
     fn claim(
@@ -193,22 +194,18 @@ impl World {
         mutation: fn(&mut Self, &SessionId, Epoch) -> Result<(), Error>,
     ) {
         self.take_in_exits();
-        let Some(id) = (!self.told.is_empty()).then(|| self.told[session % self.told.len()].clone()) else {
-            return;
-        };
+        let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
         let newest = self.registry.session(&id).map_or(self.known[&id].epoch.0, |record| record.epoch.0);
         let epoch = match epoch {
             Given::Newest => newest,
             Given::Former => newest - 1,
             Given::Next => newest + 1,
         };
-        // What exits have brought is none of this mutation's doing.
-        let before = self.registry.effects.len();
         let refusal = self.book.refusal(&id, Epoch(epoch));
         let done = mutation(self, &id, Epoch(epoch));
         if let Err(error) = done {
             assert_eq!(Some(error.code()), refusal, "refused");
-            assert_eq!(self.registry.effects.len(), before, "it was refused and had effects");
+            assert_eq!(self.registry.take_effects(), [], "it was refused and had effects");
         } else {
             assert_eq!(refusal, None, "not refused");
         }
@@ -226,7 +223,7 @@ impl World {
         assert_eq!(accepted, offered, "whether the broker accepted");
         self.writing.insert(id.clone(), Writing { digest: Some(digest), file, ready: false });
         self.may_have(id, Some(digest));
-        self.flush();
+        self.carry_out();
         self.queue.push_back(Item::Begun(id.clone()));
         Ok(())
     }
@@ -238,7 +235,7 @@ impl World {
         let file = self.registry.reject(id, epoch)?;
         self.writing.insert(id.clone(), Writing { digest: None, file, ready: false });
         self.may_have(id, None);
-        self.flush();
+        self.carry_out();
         self.queue.push_back(Item::Rejected(id.clone(), file));
         Ok(())
     }
@@ -271,12 +268,10 @@ impl World {
         })
     }
 
-    fn end_store(&mut self, session: usize, written: bool) {
+    fn end_store(&mut self, nth: usize, written: bool) {
         self.take_in_exits();
-        let Some(id) = self.told.get(session % self.told.len().max(1)).cloned() else { return };
-        if !self.writing.get(&id).is_some_and(|writing| writing.ready) {
-            return;
-        }
+        let mut ready = self.writing.iter().filter(|(_, writing)| writing.ready);
+        let Some(id) = ready.nth(nth).map(|(id, _)| id.clone()) else { return };
         let Some(Writing { digest, file, .. }) = self.writing.remove(&id) else { return };
         // If the session has ended meanwhile, the file is deleted right after.
         if self.registry.session(&id).is_none() {
@@ -359,7 +354,6 @@ impl World {
     fn restart(&mut self, cast: &Cast, crash: bool, renamed: bool) {
         if !crash {
             self.take_in_exits();
-            self.carry_out(cast);
             self.keep(cast, usize::MAX);
             assert_eq!(self.kept, self.recorded);
         }
@@ -381,7 +375,7 @@ impl World {
         self.watched = alive.into_iter().collect();
         self.registry.exited(&dead);
         self.book.exited(&dead);
-        self.carry_out(cast);
+        self.carry_out();
         let unsettled: Vec<SessionId> = self
             .registry
             .sessions()
@@ -400,25 +394,11 @@ impl World {
         self.files.retain(|file, _| keep.contains(file));
     }
 
-    /// Puts what the registry wants recorded in the queue, so that something can be put behind it.
-    fn flush(&mut self) {
-        let is_record = |effect: &Effect| matches!(effect, Effect::SaveSession(_));
-        // Exits may have left answers before it; those are carried out in their own place.
-        let last = self.registry.effects.pop();
-        let rest = std::mem::take(&mut self.registry.effects);
-        for effect in rest {
-            self.carry_out_one(effect);
-        }
-        let last = last.filter(is_record).expect("a mutation is recorded");
-        self.carry_out_one(last);
-    }
-
-    fn carry_out(&mut self, cast: &Cast) {
+    fn carry_out(&mut self) {
         for effect in self.registry.take_effects() {
             self.carry_out_one(effect);
         }
         assert!(self.book.expected.is_empty(), "not answered: {:?}", self.book.expected);
-        let _ = cast;
     }
 
     fn carry_out_one(&mut self, effect: Effect) {
