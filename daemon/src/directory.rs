@@ -157,3 +157,8 @@ impl AsFd for Directory {
         self.fd.as_fd()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod small_disk;
+#[cfg(test)]
+mod tests;

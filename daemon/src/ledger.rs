@@ -179,3 +179,6 @@ fn write(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,8 +9,10 @@ mod claims;
 mod effects;
 mod leases;
 #[cfg(test)]
-mod model;
+pub(crate) mod model;
 mod records;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -91,8 +91,7 @@ pub fn run(options: &Options) -> ExitCode {
     let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
         let logging = Logging::start(loaded.config.log);
         prepare_process();
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(live(options, loaded, &logging));
         // What is detached has had the time to drain.
         runtime.shutdown_timeout(Duration::from_millis(100));
@@ -138,7 +137,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let daemon = Arc::new(Daemon { edge, connections: Gauge::default(), about });
     let (drain, draining) = watch::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
-    let exits = {
+    let mut exits = {
         let daemon = daemon.clone();
         tokio::spawn(async move { daemon.edge.run().await })
     };
@@ -146,12 +145,13 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     tracing::info!(directory = %directory.path().display(), started_by, "ready");
     let end = tokio::select! {
         ended = &mut serving => Err(ended.map_err(std::io::Error::other).and_then(|served| served).err()),
+        ended = &mut exits => Err(ended.map_err(std::io::Error::other).and_then(|watched| watched).err()),
         why = until_stopped(options, &daemon, &directory, &placed, &mut signals, logging) => Ok(why),
     };
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     match &end {
         Ok(why) => tracing::info!(why, "stopping"),
-        Err(error) => tracing::error!(?error, "the socket failed"),
+        Err(error) => tracing::error!(?error, "the socket, or the watch over processes, failed"),
     }
     if ours {
         placed.unlink();
@@ -162,7 +162,8 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         tracing::warn!("calls were still under way when the time to drain was over");
     }
     exits.abort();
-    drop(lock);
+    // Held until this process is gone, and with it whoever could still be writing.
+    std::mem::forget(lock);
     match end {
         Err(Some(error)) => Err(error.into()),
         _ => Ok(()),

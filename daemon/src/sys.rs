@@ -250,9 +250,8 @@ pub(crate) fn keep_only_standard_streams() -> std::io::Result<()> {
     const FIRST: libc::c_uint = 3;
     #[cfg(target_os = "linux")]
     // SAFETY: the call takes three integers. It closes nothing now, so no descriptor that is in use is affected.
-    let result = unsafe {
-        libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     #[cfg(not(target_os = "linux"))]
     // SAFETY: both calls take integers, and a number that names no descriptor is refused. Nothing is closed now.
     let result = unsafe {

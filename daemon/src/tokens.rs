@@ -264,3 +264,6 @@ fn remove(directory: impl AsFd, name: &str) -> io::Result<()> {
         Err(errno) => Err(errno.into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

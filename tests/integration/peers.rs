@@ -361,3 +361,36 @@ fn many_calls_at_once_on_one_connection_are_all_answered() {
     drop(peer);
     assert_flat(&daemon, before);
 }
+
+#[test]
+fn a_caller_that_hangs_up_leaves_the_former_token_or_the_new_one() {
+    let world = world("");
+    let daemon = world.daemon();
+    let mut peer = world.peer();
+    let held = |peer: &mut Peer| peer.call("claim", json!({})).expect("a session");
+    let claimed = held(&mut peer);
+    let request = |number: u32| {
+        let token = format!("{number:04}");
+        json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token})
+    };
+    peer.call("store_token", request(0)).expect("stored");
+    let before = (daemon.resident_kib(), daemon.descriptors());
+    let mut kept = json!("0000");
+    let mut carried_out = 0;
+    for number in 1..=300 {
+        let request = request(number);
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "store_token", "params": request});
+        let mut caller = world.peer();
+        caller.send(call.to_string().as_bytes()).expect("sent");
+        drop(caller);
+        let now = held(&mut peer);
+        assert_eq!(now["token_status"], "present", "{now}");
+        // It may still be on its way to the daemon, and be found later.
+        let found: u32 = now["token"].as_str().and_then(|token| token.parse().ok()).expect("a number");
+        assert!(found <= number, "{now}");
+        carried_out += u32::from(now["token"] != kept);
+        kept = now["token"].clone();
+    }
+    assert!(carried_out > 0);
+    assert_flat(&daemon, before);
+}

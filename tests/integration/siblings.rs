@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use mcp_sessiond_tests::{Host, Instance, Loaded, random, until};
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::world;
 
@@ -148,4 +149,54 @@ fn of_two_that_race_for_one_place_at_most_one_gets_it() {
             "round {round}: {loaded:?}"
         );
     }
+}
+
+#[test]
+fn a_process_that_claims_many_times_at_once_has_one_lease() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let leases: HashSet<String> = std::thread::scope(|scope| {
+        let claim = || {
+            let claimed = world.peer().call("claim", json!({})).expect("a session");
+            json!([claimed["session"], claimed["epoch"]]).to_string()
+        };
+        let claims: Vec<_> = (0..32).map(|_| scope.spawn(claim)).collect();
+        claims.into_iter().map(|claim| claim.join().expect("claimed")).collect()
+    });
+    assert_eq!((leases.len(), world.stat("sessions")), (1, 1), "{leases:?}");
+}
+
+#[test]
+fn a_holder_that_is_stopped_is_still_the_holder() {
+    let world = world("claim_wait_ms = 50");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let mut asleep = host.instance(&[]);
+    asleep.load().assert_fresh();
+    asleep.store("mine");
+    asleep.0.signal(Signal::SIGSTOP);
+    assert_eq!(host.instance(&[]).load().assert_fresh().outcome.as_deref(), Some("fresh_held"));
+    daemon.restart();
+    host.instance(&[]).load().assert_fresh();
+    asleep.0.signal(Signal::SIGCONT);
+    assert_eq!(asleep.load().token.as_deref(), Some("mine"));
+}
+
+#[test]
+fn a_host_that_restarts_identical_ones_for_ever_does_not_run_out_of_sessions() {
+    let world = world("claim_wait_ms = 0\n[limits]\nsessions_per_host = 4\n");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut holder = host.instance(&[]);
+    holder.load().assert_fresh();
+    holder.store("kept");
+    for _ in 0..20 {
+        let mut instance = host.instance(&[]);
+        instance.load().assert_fresh();
+        instance.store("soon forgotten");
+        instance.kill();
+    }
+    assert!(world.sessions().len() <= 4);
+    until("their tokens go with them", || (world.token_files().len() <= 4).then_some(()));
+    assert_eq!(holder.load().token.as_deref(), Some("kept"), "what is held is never made room of");
 }

@@ -84,6 +84,11 @@ impl Registry {
         match self.choose(&claim, key) {
             Choice::Wait if now < claim.deadline => self.waiting.push(Waiting { claim, key }),
             Choice::Wait => self.give_up(&claim, key),
+            choice @ Choice::Open(_) => {
+                self.carry_out(&claim, choice);
+                // Another claim of the same process may be waiting; it has a lease now.
+                self.settle(claim.host, key);
+            }
             choice => self.carry_out(&claim, choice),
         }
     }
@@ -129,7 +134,7 @@ impl Registry {
         });
     }
 
-    /// A session with this key came free: answers whoever can be answered now.
+    /// A session with this key came free, or was opened: answers whoever can be answered now.
     pub(super) fn settle(&mut self, owner: ProcessId, key: Key) {
         let same = |waiting: &Waiting| waiting.claim.host == owner && waiting.key == key;
         let contenders: BTreeSet<ProcessId> = self
@@ -153,6 +158,8 @@ impl Registry {
                 choice => {
                     let Waiting { claim, .. } = self.waiting.remove(at);
                     self.carry_out(&claim, choice);
+                    // It may be what an earlier claim of the same process was waiting for.
+                    at = 0;
                 }
             }
         }

@@ -30,23 +30,50 @@ prop_state_machine! {
 #[derive(Clone, Debug)]
 enum Step {
     /// A process starts, below another one or as a root. It may be given the pid and the start time of a dead one.
-    Start { parent: Option<usize>, traits: usize, after: Option<usize> },
+    Start {
+        parent: Option<usize>,
+        traits: usize,
+        after: Option<usize>,
+    },
     /// A process exits. The daemon takes it in when it next does anything.
     Exit(usize),
-    Claim { process: usize, label: Option<usize>, siblings: Option<Siblings>, wait: u64 },
+    Claim {
+        process: usize,
+        label: Option<usize>,
+        siblings: Option<Siblings>,
+        wait: u64,
+    },
     Cancel(usize),
-    Pass { ms: u64, told: bool },
+    Pass {
+        ms: u64,
+        told: bool,
+    },
     /// The digest of a new token goes on record.
-    Store { session: usize, epoch: Given },
+    Store {
+        session: usize,
+        epoch: Given,
+    },
     /// A store whose digest is kept comes to its end.
-    EndStore { nth: usize, written: bool },
-    Reject { session: usize, epoch: Given },
-    Release { session: usize, epoch: Given },
+    EndStore {
+        nth: usize,
+        written: bool,
+    },
+    Reject {
+        session: usize,
+        epoch: Given,
+    },
+    Release {
+        session: usize,
+        epoch: Given,
+    },
     /// The ledger gets on.
     Keep(usize),
     /// The daemon ends, in an orderly way or not, and another one takes over. Where a token was being written, the
     /// file may have been renamed already.
-    Restart { crash: bool, renamed: bool },
+    Restart {
+        crash: bool,
+        renamed: bool,
+    },
 }
 
 /// The epoch that a request carries.
@@ -154,7 +181,9 @@ impl ReferenceStateMachine for Cast {
             ),
             (
                 4,
-                (0..2_usize, any::<bool>()).prop_map(|(nth, written)| Step::EndStore { nth, written }).boxed(),
+                (0..2_usize, any::<bool>())
+                    .prop_map(|(nth, written)| Step::EndStore { nth, written })
+                    .boxed(),
             ),
         ];
         let instances = cast.which(|process| process.alive && process.parent.is_some());
@@ -217,7 +246,7 @@ impl StateMachineTest for World {
     }
 
     fn apply(mut world: Self, cast: &Cast, step: Step) -> Self {
-        world.step(cast, step);
+        world.step(cast, &step);
         world
     }
 
@@ -228,9 +257,9 @@ impl StateMachineTest for World {
     fn teardown(mut world: Self, mut cast: Cast) {
         for number in cast.which(|process| process.alive) {
             cast.processes[number].alive = false;
-            world.step(&cast, Step::Exit(number));
+            world.step(&cast, &Step::Exit(number));
         }
-        world.step(&cast, Step::Pass { ms: 0, told: true });
+        world.step(&cast, &Step::Pass { ms: 0, told: true });
         world.check(&cast);
         world.check_over();
     }

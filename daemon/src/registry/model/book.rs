@@ -124,18 +124,17 @@ impl Book {
     }
 
     fn settle(&mut self, owner: ProcessId, key: Key) {
-        let waiting = std::mem::take(&mut self.waiting);
-        let same = |claim: &&Claim| claim.host == owner && claim.key == Some(key);
-        let contenders: BTreeSet<ProcessId> =
-            waiting.iter().filter(same).map(|claim| claim.process).collect();
-        if contenders.len() > 1 {
+        let same = |claim: &Claim| claim.host == owner && claim.key == Some(key);
+        let contenders = self.waiting.iter().filter(|claim| same(claim)).map(|claim| claim.process);
+        if contenders.collect::<BTreeSet<_>>().len() > 1 {
             self.plural.insert((owner, key));
         }
-        for claim in waiting {
-            match self.decide(&claim) {
-                Some(decision) if same(&&claim) => self.answer(&claim, decision),
-                _ => self.waiting.push(claim),
-            }
+        let ripe =
+            |book: &Self| book.waiting.iter().position(|claim| same(claim) && book.decide(claim).is_some());
+        while let Some(at) = ripe(self) {
+            let claim = self.waiting.remove(at);
+            let decision = self.decide(&claim).expect("it was decided just now");
+            self.answer(&claim, decision);
         }
     }
 
@@ -180,12 +179,22 @@ impl Book {
             None => self.open(claim).ok_or("quota_exceeded"),
         };
         self.expected.insert(claim.ticket, number.map(|number| (number, outcome)));
+        if let Ok(number) = number {
+            // Whoever has a lease waits for none.
+            let same = |other: &mut Claim| {
+                other.process == claim.process && other.host == claim.host && other.key == claim.key
+            };
+            for other in self.waiting.extract_if(.., same) {
+                self.expected.insert(other.ticket, Ok((number, Outcome::Held)));
+            }
+        }
     }
 
     fn open(&mut self, claim: &Claim) -> Option<u64> {
         let of_owner = || self.entries.iter().filter(|(_, entry)| entry.owner == claim.host);
         if of_owner().count() >= self.policy.sessions_per_owner {
-            let is_plural = |entry: &Entry| entry.key.is_some_and(|key| self.plural.contains(&(claim.host, key)));
+            let is_plural =
+                |entry: &Entry| entry.key.is_some_and(|key| self.plural.contains(&(claim.host, key)));
             let spare = of_owner().find(|(_, entry)| entry.holder.is_none() && is_plural(entry));
             let spare = *spare?.0;
             self.entries.remove(&spare);

@@ -92,8 +92,8 @@ impl World {
         }
     }
 
-    pub(super) fn step(&mut self, cast: &Cast, step: Step) {
-        match step {
+    pub(super) fn step(&mut self, cast: &Cast, step: &Step) {
+        match *step {
             Step::Start { .. } => {}
             Step::Exit(process) => {
                 let id = cast.processes[process].id;
@@ -221,6 +221,7 @@ impl World {
         let offered = self.registry.session(id).is_some_and(|record| record.offered);
         let (file, accepted) = self.registry.begin_store(id, epoch, digest)?;
         assert_eq!(accepted, offered, "whether the broker accepted");
+        assert!(!self.registry.sessions[id].offered, "it is accepted once");
         self.writing.insert(id.clone(), Writing { digest: Some(digest), file, ready: false });
         self.may_have(id, Some(digest));
         self.carry_out();
@@ -339,8 +340,7 @@ impl World {
             None => {
                 assert!(outcome.is_fresh() || outcome == Outcome::Held || epoch.0 > 1, "{outcome:?} {epoch}");
                 self.told.push(id.clone());
-                let known =
-                    Known { owner: claim.host, epoch, holder, released: false, tokens: vec![None] };
+                let known = Known { owner: claim.host, epoch, holder, released: false, tokens: vec![None] };
                 self.known.insert(id, known);
             }
             Some(known) => {
@@ -451,6 +451,9 @@ impl World {
         assert_eq!(self.openers.get(&lease.session), Some(&opener), "somebody else's session");
         assert!(lease.outcome != Outcome::Resumed || claim.key.is_some(), "a doubtful session was resumed");
         assert_eq!(lease.file.host, claim.host);
+        let offered =
+            self.registry.session(&lease.session).map(|record| record.offered == record.digest.is_some());
+        assert!(lease.outcome != Outcome::Resumed || offered == Some(true), "whether its token is offered");
         self.queue.push_back(Item::Answer(claim, lease));
     }
 
@@ -464,8 +467,9 @@ impl World {
         // What is on record is what is so. A former digest is left on record until the next start.
         let mut records = self.recorded.clone();
         for (id, record) in &mut records.sessions {
-            record.former =
-                record.former.filter(|_| self.registry.sessions.get(id).is_some_and(|now| now.former.is_some()));
+            record.former = record
+                .former
+                .filter(|_| self.registry.sessions.get(id).is_some_and(|now| now.former.is_some()));
         }
         assert!(records.sessions.iter().eq(&self.registry.sessions), "sessions on record");
         let claimants: BTreeMap<_, _> =
@@ -481,7 +485,8 @@ impl World {
         let mut entries: Vec<_> = self.book.entries.values().collect();
         entries.sort_by_key(|entry| entry.id.clone());
         let entries = entries.iter().map(|entry| (entry.id.as_ref(), entry.epoch, entry.holder));
-        let sessions = self.registry.sessions().map(|record| (Some(&record.id), record.epoch.0, record.holder));
+        let sessions =
+            self.registry.sessions().map(|record| (Some(&record.id), record.epoch.0, record.holder));
         assert!(sessions.eq(entries), "the sessions are not those of the book");
 
         for (id, known) in &self.known {

@@ -1,0 +1,295 @@
+use futures::FutureExt;
+use mcp_sessiond_proto::{Epoch, Label, SessionId};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use tempfile::TempDir;
+
+use super::*;
+use crate::directory::small_disk::SmallDisk;
+use crate::process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
+use crate::registry::model::ledger::Records;
+use crate::registry::{Claimant, OwnerRecord, SessionRecord, TokenFile};
+
+const BOOT: &str = "00000000-0000-0000-0000-000000000001";
+
+/// A database, and what ought to be in it.
+struct Bench {
+    directory: TempDir,
+    ledger: Ledger,
+    records: Records,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let Opened { ledger, snapshot, discarded } = open(directory.path(), BOOT);
+        assert_eq!((Records::from(snapshot), discarded), (Records::default(), None));
+        Self { directory, ledger, records: Records::default() }
+    }
+
+    fn record(&mut self, effect: Effect) {
+        self.records.apply(effect.clone());
+        self.ledger.record(effect);
+    }
+
+    /// Records something that no other test looks at, and keeps it with all that came before.
+    async fn keep(&mut self) -> Result<(), Error> {
+        self.record(Effect::SaveSession(session("kept", 1)));
+        self.ledger.waiter().kept().await
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join(FILE)
+    }
+
+    /// What the next daemon finds.
+    async fn reopen(self, boot: &str) -> (Records, Option<String>) {
+        close(self.ledger).await;
+        let Opened { snapshot, discarded, .. } = open(self.directory.path(), boot);
+        (snapshot.into(), discarded)
+    }
+}
+
+/// Returns when the writer is done.
+async fn close(ledger: Ledger) {
+    let mut progress = ledger.progress.clone();
+    drop(ledger);
+    while progress.changed().await.is_ok() {}
+}
+
+fn execute(path: &Path, sql: &str) {
+    Connection::open(path).and_then(|database| database.execute_batch(sql)).expect("it is done");
+}
+
+fn open(directory: &Path, boot: &str) -> Opened {
+    Ledger::open(directory, boot).expect("it can be opened")
+}
+
+fn session(id: &str, epoch: u64) -> SessionRecord {
+    let owner = ProcessId { pid: 7, start: StartTime(42), inode: Some(1) };
+    SessionRecord {
+        id: id.parse().expect("an id"),
+        owner,
+        key: Some(Key([1; 32])),
+        program: "server".into(),
+        label: None,
+        opened: 1,
+        opened_ms: 2,
+        epoch: Epoch(epoch),
+        holder: None,
+        file: TokenFile { host: owner, number: 1 },
+        digest: None,
+        former: None,
+        offered: false,
+    }
+}
+
+fn process() -> impl Strategy<Value = ProcessId> {
+    let inode = option::of(select(vec![0, 1, u64::MAX]));
+    (1..3_u32, select(vec![0, 1, u64::MAX]), inode).prop_map(|(pid, start, inode)| ProcessId {
+        pid,
+        start: StartTime(start),
+        inode,
+    })
+}
+
+fn id() -> impl Strategy<Value = SessionId> {
+    select(vec!["a", "b", "~!'\""]).prop_map(|id| id.parse().expect("an id"))
+}
+
+fn label() -> impl Strategy<Value = Label> {
+    select(vec!["prod", "naïve 'label' \u{1f980}"]).prop_map(|label| label.parse().expect("a label"))
+}
+
+fn owner() -> impl Strategy<Value = OwnerRecord> {
+    let plural = proptest::collection::btree_set(any::<[u8; 32]>().prop_map(Key), 0..4);
+    (process(), ".*", plural).prop_map(|(host, name, plural)| OwnerRecord { host, name, plural })
+}
+
+fn claimant() -> impl Strategy<Value = Claimant> {
+    let codes = ["executable", "arguments", "rewritten", "directory", "environment", "changed", "gone"];
+    let doubt = select(codes.to_vec()).prop_map(|code| code.parse::<KeyDoubt>().expect("a doubt"));
+    let digest = || any::<Option<[u8; 32]>>();
+    (process(), ".*", digest(), digest(), option::of(doubt)).prop_map(
+        |(host, program, base, place, doubt)| Claimant {
+            host,
+            traits: Traits { program, base, place, doubt },
+        },
+    )
+}
+
+fn any_session() -> impl Strategy<Value = SessionRecord> {
+    let digest = || any::<Option<[u8; 32]>>();
+    let names = (id(), process(), digest(), ".*", option::of(label()));
+    let rest = (any::<[u64; 3]>(), option::of(process()), any::<u32>(), digest(), digest(), any::<bool>());
+    (names, rest).prop_map(|((id, owner, key, program, label), rest)| {
+        let ([opened, opened_ms, epoch], holder, number, digest, former, offered) = rest;
+        SessionRecord {
+            id,
+            owner,
+            key: key.map(Key),
+            program,
+            label,
+            opened,
+            opened_ms,
+            epoch: Epoch(epoch),
+            holder,
+            file: TokenFile { host: owner, number },
+            digest,
+            former,
+            offered,
+        }
+    })
+}
+
+fn effect() -> impl Strategy<Value = Effect> {
+    prop_oneof![
+        owner().prop_map(Effect::SaveOwner),
+        process().prop_map(Effect::DropOwner),
+        (process(), claimant()).prop_map(|(process, claimant)| Effect::SaveClaimant(process, claimant)),
+        process().prop_map(Effect::DropClaimant),
+        any_session().prop_map(Effect::SaveSession),
+        id().prop_map(Effect::DropSession),
+    ]
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However the writer groups them: one after the other, every field of every record.
+    #[test]
+    fn what_was_recorded_is_found(effects in proptest::collection::vec(effect(), 0..40), pause in 0..40_usize) {
+        let mut bench = Bench::new();
+        for (number, effect) in effects.into_iter().enumerate() {
+            bench.record(effect);
+            if number == pause {
+                block_on(bench.ledger.waiter().kept()).expect("it is kept");
+            }
+        }
+        block_on(bench.ledger.waiter().kept()).expect("it is kept");
+        let expected = bench.records.clone();
+        prop_assert_eq!(block_on(bench.reopen(BOOT)), (expected, None));
+    }
+}
+
+#[tokio::test]
+async fn what_is_from_before_a_reboot_is_discarded() {
+    let mut bench = Bench::new();
+    bench.keep().await.expect("it is kept");
+    let (found, discarded) = bench.reopen("another boot").await;
+    assert_eq!(found, Records::default());
+    assert!(discarded.is_some_and(|why| why.contains("reboot")));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_discarded_and_written_anew() {
+    let spoil: [fn(&Path); 5] = [
+        |path| execute(path, "PRAGMA user_version = 99"),
+        |path| execute(path, "DELETE FROM boot"),
+        |path| execute(path, "UPDATE session SET owner = 'nobody'"),
+        |path| execute(path, "DROP TABLE claimant"),
+        |path| {
+            for suffix in ["-wal", "-shm"] {
+                let _ = std::fs::remove_file(path.with_file_name(format!("{FILE}{suffix}")));
+            }
+            std::fs::write(path, "no database at all, and longer than a header of SQLite's is: ".repeat(99))
+                .expect("it is ours");
+        },
+    ];
+    for spoil in spoil {
+        let mut bench = Bench::new();
+        bench.keep().await.expect("it is kept");
+        let Bench { directory, ledger, .. } = bench;
+        close(ledger).await;
+        spoil(&directory.path().join(FILE));
+
+        let Opened { mut ledger, snapshot, discarded } = open(directory.path(), BOOT);
+        assert_eq!((Records::from(snapshot), discarded.is_some()), (Records::default(), true));
+        let kept = session("kept", 2);
+        ledger.record(Effect::SaveSession(kept.clone()));
+        ledger.waiter().kept().await.expect("it is kept");
+        close(ledger).await;
+        let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
+        assert_eq!((snapshot.sessions, discarded), (vec![kept], None));
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_waits_until_it_is_kept() {
+    let mut bench = Bench::new();
+    bench.keep().await.expect("it is kept");
+    // A curious sqlite3 holds the writer up.
+    let curious = Connection::open(bench.path()).expect("it is there");
+    curious.execute_batch("BEGIN IMMEDIATE").expect("nobody is writing");
+    bench.record(Effect::SaveSession(session("a", 1)));
+    let mut kept = std::pin::pin!(bench.ledger.waiter().kept());
+    assert_eq!(kept.as_mut().now_or_never(), None);
+    curious.execute_batch("COMMIT").expect("it was begun");
+    kept.await.expect("it is kept");
+    let count: i64 = curious
+        .query_row("SELECT count(*) FROM session WHERE id = 'a'", [], |row| row.get(0))
+        .expect("it can be read");
+    assert_eq!(count, 1);
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_is_written_later_and_in_order() {
+    let mut bench = Bench::new();
+    bench.keep().await.expect("it is kept");
+    execute(
+        &bench.path(),
+        "CREATE TRIGGER refuse BEFORE INSERT ON session WHEN new.id = 'refused'
+         BEGIN SELECT RAISE(ABORT, 'refused'); END",
+    );
+    let before = bench.ledger.waiter();
+    for epoch in 1..4 {
+        bench.record(Effect::SaveSession(session("a", epoch)));
+        bench.record(Effect::SaveSession(session("refused", epoch)));
+        bench.record(Effect::DropSession("kept".parse().expect("an id")));
+    }
+    for _ in 0..2 {
+        let refused = bench.keep().await.expect_err("it is not kept");
+        assert!(matches!(refused, Error::Unavailable { retry_after_ms: 1.., .. }), "{refused}");
+    }
+    before.kept().await.expect("what was kept before is still kept");
+    let read = Connection::open(bench.path()).expect("it is there");
+    let refused: i64 = read
+        .query_row("SELECT count(*) FROM session WHERE id = 'refused'", [], |row| row.get(0))
+        .expect("it can be read");
+    assert_eq!(refused, 0);
+
+    execute(&bench.path(), "DROP TRIGGER refuse");
+    // The attempt that is under way may be the last that fails.
+    while bench.keep().await.is_err() {}
+    let expected = bench.records.clone();
+    assert_eq!(bench.reopen(BOOT).await, (expected, None));
+}
+
+#[tokio::test]
+async fn a_full_disk_is_said_and_got_over() {
+    let disk = SmallDisk::mount(512);
+    let Opened { mut ledger, .. } = open(disk.path(), BOOT);
+    let filler = disk.fill();
+    let mut records = Records::default();
+    let mut record = |ledger: &mut Ledger, number: u64| {
+        let large = SessionRecord { program: "x".repeat(10_000), ..session(&number.to_string(), number) };
+        records.apply(Effect::SaveSession(large.clone()));
+        ledger.record(Effect::SaveSession(large));
+        ledger.waiter().kept()
+    };
+    let mut number = 0;
+    while record(&mut ledger, number).await.is_ok() {
+        number += 1;
+        assert!(number < 100, "the disk is not full");
+    }
+    std::fs::remove_file(filler).expect("it is ours");
+    while record(&mut ledger, number).await.is_err() {}
+    close(ledger).await;
+    let Opened { snapshot, discarded, .. } = open(disk.path(), BOOT);
+    assert_eq!((Records::from(snapshot), discarded), (records, None));
+}

@@ -1,0 +1,333 @@
+//! The rules of claims, one example each. [`model`](super::model) has the interleavings.
+
+use mcp_sessiond_proto::types::Outcome;
+use mcp_sessiond_proto::{Epoch, Error, Siblings};
+
+use super::*;
+use crate::process::{StartTime, Traits};
+
+const HOST: ProcessId = process(10);
+const KEY: Key = Key([7; 32]);
+
+/// How long a claim waits here.
+const WAIT: Millis = 1_000;
+
+const fn process(pid: u32) -> ProcessId {
+    ProcessId { pid, start: StartTime(1_000 + pid as u64), inode: Some(pid as u64) }
+}
+
+/// A registry, and what it answers.
+struct Bench {
+    registry: Registry,
+    now: Millis,
+    tickets: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let policy = Policy { siblings: Siblings::Fresh, sessions_per_owner: 3 };
+        Self { registry: Registry::restore(policy, Snapshot::default()), now: 0, tickets: 0 }
+    }
+
+    /// The claim of an instance, which is not answered yet.
+    fn claim_of(&mut self, host: ProcessId, pid: u32) -> Claim {
+        self.tickets += 1;
+        Claim {
+            ticket: Ticket(self.tickets),
+            process: process(pid),
+            host,
+            host_name: "host".into(),
+            key: Some(KEY),
+            label: None,
+            program: "server".into(),
+            siblings: None,
+            deadline: self.now + WAIT,
+            opened_ms: 0,
+        }
+    }
+
+    /// Claims, and returns the answers that come at once.
+    fn tell(&mut self, claim: Claim) -> Vec<(Ticket, Result<Lease, Error>)> {
+        let traits = Traits { program: "server".into(), base: None, place: None, doubt: None };
+        self.registry.introduce(claim.process, Claimant { host: claim.host, traits });
+        self.registry.claim(claim, self.now);
+        self.answers()
+    }
+
+    fn answers(&mut self) -> Vec<(Ticket, Result<Lease, Error>)> {
+        let effects = self.registry.take_effects().into_iter();
+        effects
+            .filter_map(|effect| match effect {
+                Effect::Answer(ticket, answer) => Some((ticket, answer)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// A claim that is answered at once.
+    fn claim(&mut self, pid: u32) -> Lease {
+        let claim = self.claim_of(HOST, pid);
+        granted(self.tell(claim))
+    }
+
+    /// A claim that has to wait.
+    fn wait(&mut self, pid: u32) -> Ticket {
+        let claim = self.claim_of(HOST, pid);
+        let ticket = claim.ticket;
+        assert_eq!(self.tell(claim), [], "it waits");
+        ticket
+    }
+
+    fn exit(&mut self, pids: &[u32]) -> Vec<(Ticket, Result<Lease, Error>)> {
+        let exited: Vec<ProcessId> = pids.iter().map(|pid| process(*pid)).collect();
+        self.registry.exited(&exited);
+        self.answers()
+    }
+
+    /// Everything that was recorded, in the hands of another daemon.
+    fn restart(self) -> Self {
+        let Registry { policy, owners, sessions, claimants, .. } = self.registry;
+        let owner = |(host, Owner { name, plural, .. })| OwnerRecord { host, name, plural };
+        let snapshot = Snapshot {
+            owners: owners.into_iter().map(owner).collect(),
+            claimants: claimants.into_iter().collect(),
+            sessions: sessions.into_values().collect(),
+        };
+        Self { registry: Registry::restore(policy, snapshot), ..self }
+    }
+}
+
+fn granted(mut answers: Vec<(Ticket, Result<Lease, Error>)>) -> Lease {
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    answers.remove(0).1.expect("a lease")
+}
+
+#[test]
+fn the_next_instance_resumes_what_the_former_one_left() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    assert_eq!((first.outcome, first.epoch), (Outcome::FreshFirst, Epoch(1)));
+
+    bench.exit(&[1]);
+    let second = bench.claim(2);
+    assert_eq!((second.outcome, second.epoch), (Outcome::Resumed, Epoch(2)));
+    assert_eq!((second.session, second.file), (first.session, first.file));
+}
+
+#[test]
+fn a_second_claim_of_the_holder_gets_the_same_lease() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    let second = bench.claim(1);
+    assert_eq!(second, Lease { outcome: Outcome::Held, ..first });
+}
+
+/// Of two claims that one process has under way, the one that need not wait answers the other.
+#[test]
+fn a_process_that_has_a_lease_waits_for_none() {
+    let mut bench = Bench::new();
+    bench.claim(1);
+    let late = Claim { deadline: 0, ..bench.claim_of(HOST, 2) };
+    granted(bench.tell(late));
+    let patient = Claim { siblings: Some(Siblings::Oldest), ..bench.claim_of(HOST, 3) };
+    let ticket = patient.ticket;
+    assert_eq!(bench.tell(patient), []);
+
+    let hasty = bench.claim_of(HOST, 3);
+    let mut answers = bench.tell(hasty);
+    let (answered, second) = answers.pop().expect("two answers");
+    let first = granted(answers);
+    assert_eq!((answered, first.outcome), (ticket, Outcome::FreshPlural));
+    assert_eq!(second, Ok(Lease { outcome: Outcome::Held, ..first }));
+}
+
+/// The same, where both were waiting, and a third one makes the key plural.
+#[test]
+fn a_process_that_gets_a_lease_while_it_waits_for_it_twice_gets_one() {
+    let mut bench = Bench::new();
+    bench.claim(1);
+    let patient = Claim { siblings: Some(Siblings::Oldest), ..bench.claim_of(HOST, 2) };
+    assert_eq!(bench.tell(patient), []);
+    bench.wait(2);
+    let late = Claim { deadline: 0, ..bench.claim_of(HOST, 3) };
+    let answers = bench.tell(late);
+    let leases: Vec<Lease> = answers.into_iter().map(|(_, answer)| answer.expect("a lease")).collect();
+    let outcomes: Vec<Outcome> = leases.iter().map(|lease| lease.outcome).collect();
+    assert_eq!(outcomes, [Outcome::FreshHeld, Outcome::FreshPlural, Outcome::Held]);
+    assert_eq!(leases[1].session, leases[2].session);
+}
+
+#[test]
+fn the_new_server_waits_for_the_old_one_to_die() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    bench.wait(2);
+    let second = granted(bench.exit(&[1]));
+    assert_eq!((second.outcome, second.session), (Outcome::Resumed, first.session));
+}
+
+#[test]
+fn a_holder_that_stays_is_a_sibling_and_the_key_plural_from_then_on() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    bench.wait(2);
+    assert_eq!(bench.registry.next_deadline(), Some(WAIT));
+    bench.now = WAIT;
+    bench.registry.passed(bench.now);
+    let second = granted(bench.answers());
+    assert_eq!(second.outcome, Outcome::FreshHeld);
+    assert_ne!(second.session, first.session);
+
+    // Neither of the two is anybody's any more, not even after a restart of the daemon.
+    bench.exit(&[1, 2]);
+    let mut bench = bench.restart();
+    let third = bench.claim(3);
+    assert_eq!(third.outcome, Outcome::FreshPlural);
+    assert!(![first.session, second.session].contains(&third.session));
+}
+
+#[test]
+fn two_that_want_the_place_of_one_make_the_key_plural() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    bench.wait(2);
+    bench.wait(3);
+    for (_, answer) in bench.exit(&[1]) {
+        let lease = answer.expect("a lease");
+        assert_eq!(lease.outcome, Outcome::FreshPlural);
+        assert_ne!(lease.session, first.session);
+    }
+    assert_eq!(bench.registry.waiting(), 0);
+}
+
+/// A host that starts its server anew twice: the one in the middle is no contender when it is known to be dead.
+#[test]
+fn exits_that_are_known_together_count_together() {
+    for exited in [[1, 2], [2, 1]] {
+        let mut bench = Bench::new();
+        let first = bench.claim(1);
+        let middle = bench.wait(2);
+        let last = bench.wait(3);
+        let answers = bench.exit(&exited);
+        assert!(answers.contains(&(middle, Err(Error::LeaseEnded))), "{answers:?}");
+        let resumed = Lease { outcome: Outcome::Resumed, epoch: Epoch(2), ..first };
+        assert!(answers.contains(&(last, Ok(resumed))), "{answers:?}");
+    }
+}
+
+#[test]
+fn where_siblings_are_interchangeable_the_one_opened_first_is_resumed() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    let late = Claim { deadline: 0, ..bench.claim_of(HOST, 2) };
+    let second = granted(bench.tell(late));
+    bench.exit(&[2]);
+    bench.exit(&[1]);
+    for (pid, expected) in [(3, &first), (4, &second)] {
+        let claim = Claim { siblings: Some(Siblings::Oldest), ..bench.claim_of(HOST, pid) };
+        let lease = granted(bench.tell(claim));
+        assert_eq!((lease.outcome, &lease.session), (Outcome::Resumed, &expected.session));
+    }
+}
+
+#[test]
+fn a_doubtful_key_gets_a_session_that_nobody_resumes() {
+    let mut bench = Bench::new();
+    let doubtful = |claim: Claim| Claim { key: None, ..claim };
+    let claim = doubtful(bench.claim_of(HOST, 1));
+    let first = granted(bench.tell(claim));
+    assert_eq!(first.outcome, Outcome::FreshDoubtful);
+
+    // The process itself finds it again.
+    let claim = doubtful(bench.claim_of(HOST, 1));
+    assert_eq!(granted(bench.tell(claim)).session, first.session);
+
+    bench.exit(&[1]);
+    assert_eq!(bench.registry.session(&first.session), None);
+}
+
+#[test]
+fn a_host_takes_everything_of_its_own_with_it() {
+    let mut bench = Bench::new();
+    let other = process(11);
+    let claim = bench.claim_of(other, 5);
+    let stays = granted(bench.tell(claim));
+    bench.claim(1);
+    let waits = bench.wait(2);
+    let answers = bench.exit(&[HOST.pid]);
+    assert!(matches!(answers.as_slice(), [(ticket, Err(Error::NoVerifiedHost { .. }))] if *ticket == waits));
+    let left: Vec<&SessionId> = bench.registry.sessions().map(|session| &session.id).collect();
+    assert_eq!(left, [&stays.session]);
+    assert_eq!(bench.registry.processes(), BTreeSet::from([other, process(5)]));
+}
+
+/// Pid and start time had again: only the inode of the pidfd tells the new host from the old one.
+#[test]
+fn a_process_is_no_other_with_its_pid_and_start_time() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    let again = ProcessId { inode: Some(99), ..HOST };
+    let mut bench = bench.restart();
+    bench.registry.exited(&[process(1), HOST]);
+    let claim = Claim { process: ProcessId { inode: Some(98), ..process(1) }, ..bench.claim_of(again, 1) };
+    let second = granted(bench.tell(claim));
+    assert_eq!(second.outcome, Outcome::FreshFirst);
+    assert_ne!(second.session, first.session);
+
+    let claim = Claim { process: process(1), ..bench.claim_of(HOST, 1) };
+    let third = granted(bench.tell(claim));
+    assert_eq!(third.outcome, Outcome::FreshFirst, "nor is the old one the new one");
+}
+
+#[test]
+fn a_late_write_of_a_former_holder_is_refused() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    bench.registry.begin_store(&first.session, first.epoch, [1; 32]).expect("its own");
+    bench.exit(&[1]);
+    let ended = bench.registry.begin_store(&first.session, first.epoch, [2; 32]);
+    assert_eq!(ended, Err(Error::LeaseEnded));
+    let second = bench.claim(2);
+    let late = bench.registry.begin_store(&first.session, first.epoch, [2; 32]);
+    assert_eq!(late, Err(Error::StaleEpoch { given: first.epoch, newest: second.epoch }));
+    assert_eq!(bench.registry.take_effects(), []);
+    assert_eq!(bench.registry.session(&first.session).expect("it is there").digest, Some([1; 32]));
+}
+
+#[test]
+fn a_full_owner_gives_up_the_oldest_session_that_nobody_would_resume() {
+    let mut bench = Bench::new();
+    bench.claim(1);
+    let late = |claim: Claim| Claim { deadline: 0, ..claim };
+    for pid in [2, 3] {
+        let claim = late(bench.claim_of(HOST, pid));
+        granted(bench.tell(claim));
+    }
+    // All three are held: there is no room.
+    let claim = late(bench.claim_of(HOST, 4));
+    let refused = bench.tell(claim);
+    assert!(matches!(refused.as_slice(), [(_, Err(Error::QuotaExceeded { limit: 3, .. }))]), "{refused:?}");
+
+    bench.exit(&[3]);
+    bench.exit(&[2]);
+    let oldest = bench.registry.sessions().filter(|session| session.holder.is_none());
+    let oldest = oldest.min_by_key(|session| session.opened).expect("two are free").clone();
+    let fourth = bench.claim(5);
+    assert_eq!(fourth.outcome, Outcome::FreshPlural);
+    assert_eq!(bench.registry.session(&oldest.id), None);
+    assert_eq!(bench.registry.sessions().count(), 3);
+    assert_ne!(fourth.file, oldest.file, "a file of a session that has ended is not had again");
+}
+
+/// A daemon that was killed between the records of a first claim never answered it. The claimant alone says nothing
+/// of its host, whose exit nobody would tell.
+#[test]
+fn a_claimant_without_its_owner_is_forgotten_at_the_start() {
+    let mut bench = Bench::new();
+    let claim = bench.claim_of(HOST, 1);
+    let traits = Traits { program: "server".into(), base: None, place: None, doubt: None };
+    bench.registry.introduce(claim.process, Claimant { host: HOST, traits });
+    let mut bench = bench.restart();
+    assert_eq!(bench.registry.processes(), BTreeSet::new());
+    assert_eq!(bench.registry.take_effects(), [Effect::DropClaimant(process(1))]);
+}
