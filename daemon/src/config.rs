@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use mcp_sessiond_proto::Siblings;
 use mcp_sessiond_proto::debug::Setting;
@@ -23,7 +22,7 @@ const VARIABLE_PREFIX: &str = "MCP_SESSIOND_";
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How long a claim waits, in ms, for the session's holder to be gone: hosts start the new server before the
-    /// old one has died. 0 to 60,000.
+    /// old one has died. 0 to 5,000.
     pub claim_wait_ms: u64,
     /// What a claim gets where sessions can't be told apart: `fresh` or `oldest`.
     pub siblings: Siblings,
@@ -107,7 +106,7 @@ impl Default for Limits {
         Self {
             connections: 4_096,
             connections_per_process: 64,
-            requests_per_connection: 64,
+            requests_per_connection: 32,
             frame_bytes: 64 * 1024 * 1024,
             sessions_per_host: 1_024,
         }
@@ -280,8 +279,8 @@ fn override_value(
 }
 
 fn check(config: &Config) -> Result<(), ConfigError> {
-    /// A claim that waits longer would outlast the patience of every host.
-    const CLAIM_WAIT_MAX_MS: u64 = 60_000;
+    /// Half of what the client library waits for an answer.
+    const CLAIM_WAIT_MAX_MS: u64 = 5_000;
     let limits = &config.limits;
     let counts = [
         ("limits.connections", limits.connections),
@@ -292,9 +291,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if let Some((name, _)) = counts.into_iter().find(|(_, value)| *value == 0) {
         return Err(ConfigError::Range(format!("{name} must be at least 1")));
     }
-    let frame = mcp_sessiond_proto::hello::FRAME_MAX as usize;
-    if limits.frame_bytes < frame {
-        return Err(ConfigError::Range(format!("limits.frame_bytes must be at least one frame, {frame}")));
+    // One process gets a quarter of it, and must be able to send one frame.
+    let frames = mcp_sessiond_proto::hello::FRAME_MAX as usize * crate::listener::FRAME_SHARES;
+    if limits.frame_bytes < frames {
+        return Err(ConfigError::Range(format!("limits.frame_bytes must be at least {frames}")));
     }
     if config.claim_wait_ms > CLAIM_WAIT_MAX_MS {
         return Err(ConfigError::Range(format!("claim_wait_ms must be at most {CLAIM_WAIT_MAX_MS}")));
@@ -350,12 +350,6 @@ impl Loaded {
 }
 
 impl Config {
-    /// How long a claim waits at most.
-    #[must_use]
-    pub fn claim_wait(&self) -> Duration {
-        Duration::from_millis(self.claim_wait_ms)
-    }
-
     /// What the registry needs of it.
     #[must_use]
     pub fn policy(&self) -> Policy {
@@ -411,7 +405,7 @@ mod tests {
     fn a_value_out_of_range_is_refused() {
         for (flag, needle) in [
             ("limits.connections=0", "at least 1"),
-            ("claim_wait_ms=60001", "at most 60000"),
+            ("claim_wait_ms=5001", "at most 5000"),
             ("siblings=newest", "siblings"),
             ("adopt_version_1=tokens", "absolute"),
             ("colour=blue", "no such setting"),

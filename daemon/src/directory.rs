@@ -95,7 +95,8 @@ impl Directory {
         if opened.st_uid != geteuid().as_raw() {
             return Err(DirectoryError::Owner { path: path.into(), uid: opened.st_uid });
         }
-        let mode = found.permissions().mode() & 0o7777;
+        // Set-id and sticky bits let nobody in; some systems inherit them.
+        let mode = found.permissions().mode() & 0o777;
         if mode != DIRECTORY_MODE {
             return Err(DirectoryError::Mode { path: path.into(), mode });
         }

@@ -194,12 +194,8 @@ impl Edge {
     fn delete_later(&self, file: TokenFile) {
         let lock = self.file(file);
         let tokens = self.tokens.clone();
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            // At the start, before anybody could be writing: the sweep takes it.
-            return;
-        };
         self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&file);
-        runtime.spawn(async move {
+        tokio::spawn(async move {
             let _writing = lock.lock().await;
             if let Err(error) = tokens.delete(file) {
                 tracing::warn!(%file, %error, "could not delete the token file of a session that has ended");

@@ -1,7 +1,6 @@
 //! Named points at which a test may have the daemon killed, as SIGKILL would at any other.
 
 /// The variable that names the point, and after a colon how often it is passed first: `token-renamed:3`.
-#[cfg(feature = "fault-points")]
 pub const VARIABLE: &str = "MCP_SESSIOND_FAULT";
 
 /// Every point, in the order in which a store passes them.

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use mcp_sessiond_proto::codec;
 use mcp_sessiond_proto::frame::Budget;
-use mcp_sessiond_proto::hello::{Answer, Hello};
+use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::service::Sessiond;
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
@@ -32,11 +32,20 @@ use crate::service::{Daemon, Service};
 /// How long a peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a peer that is turned away may take for it.
+const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Peers that are turned away with an answer at the same time. Beyond that they are hung up on.
+const TURNED_AWAY_MAX: usize = 32;
+
 /// How long accepting pauses when there are no descriptors left: something must be closed first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connections that may wait to be accepted: all servers of all hosts may start at once.
 const BACKLOG: i32 = 1024;
+
+/// One process may be in the middle of this part of all large frames.
+pub const FRAME_SHARES: usize = 4;
 
 /// Answers of one connection that may wait to be written before its requests have to wait.
 const ANSWERS_WAITING: usize = 16;
@@ -158,7 +167,15 @@ fn socket_flags() -> SockFlag {
 #[derive(Debug, Default)]
 pub struct Gauge {
     open: AtomicUsize,
-    by_process: Mutex<HashMap<ProcessId, usize>>,
+    turned_away: AtomicUsize,
+    by_process: Mutex<HashMap<ProcessId, OfProcess>>,
+}
+
+/// One process's part.
+#[derive(Debug)]
+struct OfProcess {
+    open: usize,
+    frames: Budget,
 }
 
 impl Gauge {
@@ -168,19 +185,21 @@ impl Gauge {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Counts a connection in, within the limits.
-    fn enter(daemon: &Arc<Daemon>, process: ProcessId) -> Option<Place> {
+    /// Counts a connection in, within the limits. `frames`: the budget of all.
+    fn enter(daemon: &Arc<Daemon>, process: ProcessId, frames: &Budget) -> Option<Place> {
         let settings = daemon.edge.settings();
         let limits = &settings.loaded.config.limits;
         let gauge = &daemon.connections;
         let mut by_process = gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = by_process.get(&process).copied().unwrap_or(0);
+        let own = by_process.get(&process).map_or(0, |own| own.open);
         if gauge.open() >= limits.connections || own >= limits.connections_per_process {
             return None;
         }
         gauge.open.fetch_add(1, Ordering::Relaxed);
-        by_process.insert(process, own + 1);
-        Some(Place { daemon: daemon.clone(), process })
+        let share = || OfProcess { open: 0, frames: frames.share(limits.frame_bytes / FRAME_SHARES) };
+        let own = by_process.entry(process).or_insert_with(share);
+        own.open += 1;
+        Some(Place { daemon: daemon.clone(), process, frames: own.frames.clone() })
     }
 }
 
@@ -188,6 +207,7 @@ impl Gauge {
 struct Place {
     daemon: Arc<Daemon>,
     process: ProcessId,
+    frames: Budget,
 }
 
 impl Drop for Place {
@@ -196,8 +216,8 @@ impl Drop for Place {
         gauge.open.fetch_sub(1, Ordering::Relaxed);
         let mut by_process = gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = by_process.get_mut(&self.process) {
-            *own -= 1;
-            if *own == 0 {
+            own.open -= 1;
+            if own.open == 0 {
                 by_process.remove(&self.process);
             }
         }
@@ -247,22 +267,23 @@ async fn converse(
     let peer = match process::peer(&stream) {
         Ok(Peer { process, .. }) => process,
         Err(error) => {
-            count(&daemon.edge.counters.connections_refused_total);
-            tracing::warn!(%error, "refused a connection");
-            // Another user is not told anything.
-            if !matches!(error, PeerError::OtherUid(_)) {
-                let _ = turn_away(&mut stream, Answer::Unidentified).await;
-            }
+            refuse(stream, &daemon, &error).await;
             return;
         }
     };
-    let Some(_place) = Gauge::enter(&daemon, peer.id()) else {
+    let Some(place) = Gauge::enter(&daemon, peer.id(), &budget) else {
         count(&daemon.edge.counters.connections_over_limit_total);
         tracing::warn!(pid = peer.id().pid, "refused a connection: as many as the limits allow are open");
-        let _ = turn_away(&mut stream, Answer::Busy).await;
+        turn_away(stream, &daemon, Answer::Busy).await;
         return;
     };
-    let greeted = tokio::time::timeout(HELLO_TIMEOUT, greet(&mut stream)).await;
+    let greeted = tokio::select! {
+        greeted = tokio::time::timeout(HELLO_TIMEOUT, greet(&mut stream)) => greeted,
+        () = drained(&mut draining) => {
+            turn_away(stream, &daemon, Answer::Draining).await;
+            return;
+        }
+    };
     let hello = match greeted {
         Ok(Ok(Some(hello))) => hello,
         Ok(Ok(None)) => return,
@@ -274,7 +295,7 @@ async fn converse(
     };
     count(&daemon.edge.counters.connections_total);
     let Ok(codec) = hello.accept() else { return };
-    let transport = codec::server(stream, codec, hello.frame_max, budget);
+    let transport = codec::server(stream, codec, hello.frame_max, place.frames.clone());
     let most = daemon.edge.settings().loaded.config.limits.requests_per_connection;
     let channel = BaseChannel::new(ChannelConfig { pending_response_buffer: ANSWERS_WAITING }, transport)
         .max_concurrent_requests(most);
@@ -290,6 +311,8 @@ async fn converse(
             request = requests.next() => match request {
                 Some(Ok(request)) => {
                     calls.push(request.execute(service.clone().serve()));
+                    // Whoever sends many at once must not keep the first from being answered.
+                    let _ = calls.next().now_or_never();
                 }
                 Some(Err(error)) => {
                     count(&daemon.edge.counters.connections_broken_total);
@@ -311,7 +334,7 @@ async fn drained(draining: &mut watch::Receiver<bool>) {
 }
 
 /// Reads the hello and answers it. None: it was refused.
-async fn greet(stream: &mut UnixStream) -> Result<Option<Hello>, mcp_sessiond_proto::hello::HelloError> {
+async fn greet(stream: &mut UnixStream) -> Result<Option<Hello>, HelloError> {
     let hello = Hello::read(stream).await?;
     match hello.accept() {
         Ok(_) => {
@@ -325,15 +348,40 @@ async fn greet(stream: &mut UnixStream) -> Result<Option<Hello>, mcp_sessiond_pr
     }
 }
 
-/// Tells a peer why it is not let in.
-async fn turn_away(
-    stream: &mut UnixStream,
-    answer: Answer,
-) -> Result<(), mcp_sessiond_proto::hello::HelloError> {
-    let refused = async {
-        let hello = Hello::read(stream).await?;
-        hello.reply(answer).write(stream).await?;
-        Ok(())
-    };
-    tokio::time::timeout(HELLO_TIMEOUT, refused).await.unwrap_or(Ok(()))
+/// Turns away a peer that could not be identified.
+async fn refuse(stream: UnixStream, daemon: &Daemon, error: &PeerError) {
+    match error {
+        // It connected, and was killed: nobody did anything wrong.
+        PeerError::Gone => tracing::debug!("a process was gone before its connection was accepted"),
+        // Not told anything.
+        PeerError::OtherUid(_) => {
+            count(&daemon.edge.counters.connections_refused_total);
+            tracing::warn!(%error, "refused a connection");
+        }
+        // Our own trouble, such as too many open files.
+        PeerError::Io(_) => {
+            count(&daemon.edge.counters.connections_refused_total);
+            tracing::error!(%error, "refused a connection");
+            turn_away(stream, daemon, Answer::Busy).await;
+        }
+        PeerError::OtherNamespace | PeerError::NoPidfd => {
+            count(&daemon.edge.counters.connections_refused_total);
+            tracing::warn!(%error, "refused a connection");
+            turn_away(stream, daemon, Answer::Unidentified).await;
+        }
+    }
+}
+
+/// Tells a peer why it is not let in, while there are not too many to tell.
+async fn turn_away(mut stream: UnixStream, daemon: &Daemon, answer: Answer) {
+    let turned_away = &daemon.connections.turned_away;
+    if turned_away.fetch_add(1, Ordering::Relaxed) < TURNED_AWAY_MAX {
+        let told = async {
+            let hello = Hello::read(&mut stream).await?;
+            hello.reply(answer).write(&mut stream).await?;
+            Ok::<_, HelloError>(())
+        };
+        let _ = tokio::time::timeout(TURN_AWAY_TIMEOUT, told).await;
+    }
+    turned_away.fetch_sub(1, Ordering::Relaxed);
 }

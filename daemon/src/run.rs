@@ -91,6 +91,10 @@ pub fn run(options: &Options) -> ExitCode {
     let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
         let logging = Logging::start(loaded.config.log);
         prepare_process();
+        if options.detached {
+            // Fails only for who leads a process group, which the process behind --on-demand does not.
+            let _ = nix::unistd::setsid();
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(live(options, loaded, &logging));
         // What is detached has had the time to drain.
@@ -107,6 +111,12 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 fn load(options: &Options) -> Result<Loaded, ConfigError> {
+    // The usual file need not be there; one that was named must be.
+    if let Some(named) = &options.config
+        && let Err(error) = std::fs::metadata(named)
+    {
+        return Err(ConfigError::Unreadable { path: named.clone(), error });
+    }
     let path = options.config.clone().or_else(config::usual_path);
     config::load(path.as_deref(), &options.set)
 }
@@ -115,11 +125,19 @@ fn load(options: &Options) -> Result<Loaded, ConfigError> {
 /// connection.
 fn prepare_process() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+
+    never_dump_core();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+}
+
+/// Sees to it that this process leaves no core file, since there are tokens in its memory. A limit of 1 byte, not of
+/// 0: only that one keeps Linux from piping the core to a program (core(5)).
+pub(crate) fn never_dump_core() {
+    use nix::sys::resource::{Resource, setrlimit};
+    let _ = setrlimit(Resource::RLIMIT_CORE, 1, 1);
 }
 
 async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<(), Fatal> {

@@ -92,8 +92,8 @@ pub struct Page {
     pub after: Option<SessionId>,
 }
 
-/// Entries that a page has at most: well under a frame.
-pub const PAGE_MAX: usize = 1000;
+/// Entries that a page has at most: a peer that never reads can have many pages waiting for it.
+pub const PAGE_MAX: usize = 100;
 
 /// Counters since the daemon started, and what there is now.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

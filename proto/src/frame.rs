@@ -18,8 +18,9 @@ const HEADER_LEN: usize = 4;
 /// Bytes that are read from the stream at once.
 const READ_CHUNK: usize = 16 * 1024;
 
-/// A frame up to this size is not charged to the [`Budget`], and a buffer beyond it is not kept for later.
-const SMALL: usize = 64 * 1024;
+/// A frame up to this size is not charged to the [`Budget`], and a buffer beyond it is not kept for later. The largest
+/// token fits, in JSON's base64 too.
+const SMALL: usize = 96 * 1024;
 
 /// Bytes of answers that may wait for a peer to read them before no more of its requests are taken.
 const OUTBOUND_MAX: usize = 256 * 1024;
@@ -28,24 +29,35 @@ const OUTBOUND_MAX: usize = 256 * 1024;
 /// merely idle between frames has no limit.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of large frames that all connections together may be in the middle of receiving.
+/// Bytes of large frames that all connections together, or those of one peer, may be in the middle of receiving.
 #[derive(Debug, Clone)]
 pub struct Budget {
     used: Arc<AtomicUsize>,
     limit: usize,
+    whole: Option<Box<Budget>>,
 }
 
 impl Budget {
     /// A budget of `limit` bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { used: Arc::default(), limit }
+        Self { used: Arc::default(), limit, whole: None }
+    }
+
+    /// A budget of `limit` bytes within this one.
+    #[must_use]
+    pub fn share(&self, limit: usize) -> Self {
+        Self { used: Arc::default(), limit, whole: Some(Box::new(self.clone())) }
     }
 
     fn charge(&self, bytes: usize) -> Option<Charge> {
         let take = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        let whole = match &self.whole {
+            Some(whole) => Some(Box::new(whole.charge(bytes)?)),
+            None => None,
+        };
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
-        Some(Charge { used: self.used.clone(), bytes })
+        Some(Charge { used: self.used.clone(), bytes, _whole: whole })
     }
 }
 
@@ -54,6 +66,7 @@ impl Budget {
 struct Charge {
     used: Arc<AtomicUsize>,
     bytes: usize,
+    _whole: Option<Box<Charge>>,
 }
 
 impl Drop for Charge {

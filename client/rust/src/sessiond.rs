@@ -154,7 +154,17 @@ impl Sessiond {
     pub async fn reject(&self) {
         let mut state = self.0.state.lock().await;
         let Some(patience) = self.patience(&state) else { return };
-        let Some(refused) = state.lease.clone() else { return };
+        let refused = match state.lease.clone() {
+            Some(lease) => lease,
+            // For an ancestor, another command has loaded the token, and the lease is the same.
+            None if self.0.options.claim.instance.is_some() => {
+                match self.claim_again(&mut state, patience).await {
+                    Ok(lease) => lease,
+                    Err(reason) => return self.disable(&mut state, reason),
+                }
+            }
+            None => return,
+        };
         state.offered = false;
         log::rejected();
         loop {

@@ -20,7 +20,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without a topic: the daemon about itself, and all of hosts and sessions.
-Exit codes: 0; 69 no daemon. `debug check`: 0 nothing is wrong; 1 something is.
+Exit codes: 0; 69 no daemon. `debug check`: 1 when something else is wrong.
 
 Example: mcp-sessiond debug sessions --json | jq '.[].session'")]
 pub(super) struct Arguments {

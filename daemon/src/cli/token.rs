@@ -5,11 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
-use mcp_sessiond_client::{
-    Connection, Directory, Error, Label, Options, Reason, Sessiond, Siblings, Start, Status, Token, connect,
-};
+use mcp_sessiond_client::{Error, Label, Options, Reason, Sessiond, Siblings, Start, Status, Token};
 use mcp_sessiond_proto::token::TOKEN_MAX;
-use mcp_sessiond_proto::types::LeaseRef;
 use zeroize::Zeroizing;
 
 use super::{block_on, complain, logging};
@@ -102,7 +99,7 @@ pub(super) fn start(never: bool) -> Start {
 pub(super) fn run(arguments: Arguments) -> ExitCode {
     logging::client_lines();
     // Tokens never reach a core file.
-    let _ = nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0);
+    crate::run::never_dump_core();
     let code = block_on(async {
         match arguments.verb {
             Verb::Load(who) => load(who.options()).await,
@@ -156,25 +153,9 @@ async fn store(options: Options) -> u8 {
 }
 
 async fn reject(options: Options) -> u8 {
-    let rejected = async {
-        let connection = connect(&Directory::of_user()?, &options.start).await?;
-        let context = || Connection::context(options.timeout);
-        let lost = |_| Reason::NoAnswer(options.timeout);
-        let claimed = connection.claim(context(), options.claim.clone()).await.map_err(lost)??;
-        let lease = LeaseRef { session: claimed.session, epoch: claimed.epoch };
-        connection.reject_token(context(), lease).await.map_err(lost)??;
-        Ok::<_, Reason>(())
-    };
-    match rejected.await {
-        Ok(()) => {
-            tracing::warn!(target: mcp_sessiond_client::LOG_TARGET, "Broker rejected resume token, starting fresh session");
-            0
-        }
-        Err(reason) => {
-            complain(&reason);
-            tell(&reason)
-        }
-    }
+    let sessiond = Sessiond::init(options);
+    sessiond.reject().await;
+    disabled(&sessiond).map_or(0, |reason| tell(&reason))
 }
 
 fn disabled(sessiond: &Sessiond) -> Option<Arc<Reason>> {

@@ -52,10 +52,10 @@ impl Edge {
                 let verified = verify(&instance, &settings);
                 (instance, verified)
             });
-            let (instance, verified) = reading.await.map_err(|_| internal())?;
+            let (instance, verified) = reading.await.map_err(|error| failed(&error))?;
             self.enter(&instance, &request, Some(verified?))?
         };
-        let Answer { lease, kept } = receiver.await.map_err(|_| internal())?;
+        let Answer { lease, kept } = receiver.await.map_err(|error| failed(&error))?;
         let lease = lease?;
         kept.kept().await?;
         self.hand_over(lease).await
@@ -75,8 +75,9 @@ impl Edge {
         let deadline = self.settings().loaded.config.claim_deadline(now, request.wait_ms);
         let mut state = self.lock();
         if let Some(verified) = &read {
-            state.exits.add(instance.clone()).map_err(|_| internal())?;
-            state.exits.add(verified.host.clone()).map_err(|_| internal())?;
+            let watched =
+                state.exits.add(instance.clone()).and_then(|()| state.exits.add(verified.host.clone()));
+            watched.map_err(|error| failed(&error))?;
         }
         state.take_in_exits();
         let known = state.registry.claimant(&instance.id()).cloned();
@@ -95,7 +96,7 @@ impl Edge {
             (None, None) => return Err(exited()),
         };
         let key = claimant.traits.key(request.label.as_ref());
-        if let Err(doubt) = &key {
+        if let (Err(doubt), Some(_)) = (&key, new) {
             count(&self.counters.claims_doubtful_total);
             tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
         }
@@ -192,12 +193,15 @@ impl Edge {
     pub async fn who_am_i(&self, peer: &Pinned, request: ClaimRequest) -> Result<WhoAmI, Error> {
         let instance = instance(peer, request.instance)?;
         let settings = self.settings();
+        let known = self.peek(|registry| registry.claimant(&instance.id()).map(|known| known.traits.clone()));
         let reading = tokio::task::spawn_blocking(move || {
             let walk = process::find_host(&instance, &settings.table);
-            let key = Traits::read(&instance, &settings.table).key(request.label.as_ref());
+            // What counts is what was read at its first claim.
+            let traits = known.unwrap_or_else(|| Traits::read(&instance, &settings.table));
+            let key = traits.key(request.label.as_ref());
             describe(instance.id().pid, walk, key)
         });
-        reading.await.map_err(|_| internal())
+        reading.await.map_err(|error| failed(&error))
     }
 }
 
@@ -250,8 +254,9 @@ fn role(role: process::Role) -> &'static str {
     }
 }
 
-/// Something failed that has no business failing; the log has it.
-fn internal() -> Error {
+/// Something failed that has no business failing. The log has it; the peer is not told our internals.
+pub(super) fn failed(error: &dyn std::fmt::Display) -> Error {
+    tracing::error!(%error, "could not answer a call");
     Error::Unavailable {
         sentence: "the daemon could not do this".into(),
         retry_after_ms: UNREADABLE_RETRY_MS,

@@ -46,10 +46,7 @@ impl Edge {
         let digest = tokens::digest(&token);
         let (file, accepted) = self.begin_store(session, epoch, digest).await?;
         fault::point("digest-recorded");
-        let files = Arc::clone(&self.tokens);
-        let writing = tokio::task::spawn_blocking(move || files.write(file, &token));
-        let written = writing.await.unwrap_or_else(|_| Err(std::io::Error::other("the writing task failed")));
-        match written {
+        match self.write(file, token).await {
             Ok(()) => {
                 self.tell(|registry| registry.end_store(session, Some(digest)));
                 fault::point("token-settled");
@@ -80,6 +77,13 @@ impl Edge {
             self.settle_file(session, file);
         }
         begun
+    }
+
+    /// Writes a token, off the thread that serves: it waits for the disk. The caller has the file's lock.
+    async fn write(&self, file: TokenFile, token: Token) -> std::io::Result<()> {
+        let tokens = Arc::clone(&self.tokens);
+        let writing = tokio::task::spawn_blocking(move || tokens.write(file, &token));
+        writing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 
     /// Makes the record agree with whatever the file holds after a failure. The caller has the file's lock.
@@ -141,7 +145,9 @@ impl Edge {
             return None;
         }
         let directory = self.settings().loaded.config.adopt_version_1.clone()?;
-        let found = match tokens::read_version_1(&directory, file) {
+        let place = directory.clone();
+        let reading = tokio::task::spawn_blocking(move || tokens::read_version_1(&place, file));
+        let found = match reading.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             Ok(found) => found?,
             Err(error) => {
                 tracing::warn!(directory = %directory.display(), %file, %error, "did not adopt the token of version 1");
@@ -152,7 +158,7 @@ impl Edge {
         if self.begin_store(&claimed.session, claimed.epoch, digest).await.is_err() {
             return None;
         }
-        if let Err(error) = self.tokens.write(file, &found) {
+        if let Err(error) = self.write(file, found.clone()).await {
             tracing::warn!(%file, %error, "did not adopt the token of version 1");
             self.settle_file(&claimed.session, file);
             return None;

@@ -3,6 +3,7 @@
 //! `run --on-demand` becomes the leader of a new session, starts `run --detached` in it, waits for that to be ready,
 //! and exits. So the daemon is no child of the client, and the client knows from the exit code when to connect.
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,6 +13,7 @@ use mcp_sessiond_proto::paths;
 
 use super::{Options, log_path};
 use crate::directory::Directory;
+use crate::{config, fault};
 
 /// What the daemon says on standard output once clients can connect.
 const READY: &str = "ready";
@@ -29,7 +31,7 @@ pub fn launch(options: &Options) -> ExitCode {
 }
 
 fn start(options: &Options) -> io::Result<u8> {
-    // Fails only for who leads a session already, which is as good.
+    // Fails for who leads a process group, as under a shell with job control; the daemon proper does not.
     let _ = nix::unistd::setsid();
     // What the host left open by mistake would otherwise stay open for as long as the daemon lives.
     crate::sys::keep_only_standard_streams()?;
@@ -49,6 +51,8 @@ fn start(options: &Options) -> io::Result<u8> {
     for set in &options.set {
         command.args(["--set", set]);
     }
+    // Whoever happened to start it must not configure it for all others, nor be taken for it by systemd.
+    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut daemon = command.spawn()?;
     let mut said = String::new();
@@ -68,6 +72,23 @@ fn start(options: &Options) -> io::Result<u8> {
         );
     }
     Ok(code)
+}
+
+/// The variables that a daemon started on demand is left with.
+const KEPT: [&str; 9] = [
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "PATH",
+    "LANG",
+    "XDG_CONFIG_HOME",
+    paths::DIRECTORY_VARIABLE,
+    config::FILE_VARIABLE,
+    fault::VARIABLE,
+];
+
+fn is_kept(name: &OsStr) -> bool {
+    KEPT.iter().any(|kept| name == *kept)
 }
 
 /// Tells who waits in [`launch`], and lets go of the pipe.

@@ -20,6 +20,9 @@ const INVALID_PARAMS: i32 = -32602;
 /// Every refusal of ours; which one stands in `error.data.code`.
 const REFUSED: i32 = -32000;
 
+/// Bytes that an id may have: it is kept for as long as the call takes.
+const ID_MAX: usize = 128;
+
 /// A request that never reaches the service: its code and why.
 struct Malformed(i32, String);
 
@@ -124,6 +127,9 @@ fn parse(frame: &[u8], id: &mut Value) -> Result<(String, Value), Malformed> {
     };
     match message.remove("id") {
         None | Some(Value::Null) => {}
+        Some(Value::String(given)) if given.len() > ID_MAX => {
+            return Err(Malformed(INVALID_REQUEST, format!("`id` may have {ID_MAX} bytes")));
+        }
         Some(given @ (Value::String(_) | Value::Number(_))) => *id = given,
         Some(_) => return Err(Malformed(INVALID_REQUEST, "`id` must be a string or a number".into())),
     }

@@ -60,11 +60,14 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         }
         for _ in 0..ROUNDS {
             for (work, callers) in &mut callers {
-                let (calls, each) = if work.syncs() { (SYNCED_CALLS, SYNCED_CALLS / 10) } else { (CALLS, CALLS_OF_MANY) };
+                let (calls, each) =
+                    if work.syncs() { (SYNCED_CALLS, SYNCED_CALLS / 10) } else { (CALLS, CALLS_OF_MANY) };
                 one.entry(work.name()).or_default().push(latency(&mut callers[0], calls).await?);
                 many.entry(work.name()).or_default().push(throughput(callers, each).await?);
             }
-            for (name, mut command) in [("token load", daemon.token_load()), ("/bin/true", Command::new("/bin/true"))] {
+            for (name, mut command) in
+                [("token load", daemon.token_load()), ("/bin/true", Command::new("/bin/true"))]
+            {
                 starts.entry(name).or_default().push(process(&mut command)?);
             }
         }
@@ -86,7 +89,10 @@ async fn latency(caller: &mut Caller, calls: usize) -> Result<f64, Box<dyn std::
 }
 
 /// Calls a second of all callers together.
-async fn throughput(callers: &mut Vec<Caller>, each: usize) -> Result<f64, Box<dyn std::error::Error + Send + Sync>> {
+async fn throughput(
+    callers: &mut Vec<Caller>,
+    each: usize,
+) -> Result<f64, Box<dyn std::error::Error + Send + Sync>> {
     let began = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     let total = callers.len() * each;
@@ -139,13 +145,19 @@ fn print(
     starts: &BTreeMap<&str, Vec<f64>>,
 ) -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "| one caller, p50 | µs | over an empty call | / Redis SET |\n| --- | --- | --- | --- |")?;
+    writeln!(
+        output,
+        "| one caller, p50 | µs | over an empty call | / Redis SET |\n| --- | --- | --- | --- |"
+    )?;
     for (name, took) in one {
         let over = paired(took, &one["ping"], |a, b| a - b);
         let ratio = paired(took, &one["redis SET"], |a, b| a / b);
         writeln!(output, "| {name} | {:.0} | {over:+.0} µs | {ratio:.2} |", median(took))?;
     }
-    writeln!(output, "\n| fifty callers | calls/s | / Redis SET | / bare socket |\n| --- | --- | --- | --- |")?;
+    writeln!(
+        output,
+        "\n| fifty callers | calls/s | / Redis SET | / bare socket |\n| --- | --- | --- | --- |"
+    )?;
     for (name, rate) in many {
         let redis = paired(rate, &many["redis SET"], |a, b| a / b);
         let bare = paired(rate, &many["bare socket"], |a, b| a / b);
@@ -157,5 +169,8 @@ fn print(
     writeln!(output, "| store / {synced}, one caller | {store:.2} |")?;
     let ratio = paired(&starts["token load"], &starts["/bin/true"], |a, b| a / b);
     let (load, nothing) = (median(&starts["token load"]), median(&starts["/bin/true"]));
-    writeln!(output, "| `token load` / `/bin/true`, start to end ({load:.0} / {nothing:.0} µs) | {ratio:.2} |")
+    writeln!(
+        output,
+        "| `token load` / `/bin/true`, start to end ({load:.0} / {nothing:.0} µs) | {ratio:.2} |"
+    )
 }

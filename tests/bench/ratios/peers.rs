@@ -44,7 +44,8 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(scratch: &Scratch) -> Outcome<Self> {
-        let binary = std::env::var_os("MCP_SESSIOND_BIN").ok_or("run it by tests/bench/run, which sets MCP_SESSIOND_BIN")?;
+        let binary = std::env::var_os("MCP_SESSIOND_BIN")
+            .ok_or("run it by tests/bench/run, which sets MCP_SESSIOND_BIN")?;
         let directory = scratch.0.join("d");
         let mut process = Command::new(&binary)
             .args(["run", "--set", "limits.connections_per_process=1000"])
@@ -79,11 +80,8 @@ pub(crate) struct Echo {
 impl Echo {
     pub(crate) fn start(scratch: &Scratch) -> Outcome<Self> {
         let path = scratch.0.join("echo");
-        let mut process = Command::new(std::env::current_exe()?)
-            .arg("--echo")
-            .arg(&path)
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut process =
+            Command::new(std::env::current_exe()?).arg("--echo").arg(&path).stdout(Stdio::piped()).spawn()?;
         let mut said = String::new();
         BufReader::new(process.stdout.take().ok_or("no pipe")?).read_line(&mut said)?;
         Ok(Self { _process: Killed(process), path })

@@ -113,10 +113,21 @@ async fn store(directory: &Path, label: &str) -> Outcome<Caller> {
 /// what is measured is who answers.
 pub(crate) enum Caller {
     /// An answer of a known length.
-    Fixed { stream: UnixStream, request: Vec<u8>, answer: Vec<u8> },
+    Fixed {
+        stream: UnixStream,
+        request: Vec<u8>,
+        answer: Vec<u8>,
+    },
     /// An answer that is one frame.
-    Frame { stream: UnixStream, request: Vec<u8>, answer: Vec<u8> },
-    Library { connection: Connection, claim: ClaimRequest },
+    Frame {
+        stream: UnixStream,
+        request: Vec<u8>,
+        answer: Vec<u8>,
+    },
+    Library {
+        connection: Connection,
+        claim: ClaimRequest,
+    },
 }
 
 /// A call as PROTOCOL.md has it.

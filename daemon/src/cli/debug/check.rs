@@ -9,7 +9,7 @@ use mcp_sessiond_proto::debug::{About, WhoAmI};
 use serde::Serialize;
 
 use super::super::table::{BAD, DOUBTFUL, GOOD, paint};
-use super::super::{FAILED, block_on, complain, install};
+use super::super::{FAILED, UNAVAILABLE, block_on, complain, install};
 use super::{Asked, Failure, PATIENCE, print, to_json};
 
 #[derive(Debug, Args)]
@@ -60,10 +60,15 @@ pub(super) fn run(arguments: &Arguments, json: bool) -> ExitCode {
             return ExitCode::from(FAILED);
         }
     };
+    let no_daemon = findings.iter().any(|finding| finding.what == "socket" && finding.state == State::Bad);
     let bad = findings.iter().any(|finding| finding.state == State::Bad);
     let text = if json { to_json(&serde_json::json!({"findings": findings})) } else { text(&findings) };
     let printed = print(&text);
-    if bad { ExitCode::FAILURE } else { printed }
+    match (no_daemon, bad) {
+        (true, _) => ExitCode::from(UNAVAILABLE),
+        (_, true) => ExitCode::FAILURE,
+        _ => printed,
+    }
 }
 
 fn text(findings: &[Finding]) -> String {
