@@ -9,7 +9,7 @@ mod start;
 mod store;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use mcp_sessiond_proto::Error;
@@ -19,7 +19,7 @@ use crate::config::{Config, Loaded};
 use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::ledger::{Ledger, Waiter};
-use crate::process::{ExitWatch, ProcessId, Table};
+use crate::process::{ExitWatch, ProcessId, StartTime, Table};
 use crate::registry::{Effect, Lease, Millis, Registry, Ticket, TokenFile};
 use crate::tokens::Tokens;
 
@@ -32,7 +32,7 @@ pub struct Edge {
     directory: Arc<Directory>,
     tokens: Arc<Tokens>,
     /// One lock a token file: who writes, reads or deletes it has it.
-    files: Mutex<HashMap<TokenFile, Arc<tokio::sync::Mutex<()>>>>,
+    files: Mutex<HashMap<FileName, Weak<FileLock>>>,
     settings: RwLock<Arc<Settings>>,
     /// Tells [`Edge::run`] that there may be a new deadline.
     changed: Notify,
@@ -40,6 +40,11 @@ pub struct Edge {
     /// What is counted.
     pub counters: Counters,
 }
+
+type FileLock = tokio::sync::Mutex<()>;
+
+/// What the name of a token file is made of. Two hosts that differ in nothing else have files of the same names.
+type FileName = (u32, StartTime, u32);
 
 /// The configuration in force, and what is made of it once.
 #[derive(Debug)]
@@ -130,6 +135,12 @@ impl Edge {
         peek(&self.lock().registry)
     }
 
+    /// Whether anything can still be put on record.
+    #[must_use]
+    pub fn can_record(&self) -> bool {
+        self.lock().ledger.is_alive()
+    }
+
     /// Whether nothing depends on the daemon.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -194,7 +205,6 @@ impl Edge {
     fn delete_later(&self, file: TokenFile) {
         let lock = self.file(file);
         let tokens = self.tokens.clone();
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&file);
         tokio::spawn(async move {
             let _writing = lock.lock().await;
             if let Err(error) = tokens.delete(file) {
@@ -203,8 +213,19 @@ impl Edge {
         });
     }
 
-    fn file(&self, file: TokenFile) -> Arc<tokio::sync::Mutex<()>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).entry(file).or_default().clone()
+    fn file(&self, file: TokenFile) -> Arc<FileLock> {
+        let name = (file.host.pid, file.host.start, file.number);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = files.get(&name).and_then(Weak::upgrade) {
+            return lock;
+        }
+        // Now and then, so that those that nobody uses don't pile up.
+        if files.len().is_power_of_two() {
+            files.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let lock = Arc::<FileLock>::default();
+        files.insert(name, Arc::downgrade(&lock));
+        lock
     }
 }
 

@@ -87,6 +87,8 @@ impl Ledger {
             Ok((connection, schema::State::Current(snapshot))) => (connection, snapshot, None),
             Ok((connection, schema::State::Empty)) => (connection, Snapshot::default(), None),
             Ok((connection, schema::State::Discarded(why))) => (connection, Snapshot::default(), Some(why)),
+            // What stands in the way for the moment says nothing about what is recorded.
+            Err(error) if !schema::is_damage(&error) => return Err(failed(error)),
             Err(error) => {
                 for suffix in ["", "-wal", "-shm"] {
                     let _ = std::fs::remove_file(directory.join(format!("{FILE}{suffix}")));
@@ -112,6 +114,20 @@ impl Ledger {
         let _ = self.queue.send((self.last, effect));
     }
 
+    /// Whether what is recorded now has a chance to be kept.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] while the writer fails.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.progress.borrow().failed.is_some() { Err(unavailable()) } else { Ok(()) }
+    }
+
+    /// Whether the writer still runs. Without it nothing can be kept any more.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.progress.has_changed().is_ok()
+    }
+
     /// Waits for everything recorded up to now.
     #[must_use]
     pub fn waiter(&self) -> Waiter {
@@ -131,15 +147,13 @@ impl Waiter {
             Ok(progress) => progress.kept >= mark,
             Err(_) => false,
         };
-        if kept {
-            return Ok(());
-        }
-        let retry_after_ms = u32::try_from(RETRY.as_millis()).unwrap_or(u32::MAX);
-        Err(Error::Unavailable {
-            sentence: "the daemon can't write its records at the moment".into(),
-            retry_after_ms,
-        })
+        if kept { Ok(()) } else { Err(unavailable()) }
     }
+}
+
+fn unavailable() -> Error {
+    let sentence = "the daemon can't write its records at the moment".into();
+    Error::Unavailable { sentence, retry_after_ms: u32::try_from(RETRY.as_millis()).unwrap_or(u32::MAX) }
 }
 
 /// The writer: commits until the sender is gone, and what it could not commit again and again.
@@ -151,18 +165,27 @@ fn write(
     let mut batch: Vec<(Mark, Effect)> = Vec::new();
     let mut open = true;
     while open || !batch.is_empty() {
-        let next = if batch.is_empty() {
-            incoming.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
+        if batch.is_empty() {
+            match incoming.recv() {
+                Ok(entry) => batch.push(entry),
+                Err(mpsc::RecvError) => return,
+            }
+        } else if open {
+            // What failed is tried again after a pause, however much comes in meanwhile.
+            std::thread::sleep(RETRY);
         } else {
-            incoming.recv_timeout(RETRY)
-        };
-        match next {
-            Ok(entry) => batch.push(entry),
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Err(mpsc::RecvTimeoutError::Disconnected) if open => open = false,
-            Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            return;
         }
-        batch.extend(incoming.try_iter());
+        loop {
+            match incoming.try_recv() {
+                Ok(entry) => batch.push(entry),
+                Err(mpsc::TryRecvError::Empty) => break,
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    open = false;
+                    break;
+                }
+            }
+        }
         let Some(mark) = batch.last().map(|(mark, _)| *mark) else { continue };
         match schema::commit(&mut connection, batch.iter().map(|(_, effect)| effect)) {
             Ok(()) => {

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use claims::{Claim, Ticket};
 pub use effects::{Effect, Lease};
-pub use records::{Claimant, Digest, OwnerRecord, SessionRecord, Snapshot, TokenFile};
+pub use records::{Claimant, Digest, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, TokenFile};
 
 use crate::process::{Key, ProcessId};
 use claims::Waiting;

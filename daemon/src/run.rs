@@ -254,6 +254,9 @@ async fn until_stopped(
                 if !directory.is_in_place() || !listener.is_in_place() {
                     return "its directory or socket has been replaced";
                 }
+                if !daemon.edge.can_record() {
+                    return "the thread that writes sessions.db has ended";
+                }
                 let idle = options.detached && daemon.connections.open() == 0 && daemon.edge.is_idle();
                 let since = idle.then(|| idle_since.unwrap_or_else(tokio::time::Instant::now));
                 idle_since = since;

@@ -98,7 +98,7 @@ impl Tokens {
     /// When the directory itself can't be used.
     pub fn read(&self, file: TokenFile) -> io::Result<Found> {
         let directory = self.directory()?;
-        Ok(read_token(&directory, &file.to_string()))
+        read_token(&directory, &file.to_string())
     }
 
     /// Puts a token in the place of a file's former one. Blocks until the disk has it.
@@ -162,7 +162,8 @@ impl Tokens {
             other => other?,
         };
         let found = fstat(&directory)?;
-        let mode = found.st_mode as u32 & 0o7777;
+        // As with the runtime directory, set-id and sticky bits let nobody in.
+        let mode = found.st_mode as u32 & 0o777;
         if found.st_uid != geteuid().as_raw() {
             return Err(io::Error::other(format!("{DIRECTORY}/ belongs to uid {}", found.st_uid)));
         }
@@ -180,7 +181,7 @@ impl Tokens {
 /// When the directory or the file can't be trusted.
 pub fn read_version_1(directory: &Path, file: TokenFile) -> io::Result<Option<Token>> {
     let directory = Directory::open_existing(directory).map_err(io::Error::other)?;
-    match read_token(&directory, &file.to_string()) {
+    match read_token(&directory, &file.to_string())? {
         Found::Absent => Ok(None),
         Found::Token(token) => Ok(Some(token)),
         Found::Corrupted(why) => Err(io::Error::other(why)),
@@ -197,18 +198,25 @@ pub fn delete_version_1(directory: &Path, file: TokenFile) {
     }
 }
 
-fn read_token(directory: impl AsFd, name: &str) -> Found {
+/// Whether it is the machine that has no means at the moment, so that nothing is said about the file.
+fn is_passing(errno: Errno) -> bool {
+    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EIO)
+}
+
+fn read_token(directory: impl AsFd, name: &str) -> io::Result<Found> {
     // O_NONBLOCK: a FIFO in its place must not hang the daemon.
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let file = match openat(directory, name, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
-        Err(Errno::ENOENT) => return Found::Absent,
-        Err(Errno::ELOOP) => return Found::Corrupted(Corruption::NotAFile),
-        Err(errno) => return Found::Corrupted(Corruption::Unreadable(errno)),
+        Err(Errno::ENOENT) => return Ok(Found::Absent),
+        Err(Errno::ELOOP) => return Ok(Found::Corrupted(Corruption::NotAFile)),
+        Err(errno) if is_passing(errno) => return Err(errno.into()),
+        Err(errno) => return Ok(Found::Corrupted(Corruption::Unreadable(errno))),
     };
     match read_checked(file) {
-        Ok(token) => Found::Token(token),
-        Err(why) => Found::Corrupted(why),
+        Ok(token) => Ok(Found::Token(token)),
+        Err(Corruption::Unreadable(errno)) if is_passing(errno) => Err(errno.into()),
+        Err(why) => Ok(Found::Corrupted(why)),
     }
 }
 

@@ -13,7 +13,7 @@ const ROTATIONS: u64 = 2_000;
 
 #[test]
 fn nothing_acknowledged_is_lost_in_2000_rotations_under_kills() {
-    let world = world("claim_wait_ms = 20000");
+    let world = world("claim_wait_ms = 5000");
     let mut random = random();
     let mut daemon = world.daemon();
     let host = world.host();
@@ -86,7 +86,8 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn start(host: &'a Host, number: u64, random: fastrand::Rng) -> Self {
         let (instance, loaded) = first_load(host, number);
-        loaded.assert_fresh();
+        // Fresh; or held, where the daemon was killed between granting the lease and saying so.
+        assert_eq!(loaded.token, None, "{loaded:?}");
         Self { host, number, random, instance, acknowledged: None }
     }
 
@@ -287,7 +288,7 @@ fn a_plural_key_stays_plural() {
 
 #[test]
 fn a_claim_that_waits_is_carried_over_the_death_of_the_daemon() {
-    let world = world("claim_wait_ms = 20000");
+    let world = world("claim_wait_ms = 5000");
     let mut daemon = world.daemon();
     let host = world.host();
     let mut old = host.instance(&[]);

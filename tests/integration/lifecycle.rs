@@ -32,7 +32,7 @@ fn of_daemons_that_race_one_wins_and_the_others_exit_75() {
 #[test]
 fn it_stops_in_order_and_exits_0() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let world = world("claim_wait_ms = 60000");
+        let world = world("claim_wait_ms = 5000");
         let mut daemon = world.daemon();
         let host = world.host();
         let mut instance = host.instance(&[]);
@@ -49,7 +49,7 @@ fn it_stops_in_order_and_exits_0() {
 
 #[test]
 fn it_does_not_wait_for_ever_for_a_call_under_way() {
-    let world = world("claim_wait_ms = 60000\ndrain_ms = 50");
+    let world = world("claim_wait_ms = 5000\ndrain_ms = 50");
     let mut daemon = world.daemon();
     let host = world.host();
     let mut old = host.instance(&[]);
@@ -67,16 +67,16 @@ fn it_does_not_wait_for_ever_for_a_call_under_way() {
 
 #[test]
 fn sighup_reloads_and_says_what_changed() {
-    let world = world("claim_wait_ms = 60000");
+    let world = world("claim_wait_ms = 5000");
     let daemon = world.daemon();
     let host = world.host();
     let mut holder = host.instance(&[]);
     holder.load().assert_fresh();
     world.configure("claim_wait_ms = 5\nsiblings = \"oldest\"");
     daemon.signal(Signal::SIGHUP);
-    world.log.wait("claim_wait_ms: 60000 -> 5");
+    world.log.wait("claim_wait_ms: 5000 -> 5");
     world.log.wait("siblings: \"fresh\" -> \"oldest\"");
-    // It is in force: nobody waits a minute.
+    // It is in force: nobody waits for seconds.
     assert_eq!(host.instance(&[]).load().outcome.as_deref(), Some("fresh_held"));
     let begin = world.log.len();
     world.configure("claim_wait_ms = 7\nclaim_weight = 8");

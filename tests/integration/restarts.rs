@@ -51,7 +51,7 @@ fn start_all(host: &mcp_sessiond_tests::Host, count: usize) -> Vec<Instance> {
 
 #[test]
 fn eight_that_differ_and_are_restarted_at_once_get_each_its_own() {
-    let world = world("claim_wait_ms = 20000");
+    let world = world("claim_wait_ms = 5000");
     let _daemon = world.daemon();
     let host = world.host();
     let mut instances = start_all(&host, 8);
@@ -74,7 +74,7 @@ fn eight_that_differ_and_are_restarted_at_once_get_each_its_own() {
 
 #[test]
 fn one_that_is_started_before_its_predecessor_dies_resumes() {
-    let world = world("claim_wait_ms = 20000");
+    let world = world("claim_wait_ms = 5000");
     let _daemon = world.daemon();
     let host = world.host();
     let mut old = host.instance(&[]);
@@ -95,7 +95,7 @@ fn one_that_is_started_before_its_predecessor_dies_resumes() {
 
 #[test]
 fn a_released_session_is_free_at_once() {
-    let world = world("claim_wait_ms = 20000");
+    let world = world("claim_wait_ms = 5000");
     let _daemon = world.daemon();
     let host = world.host();
     let mut old = host.instance(&[]);
@@ -156,7 +156,7 @@ fn arguments_label_directory_environment_and_conversation_tell_instances_apart()
 
 #[test]
 fn launchers_do_not_count_as_hosts() {
-    let world = world("claim_wait_ms = 20000");
+    let world = world("claim_wait_ms = 5000");
     let _daemon = world.daemon();
     let host = world.host();
     let program = world.binaries.instance;

@@ -111,7 +111,7 @@ fn a_claim_can_ask_for_the_oldest_by_itself() {
 
 #[test]
 fn of_two_that_wait_for_one_place_neither_gets_it() {
-    let world = world("claim_wait_ms = 9000");
+    let world = world("claim_wait_ms = 5000");
     let _daemon = world.daemon();
     for _ in 0..20 {
         // Each round has a host of its own, since a key that was raced for stays plural.

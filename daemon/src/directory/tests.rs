@@ -48,13 +48,21 @@ fn what_is_no_directory_is_refused_and_left_alone() {
 fn a_wrong_mode_is_refused_and_not_repaired() {
     let (_parent, path) = place();
     Directory::open(&path).expect("it is made");
-    for wrong in [0o755, 0o770, 0o1700, 0o2700, 0o500] {
+    for wrong in [0o755, 0o770, 0o701, 0o500] {
         set_mode(&path, wrong);
         let refused = Directory::open(&path).expect_err("a wrong mode");
         assert!(matches!(refused, DirectoryError::Mode { mode, .. } if mode == wrong), "{refused}");
         let found = fs::symlink_metadata(&path).expect("it is there").permissions().mode();
         assert_eq!(found & 0o7777, wrong, "it was repaired");
     }
+}
+
+#[test]
+fn a_set_id_bit_that_was_inherited_lets_nobody_in() {
+    let (parent, path) = place();
+    set_mode(parent.path(), 0o2700);
+    Directory::open(&path).expect("it is made");
+    Directory::open(&path).expect("it is still ours alone");
 }
 
 #[test]

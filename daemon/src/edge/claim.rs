@@ -74,6 +74,8 @@ impl Edge {
         let opened_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         let deadline = self.settings().loaded.config.claim_deadline(now, request.wait_ms);
         let mut state = self.lock();
+        // Claims that can't be kept would only pile up.
+        state.ledger.check()?;
         if let Some(verified) = &read {
             let watched =
                 state.exits.add(instance.clone()).and_then(|()| state.exits.add(verified.host.clone()));
@@ -81,6 +83,7 @@ impl Edge {
         }
         state.take_in_exits();
         let known = state.registry.claimant(&instance.id()).cloned();
+        let first = known.is_none();
         let (claimant, host_name) = match (known, read) {
             (Some(known), _) => (known, String::new()),
             (None, Some(Verified { host, host_name, traits })) => {
@@ -96,7 +99,7 @@ impl Edge {
             (None, None) => return Err(exited()),
         };
         let key = claimant.traits.key(request.label.as_ref());
-        if let (Err(doubt), Some(_)) = (&key, new) {
+        if let (Err(doubt), true) = (&key, first) {
             count(&self.counters.claims_doubtful_total);
             tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
         }
@@ -128,7 +131,7 @@ impl Edge {
         // Whoever wrote under a former epoch is done when this is ours.
         let _reading = lock.lock().await;
         let record =
-            self.look(|registry| registry.session(&session).cloned()).ok_or(Error::UnknownSession)?;
+            self.peek(|registry| registry.session(&session).cloned()).ok_or(Error::UnknownSession)?;
         if record.epoch != epoch {
             return Err(Error::StaleEpoch { given: epoch, newest: record.epoch });
         }
@@ -155,6 +158,9 @@ impl Edge {
         }
         if claimed.token.is_some() {
             claimed.token_status = TokenStatus::Present;
+        }
+        if claimed.token_status == TokenStatus::Absent {
+            tracing::debug!(session = %claimed.session, "Token file not found (first run or clean slate)");
         }
         Ok(claimed)
     }

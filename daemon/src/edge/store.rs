@@ -8,7 +8,7 @@ use mcp_sessiond_proto::{Claimed, Epoch, Error, SessionId, Token};
 use super::Edge;
 use crate::counters::count;
 use crate::fault;
-use crate::registry::{Digest, TokenFile};
+use crate::registry::{Digest, NO_TOKEN, TokenFile};
 use crate::tokens::{self, Found};
 
 /// When to come back to a daemon whose directory was replaced, in ms: another one takes its place.
@@ -93,7 +93,7 @@ impl Edge {
         // What is neither of the two tokens, or can't be read, is left for the next claim to find and to tell.
         let holds = match self.tokens.read(file) {
             Ok(Found::Token(token)) => Some(tokens::digest(&token)),
-            Ok(Found::Absent) if record.former.is_none() => None,
+            Ok(Found::Absent) if record.former == Some(NO_TOKEN) => None,
             _ => return,
         };
         if holds.is_none() || [record.digest, record.former].contains(&holds) {

@@ -56,6 +56,18 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
     Ok((connection, state))
 }
 
+/// Whether the database is not what a daemon of this version wrote. Anything else may pass.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            matches!(failure.code, DatabaseCorrupt | NotADatabase | Unknown)
+        }
+        // A row that can't be read, a table that is not there.
+        _ => true,
+    }
+}
+
 fn create(connection: &mut Connection, boot: &str) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     let mut tables = transaction.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;

@@ -107,11 +107,6 @@ impl Registry {
         self.waiting.iter().map(|waiting| waiting.claim.deadline).min()
     }
 
-    /// The caller of a claim is gone before its answer. A claim that was answered already is not affected.
-    pub fn cancel(&mut self, ticket: Ticket) {
-        self.waiting.retain(|waiting| waiting.claim.ticket != ticket);
-    }
-
     /// Ends the claims of a process that has exited.
     pub(super) fn abandon(&mut self, process: ProcessId) {
         self.refuse_waiting(|claim| claim.process == process, &Error::LeaseEnded);

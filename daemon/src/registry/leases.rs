@@ -2,11 +2,11 @@
 
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
-use super::{Digest, Effect, Registry, SessionRecord, TokenFile};
+use super::{Digest, Effect, NO_TOKEN, Registry, SessionRecord, TokenFile};
 
 impl Registry {
     /// A token is about to be written: puts its digest on record, beside the former one. Returns the file that it
-    /// goes to, and whether the broker accepted the token that was offered to it.
+    /// goes to, and whether the broker has accepted the token that was offered to it, once this one is written.
     ///
     /// # Errors
     /// Those of a lease that is not the newest.
@@ -17,11 +17,10 @@ impl Registry {
         digest: Digest,
     ) -> Result<(TokenFile, bool), Error> {
         let session = self.leased(id, epoch)?;
-        session.former = session.digest.replace(digest);
-        let accepted = std::mem::take(&mut session.offered);
-        let (file, record) = (session.file, session.clone());
+        session.former = Some(session.digest.replace(digest).unwrap_or(NO_TOKEN));
+        let (file, offered, record) = (session.file, session.offered, session.clone());
         self.effects.push(Effect::SaveSession(record));
-        Ok((file, accepted))
+        Ok((file, offered))
     }
 
     /// The file is known to hold the token of `digest`, or none: what the record says besides is settled.
@@ -29,15 +28,15 @@ impl Registry {
     /// The epoch plays no part: the store was accepted when it began.
     pub fn end_store(&mut self, id: &SessionId, digest: Option<Digest>) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.digest != digest {
-            session.digest = digest;
-            session.former = None;
-            session.offered &= digest.is_some();
+        // A former digest that stays on record does no harm: the next start settles it against the file.
+        session.former = None;
+        let written = digest.is_some() && session.digest == digest;
+        let offered = session.offered && digest.is_some() && !written;
+        if (session.digest, session.offered) != (digest, offered) {
+            (session.digest, session.offered) = (digest, offered);
             let record = session.clone();
             self.effects.push(Effect::SaveSession(record));
         }
-        // A former digest that is still on record does no harm: the next start settles it against the file.
-        session.former = None;
     }
 
     /// The session's token, which came from elsewhere, is about to be offered to the broker.

@@ -43,7 +43,6 @@ enum Step {
         siblings: Option<Siblings>,
         wait: u64,
     },
-    Cancel(usize),
     Pass {
         ms: u64,
         told: bool,
@@ -167,7 +166,6 @@ impl ReferenceStateMachine for Cast {
         };
         let mut steps = vec![
             (6, start.boxed()),
-            (1, (0..4_usize).prop_map(Step::Cancel).boxed()),
             (3, (1..12_u64, any::<bool>()).prop_map(|(ms, told)| Step::Pass { ms, told }).boxed()),
             (4, mutation(|session, epoch| Step::Store { session, epoch }).boxed()),
             (1, mutation(|session, epoch| Step::Reject { session, epoch }).boxed()),

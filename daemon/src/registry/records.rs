@@ -10,6 +10,9 @@ use crate::process::{Key, ProcessId, Traits};
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
+/// Stands in the place of a former digest where there was no token. No token has this digest.
+pub const NO_TOKEN: Digest = [0; 32];
+
 /// A host as it is on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerRecord {
@@ -55,7 +58,7 @@ pub struct SessionRecord {
     pub file: TokenFile,
     /// The digest of the token that it was given last.
     pub digest: Option<Digest>,
-    /// The digest of the one before, while the file may still hold that.
+    /// The digest of the one before ([`NO_TOKEN`] where there was none), while the file may still hold that.
     pub former: Option<Digest>,
     /// Whether the token was offered to the broker under this lease, whose answer is not known yet.
     pub offered: bool,

@@ -70,10 +70,6 @@ impl Book {
         }
     }
 
-    pub(super) fn cancel(&mut self, ticket: Ticket) {
-        self.waiting.retain(|claim| claim.ticket != ticket);
-    }
-
     pub(super) fn passed(&mut self, now: Millis) {
         while let Some(at) = self.waiting.iter().position(|claim| claim.deadline <= now) {
             let claim = self.waiting.remove(at);

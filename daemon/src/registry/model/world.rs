@@ -11,7 +11,8 @@ use super::ledger::Records;
 use super::{Cast, Given, Step, traits};
 use crate::process::{Key, ProcessId};
 use crate::registry::{
-    Claim, Claimant, Digest, Effect, Lease, Millis, Policy, Registry, SessionRecord, Ticket, TokenFile,
+    Claim, Claimant, Digest, Effect, Lease, Millis, NO_TOKEN, Policy, Registry, SessionRecord, Ticket,
+    TokenFile,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -104,14 +105,6 @@ impl World {
             Step::Claim { process, label, siblings, wait } => {
                 self.take_in_exits();
                 self.claim(cast, process, label, siblings, wait);
-            }
-            Step::Cancel(nth) => {
-                self.take_in_exits();
-                if let Some(ticket) = self.claims.keys().nth(nth).copied() {
-                    self.claims.remove(&ticket);
-                    self.registry.cancel(ticket);
-                    self.book.cancel(ticket);
-                }
             }
             Step::Pass { ms, told } => {
                 self.now += ms;
@@ -221,7 +214,6 @@ impl World {
         let offered = self.registry.session(id).is_some_and(|record| record.offered);
         let (file, accepted) = self.registry.begin_store(id, epoch, digest)?;
         assert_eq!(accepted, offered, "whether the broker accepted");
-        assert!(!self.registry.sessions[id].offered, "it is accepted once");
         self.writing.insert(id.clone(), Writing { digest: Some(digest), file, ready: false });
         self.may_have(id, Some(digest));
         self.carry_out();
@@ -281,6 +273,7 @@ impl World {
         if written {
             self.files.extend(digest.map(|digest| (file.to_string(), digest)));
             self.registry.end_store(&id, digest);
+            assert!(!self.registry.sessions[&id].offered, "it is accepted once");
             self.known.get_mut(&id).expect("somebody stored").tokens = vec![digest];
         } else {
             self.settle(&id);
@@ -291,7 +284,7 @@ impl World {
     fn settle(&mut self, id: &SessionId) {
         let Some(record) = self.registry.session(id) else { return };
         match self.files.get(&record.file.to_string()).copied() {
-            None if record.former.is_none() => self.registry.end_store(id, None),
+            None if record.former == Some(NO_TOKEN) => self.registry.end_store(id, None),
             None => {}
             holds => {
                 if [record.digest, record.former].contains(&holds) {
