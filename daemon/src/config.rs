@@ -76,7 +76,7 @@ pub struct Limits {
     pub connections_per_process: usize,
     /// Requests of one connection that may be under way.
     pub requests_per_connection: usize,
-    /// Bytes of frames over 64 KiB that all connections together may be in the middle of receiving.
+    /// Bytes of frames over 96 KiB that all connections together may be in the middle of receiving.
     pub frame_bytes: usize,
     /// Sessions of one host: the busiest host seen has dozens of servers.
     pub sessions_per_host: usize,

@@ -134,3 +134,13 @@ fn a_cancelled_call_is_forgotten() {
     server.encode(late, &mut outbound).expect("encoded");
     assert!(outbound.is_empty(), "a cancelled call has no answer");
 }
+
+#[test]
+fn an_id_that_would_be_kept_for_long_is_short() {
+    let call = |id: &str| json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string();
+    let refused = json_rpc(call(&"i".repeat(129)).as_bytes());
+    assert_eq!((&refused["error"]["code"], &refused["id"]), (&json!(-32600), &Value::Null));
+    let mut server = json_rpc::Server::new(FRAME_MAX as usize);
+    let taken = server.decode(call(&"i".repeat(128)).as_bytes(), &mut BytesMut::new());
+    assert!(matches!(taken, Ok(Decoded::Item(_))));
+}

@@ -160,3 +160,21 @@ async fn large_frames_share_a_budget() {
     drop((first, second, third));
     assert_eq!(budget.used.load(Ordering::Relaxed), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_peers_share_leaves_room_for_others() {
+    let budget = Budget::new(SMALL * 8);
+    let (greedy, modest) = (budget.share(SMALL * 3), budget.share(SMALL * 3));
+    let whole = frame(&vec![b'x'; SMALL * 2]);
+    let (mut first, mut first_peer) = pair(MAX, greedy.clone());
+    first_peer.write_all(&whole[..10]).await.expect("sent");
+    assert!(timeout(Duration::from_secs(1), first.next()).await.is_err(), "under way");
+    let (mut second, mut second_peer) = pair(MAX, greedy);
+    second_peer.write_all(&whole).await.expect("sent");
+    assert_eq!(failure(&mut second).await, ErrorKind::QuotaExceeded);
+    let (mut other, mut other_peer) = pair(MAX, modest);
+    other_peer.write_all(&whole).await.expect("sent");
+    assert!(other.next().await.expect("a frame").is_ok(), "another peer's");
+    drop((first, second, other));
+    assert_eq!(budget.used.load(Ordering::Relaxed), 0, "also what was refused by the share is given back");
+}
