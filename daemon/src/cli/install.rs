@@ -211,6 +211,17 @@ pub(super) fn installed() -> Option<PathBuf> {
     manager::paths().ok()?.pop().filter(|path| path.is_file())
 }
 
+/// Something about the installed service that needs a hand.
+pub(super) struct Ailment {
+    pub(super) finding: String,
+    pub(super) advice: String,
+}
+
+/// What is wrong with the installed service.
+pub(super) fn ailment() -> Option<Ailment> {
+    manager::ailment()
+}
+
 pub(super) fn install(arguments: &Arguments) -> ExitCode {
     exit(if arguments.print { show_install(arguments) } else { do_install(arguments) })
 }

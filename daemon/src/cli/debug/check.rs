@@ -144,6 +144,9 @@ async fn look(asked: &Asked) -> Vec<Finding> {
 
 fn service() -> Finding {
     match install::installed() {
+        Some(_) if let Some(install::Ailment { finding, advice }) = install::ailment() => {
+            Finding::other("service", State::Doubtful, finding, advice)
+        }
         Some(path) => Finding::good("service", format!("installed as {}", path.display())),
         None => Finding::other(
             "service",

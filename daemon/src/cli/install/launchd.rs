@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Before, Failure, File, Problem, Service, Step, answer};
+use super::{Ailment, Before, Failure, File, Problem, Service, Step, answer};
 
 const LABEL: &str = "io.github.mcp-sessiond";
 
@@ -46,6 +46,15 @@ pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
 }
 
 /// The directory is always said: launchd's environment may have the variable from `launchctl setenv`.
+/// What is wrong with the installed agent, and what to do about it.
+pub(super) fn ailment() -> Option<Ailment> {
+    let known = answer(&[LAUNCHCTL, "print", &format!("{}/{LABEL}", domain())]);
+    known.is_err().then(|| Ailment {
+        finding: "installed, but launchd does not know the agent".into(),
+        advice: "`mcp-sessiond install` again, in a session of this user's".into(),
+    })
+}
+
 fn plist(service: &Service, log: &str) -> String {
     let filled = [
         ("/Users/YOU/.cargo/bin/mcp-sessiond", service.binary.as_str()),

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
 
-use super::{Before, Failure, File, Problem, Service, Step, answer};
+use super::{Ailment, Before, Failure, File, Problem, Service, Step, answer};
 
 const SERVICE: &str = "mcp-sessiond.service";
 const SOCKET: &str = "mcp-sessiond.socket";
@@ -56,6 +56,40 @@ pub(super) fn paths() -> Result<Vec<PathBuf>, Problem> {
 pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
     let texts = [service_unit(service), socket_unit(service)];
     Ok(paths()?.into_iter().zip(texts).map(|(path, text)| File { path, text }).collect())
+}
+
+/// What is wrong with the installed service, and what to do about it.
+pub(super) fn ailment() -> Option<Ailment> {
+    let ailment = |finding: String, advice: &str| Some(Ailment { finding, advice: advice.into() });
+    let unit = std::fs::read_to_string(directory().ok()?.join(SERVICE)).unwrap_or_default();
+    if let Some(binary) = binary_of(&unit).filter(|binary| !Path::new(binary).exists()) {
+        return ailment(
+            format!("{SERVICE} runs {binary}, which is not there"),
+            "`mcp-sessiond install` again",
+        );
+    }
+    match answer(&["systemctl", "--user", "show", "--property=ActiveState", "--value", SOCKET]).as_deref() {
+        Ok("active") => None,
+        Ok("failed") => ailment(
+            format!("{SOCKET} has failed"),
+            "see `systemctl --user status mcp-sessiond.service`, then `systemctl --user restart mcp-sessiond.socket`",
+        ),
+        Ok(state) => {
+            ailment(format!("{SOCKET} is {state}"), "`systemctl --user enable --now mcp-sessiond.socket`")
+        }
+        Err(_) => ailment(
+            "installed, but no systemd user manager can be reached from here".into(),
+            "nothing, if this is no login session of yours: clients start a daemon on demand",
+        ),
+    }
+}
+
+/// The executable that a unit starts.
+fn binary_of(unit: &str) -> Option<String> {
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart="))?;
+    let binary = line.strip_suffix(" run")?.trim_matches('"');
+    // What systemd would expand first is not looked for.
+    (!binary.contains(['%', '\\', '$'])).then(|| binary.to_owned())
 }
 
 fn service_unit(service: &Service) -> String {
