@@ -172,8 +172,8 @@ fn a_server_that_is_started_before_its_predecessor_dies_resumes() {
     }
 }
 
-/// Nothing is handed to the servers but what the SDK passes by default. For that the test has directories of its own
-/// in the place of /tmp and /run/user, in which nobody else is met; and no daemon, which the server starts.
+/// Nothing is handed to the servers but what the SDK passes by default. For that the test has a /run of its own, in
+/// which nobody else is met; and no daemon, which the server starts.
 #[test]
 fn the_environment_that_the_sdk_passes_by_default_is_enough() {
     needs_root("for a mount namespace of its own");
@@ -187,7 +187,7 @@ fn the_environment_that_the_sdk_passes_by_default_is_enough() {
     fs::create_dir_all(&config).expect("made");
     fs::write(config.join("config.toml"), "idle_exit_ms = 1").expect("written");
     let mut command = Command::new("unshare");
-    let script = "mount -t tmpfs tmpfs /tmp && if [ -d /run/user ]; then mount -t tmpfs tmpfs /run/user; fi && exec node \"$@\"";
+    let script = "mount -t tmpfs tmpfs /run && mkdir -p /run/user && mkdir -m 700 /run/user/$(id -u) && exec node \"$@\"";
     command.args(["--mount", "sh", "-c", script, "sh"]).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", world.root());
     let server = world.root().join("server");
