@@ -258,11 +258,14 @@ async fn until_stopped(
                     return "the thread that writes sessions.db has ended";
                 }
                 let idle = options.detached && daemon.connections.open() == 0 && daemon.edge.is_idle();
-                let since = idle.then(|| idle_since.unwrap_or_else(tokio::time::Instant::now));
-                idle_since = since;
                 let patience = Duration::from_millis(daemon.edge.settings().loaded.config.idle_exit_ms);
-                if since.is_some_and(|since| since.elapsed() >= patience) {
-                    return "no host, lease or connection is left";
+                // Not at the first look: whoever started the daemon is about to connect.
+                match idle_since.filter(|_| idle) {
+                    Some(since) if tokio::time::Instant::elapsed(&since) >= patience => {
+                        return "no host, lease or connection is left";
+                    }
+                    Some(_) => {}
+                    None => idle_since = idle.then(tokio::time::Instant::now),
                 }
             }
         }
@@ -286,7 +289,11 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
                 tracing::info!("reloaded the configuration; {change}");
             }
         }
-        Err(error) => tracing::error!(%error, "kept the former configuration, since the new one is wrong"),
+        Err(error) => {
+            // A line of the log is one line.
+            let error = error.to_string().replace('\n', " ");
+            tracing::error!(%error, "kept the former configuration, since the new one is wrong");
+        }
     }
     let _ = sd_notify::notify(&[NotifyState::Ready]);
 }

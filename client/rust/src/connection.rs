@@ -117,10 +117,12 @@ pub(crate) async fn connect_within(
 /// Whether the next attempt may go better.
 fn passes(error: &ConnectError) -> bool {
     match error {
-        // EAGAIN: so many connect at once that the backlog is full.
-        ConnectError::Io { error, .. } => {
-            matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-        }
+        // EAGAIN: so many connect at once that the backlog is full. ECONNRESET: the daemon was killed while this
+        // connection was in it.
+        ConnectError::Io { error, .. } => matches!(
+            error.kind(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset
+        ),
         ConnectError::Hello(error) => {
             matches!(error, HelloError::Io(_) | HelloError::Busy | HelloError::Draining)
         }
