@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let echo = Echo::start(&scratch)?;
     let redis = Redis::start(&scratch, "redis", &["--appendonly", "no"])?;
     let synced = Redis::start(&scratch, "synced", &["--appendonly", "yes", "--appendfsync", "always"])?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let all = [
         Work::Echo(echo.path.clone()),
         Work::Ping(daemon.directory.clone()),
