@@ -16,7 +16,7 @@ use super::{FAILED, complain};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Two hosts start servers of different arguments; servers, daemon and host are killed with SIGKILL. Each row is one
+Two hosts start servers of different arguments; servers, daemon and host are killed with SIGKILL. Each row is one \
 server that came up: the session that it should be in, and the one that it is in.
 
 Exit codes: 0 every server that should resume did, and every one that should not did not; 1 otherwise.

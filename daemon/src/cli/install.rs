@@ -25,9 +25,9 @@ use systemd as manager;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Writes the user service for this very executable, systemd's or launchd's, whichever is there, and has the service
-manager listen on the daemon's socket: the first connection starts the daemon. Sessions stay when it is run again,
-after an upgrade or from another place; it says what has changed. Where MCP_SESSIOND_DIR is set, the service is for
+Writes the user service for this very executable, systemd's or launchd's, whichever is there, and has the service \
+manager listen on the daemon's socket: the first connection starts the daemon. Sessions stay when it is run again, \
+after an upgrade or from another place; it says what has changed. Where MCP_SESSIOND_DIR is set, the service is for \
 that directory; but clients that are not told of it look in the usual one.
 
 Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor launchd can be reached; 70 it failed.
@@ -44,7 +44,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stops the daemon and removes what `install` has made. The sessions stay in their directory, which it names. Clients
+Stops the daemon and removes what `install` has made. The sessions stay in their directory, which it names. Clients \
 start a daemon on demand from then on.
 
 Exit codes: 0, also where nothing was installed; 69 the service manager can't be reached; 70 it failed.

@@ -20,11 +20,13 @@ const REFUSED: u8 = 65;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The session is that of the process that calls this command: a server that runs it as a child needs nothing else. In a
+The session is that of the process that calls this command: a server that runs it as a child needs nothing else. In a \
 shell script say `--for $$`: inside $( ) the caller is a subshell that is about to die.
 
 Example, in a server's start script:
-  if token=$(mcp-sessiond token load --for $$); then resume \"$token\" || mcp-sessiond token reject --for $$; fi
+  if token=$(mcp-sessiond token load --for $$); then
+    resume \"$token\" || mcp-sessiond token reject --for $$
+  fi
   printf %s \"$new_token\" | mcp-sessiond token store --for $$")]
 pub(super) struct Arguments {
     #[command(subcommand)]

@@ -40,9 +40,7 @@ fn a_title_makes_the_key_doubtful() {
 
 #[test]
 fn who_has_a_pid_later_is_another_process() {
-    if !is_root("choosing the next pid (CAP_CHECKPOINT_RESTORE)") {
-        return;
-    }
+    needs_root("choosing the next pid (CAP_CHECKPOINT_RESTORE)");
     let directory = tempfile::tempdir().expect("a directory");
     let (mut first, socket) = caller(directory.path());
     let before = first.pinned();
@@ -63,9 +61,7 @@ fn who_has_a_pid_later_is_another_process() {
 
 #[test]
 fn another_user_is_no_host() {
-    if !is_root("starting processes of another user") {
-        return;
-    }
+    needs_root("starting processes of another user");
     let mut command = Command::new("sh");
     let mut tree = Tree::spawn(command.args(["-c", &format!("sh -c '{STAY}'; :")]).uid(65_534));
     let instance = tree.pinned();
@@ -75,9 +71,7 @@ fn another_user_is_no_host() {
 
 #[test]
 fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
-    if !is_root("making a pid namespace") {
-        return;
-    }
+    needs_root("making a pid namespace");
     let mut tree = Tree::spawn(Command::new("unshare").args(["--pid", "--fork", "sh", "-c", STAY]));
     assert_eq!(tree.said(), 1, "that is what it is called in there");
     let unshare = tree.child.id();
@@ -96,14 +90,9 @@ fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
     assert!(matches!(peer(&socket), Err(PeerError::OtherNamespace)));
 }
 
-/// Whether this test may do what only root may. Says so where it may not, since the test then proves nothing.
-#[expect(clippy::print_stderr, reason = "a test that was not run must not look as if it were")]
-fn is_root(what: &str) -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("NOT RUN: {what} needs root");
-    }
-    root
+/// What was not tried must not look as if it had gone well.
+fn needs_root(what: &str) {
+    assert!(nix::unistd::geteuid().is_root(), "{what} needs root: run the tests as root");
 }
 
 /// Starts a shell that has this free pid, by saying which pid comes next until nobody else comes first.
