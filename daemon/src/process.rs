@@ -41,7 +41,7 @@ pub use key::{Key, KeyDoubt, KeyDoubtError, Traits};
 pub use launchers::{Launcher, Table};
 pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
 pub use pinned::{Gone, Pinned};
-pub use walk::{HostDoubt, Role, Step, Walk, find_host};
+pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
 /// Where a process stands.
 struct Kin {

@@ -10,6 +10,7 @@ use mcp_sessiond_proto::token::TOKEN_MAX;
 use zeroize::Zeroizing;
 
 use super::{block_on, complain, logging};
+use crate::process;
 
 /// There is nothing to resume.
 const NOTHING: u8 = 3;
@@ -79,9 +80,18 @@ enum Which {
     Oldest,
 }
 
+/// Shells by the names of their executables.
+const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish"];
+
 impl Who {
     fn options(self) -> Options {
         let caller = nix::unistd::getppid().as_raw().unsigned_abs();
+        let shell = process::name_of(caller);
+        if self.instance.is_none() && SHELLS.contains(&shell.as_str()) {
+            complain(format_args!(
+                "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
+            ));
+        }
         let mut options =
             Options::default().instance(self.instance.unwrap_or(caller)).start(start(self.no_start));
         options.claim.label = self.label;

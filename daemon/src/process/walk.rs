@@ -213,7 +213,8 @@ fn unreadable(error: &io::Error) -> HostDoubt {
 }
 
 /// What people know a process by. For display alone.
-pub(super) fn name_of(pid: u32) -> String {
+#[must_use]
+pub fn name_of(pid: u32) -> String {
     let executable = os::executable(pid).map(|path| base_name(&path));
     executable.or_else(|_| os::short_name(pid)).unwrap_or_else(|_| "?".to_owned())
 }
