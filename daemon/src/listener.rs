@@ -1,13 +1,11 @@
 //! Connections: who is let in, how many, and for how long they may be silent at the door.
 
-use std::collections::HashMap;
+mod gauge;
+mod socket;
+
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
@@ -16,17 +14,16 @@ use mcp_sessiond_proto::codec;
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::service::Sessiond;
-use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
-#[cfg(target_os = "linux")]
-use nix::sys::stat::{Mode, fchmod};
 use tarpc::server::{BaseChannel, Channel, Config as ChannelConfig};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use gauge::{FRAME_SHARES, Gauge};
+pub use socket::{Listener, is_served, leads_to, turn_all_away};
+
 use crate::counters::count;
-use crate::process::{self, Peer, PeerError, ProcessId};
+use crate::process::{self, Peer, PeerError};
 use crate::service::{Daemon, Service};
 
 /// How long a peer may take for its hello.
@@ -41,188 +38,8 @@ const TURNED_AWAY_MAX: usize = 32;
 /// How long accepting pauses when there are no descriptors left: something must be closed first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections that may wait to be accepted: all servers of all hosts may start at once.
-const BACKLOG: i32 = 1024;
-
-/// One process may be in the middle of this part of all large frames.
-pub const FRAME_SHARES: usize = 4;
-
 /// Answers of one connection that may wait to be written before its requests have to wait.
 const ANSWERS_WAITING: usize = 16;
-
-/// A listening socket, and the path that clients know it by.
-#[derive(Debug)]
-pub struct Listener {
-    socket: UnixListener,
-    path: PathBuf,
-    identity: (u64, u64),
-}
-
-impl Listener {
-    /// Binds a socket of mode 0600. Whatever has the path is unlinked: the caller holds the directory's lock.
-    ///
-    /// # Errors
-    /// Those of the operating system.
-    pub fn bind(path: &Path) -> io::Result<Self> {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let fd = socket(AddressFamily::Unix, SockType::Stream, socket_flags(), None)?;
-        // Before bind, so that there is no moment in which the umask decides. macOS ignores it, and has the
-        // directory's mode.
-        #[cfg(target_os = "linux")]
-        fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR)?;
-        bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
-        listen(&fd, Backlog::new(BACKLOG)?)?;
-        Self::inherited(fd, path)
-    }
-
-    /// Takes a socket that systemd or launchd has bound to `path`.
-    ///
-    /// # Errors
-    /// When the path is not there, or is open to others.
-    pub fn inherited(fd: OwnedFd, path: &Path) -> io::Result<Self> {
-        let socket = UnixListener::from(fd);
-        socket.set_nonblocking(true)?;
-        let found = std::fs::symlink_metadata(path)?;
-        if found.permissions().mode() & 0o077 != 0 && !cfg!(target_os = "macos") {
-            return Err(io::Error::other("the socket is open to other users; set SocketMode=0600"));
-        }
-        Ok(Self { socket, path: path.into(), identity: (found.dev(), found.ino()) })
-    }
-
-    /// Whether the path still leads to this socket: when another one was bound over it, no client comes any more.
-    #[must_use]
-    pub fn is_in_place(&self) -> bool {
-        std::fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.identity)
-    }
-
-    /// Takes the path away, if it is still ours, so that nobody connects to a daemon that is about to exit.
-    pub fn unlink(&self) {
-        if self.is_in_place() {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-
-    /// A second handle, for who looks after the path while [`serve`] has the first.
-    ///
-    /// # Errors
-    /// Those of the operating system.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: self.socket.try_clone()?, path: self.path.clone(), identity: self.identity })
-    }
-}
-
-/// Whether somebody listens at `path`. Under the directory's lock that can only be a service manager.
-#[must_use]
-pub fn is_served(path: &Path) -> bool {
-    // EAGAIN: so many wait that there is no place left in the queue.
-    matches!(knock(path), Ok(_) | Err(Errno::EAGAIN))
-}
-
-/// Whether who connects to `path` comes to this listening socket, or at least to one of who listens on it.
-#[must_use]
-pub fn leads_to(path: &Path, socket: &OwnedFd) -> bool {
-    match knock(path) {
-        #[cfg(target_os = "linux")]
-        Ok(connected) => {
-            use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-            // Of both ends the kernel has who called listen(2).
-            let listens = |fd| getsockopt(fd, PeerCredentials).map(|credentials| credentials.pid());
-            listens(&connected) == listens(socket)
-        }
-        #[cfg(not(target_os = "linux"))]
-        Ok(_) => {
-            let _ = socket;
-            true
-        }
-        Err(errno) => errno == Errno::EAGAIN,
-    }
-}
-
-/// Ends the connections that wait to be accepted, so that these clients look for another daemon.
-pub fn turn_all_away(socket: OwnedFd) {
-    let socket = UnixListener::from(socket);
-    if socket.set_nonblocking(true).is_ok() {
-        while socket.accept().is_ok() {}
-    }
-}
-
-/// Connects, and does not wait.
-fn knock(path: &Path) -> Result<OwnedFd, Errno> {
-    let fd = socket(AddressFamily::Unix, SockType::Stream, socket_flags(), None)?;
-    connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
-    Ok(fd)
-}
-
-fn socket_flags() -> SockFlag {
-    #[cfg(target_os = "linux")]
-    return SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    #[cfg(not(target_os = "linux"))]
-    SockFlag::empty()
-}
-
-/// How many connections there are, in all and for each process.
-#[derive(Debug, Default)]
-pub struct Gauge {
-    open: AtomicUsize,
-    turned_away: AtomicUsize,
-    by_process: Mutex<HashMap<ProcessId, OfProcess>>,
-}
-
-/// One process's part.
-#[derive(Debug)]
-struct OfProcess {
-    open: usize,
-    frames: Budget,
-}
-
-impl Gauge {
-    /// Connections open now.
-    #[must_use]
-    pub fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Counts a connection in, within the limits. `frames`: the budget of all.
-    fn enter(daemon: &Arc<Daemon>, process: ProcessId, frames: &Budget) -> Option<Place> {
-        let settings = daemon.edge.settings();
-        let limits = &settings.loaded.config.limits;
-        let gauge = &daemon.connections;
-        let mut by_process = gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = by_process.get(&process).map_or(0, |own| own.open);
-        if gauge.open() >= limits.connections || own >= limits.connections_per_process {
-            return None;
-        }
-        gauge.open.fetch_add(1, Ordering::Relaxed);
-        let share = || OfProcess { open: 0, frames: frames.share(limits.frame_bytes / FRAME_SHARES) };
-        let own = by_process.entry(process).or_insert_with(share);
-        own.open += 1;
-        Some(Place { daemon: daemon.clone(), process, frames: own.frames.clone() })
-    }
-}
-
-/// A connection's place in the [`Gauge`].
-struct Place {
-    daemon: Arc<Daemon>,
-    process: ProcessId,
-    frames: Budget,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let gauge = &self.daemon.connections;
-        gauge.open.fetch_sub(1, Ordering::Relaxed);
-        let mut by_process = gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = by_process.get_mut(&self.process) {
-            own.open -= 1;
-            if own.open == 0 {
-                by_process.remove(&self.process);
-            }
-        }
-    }
-}
 
 /// Serves connections until `draining` says otherwise, then waits for the calls under way. The caller bounds that.
 ///
@@ -233,7 +50,7 @@ pub async fn serve(
     daemon: Arc<Daemon>,
     mut draining: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let socket = tokio::net::UnixListener::from_std(listener.socket)?;
+    let socket = tokio::net::UnixListener::from_std(listener.into())?;
     let budget = Budget::new(daemon.edge.settings().loaded.config.limits.frame_bytes);
     let mut connections = JoinSet::new();
     let told = draining.clone();
