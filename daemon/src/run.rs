@@ -90,6 +90,9 @@ impl Fatal {
 pub fn run(options: &Options) -> ExitCode {
     let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
         let logging = Logging::start(loaded.config.log);
+        if let Some(path) = std::env::var_os(config::FILE_VARIABLE).filter(|path| !Path::new(path).exists()) {
+            tracing::warn!(path = %path.display(), "there is no file where {} says", config::FILE_VARIABLE);
+        }
         prepare_process();
         if options.detached {
             // Fails only for who leads a process group, which the process behind --on-demand does not.

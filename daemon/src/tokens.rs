@@ -199,8 +199,10 @@ pub fn delete_version_1(directory: &Path, file: TokenFile) {
 }
 
 /// Whether it is the machine that has no means at the moment, so that nothing is said about the file.
-fn is_passing(errno: Errno) -> bool {
-    matches!(errno, Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EIO)
+#[must_use]
+pub fn is_passing(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EINTR | Errno::EIO))
 }
 
 fn read_token(directory: impl AsFd, name: &str) -> io::Result<Found> {
@@ -210,12 +212,12 @@ fn read_token(directory: impl AsFd, name: &str) -> io::Result<Found> {
         Ok(fd) => File::from(fd),
         Err(Errno::ENOENT) => return Ok(Found::Absent),
         Err(Errno::ELOOP) => return Ok(Found::Corrupted(Corruption::NotAFile)),
-        Err(errno) if is_passing(errno) => return Err(errno.into()),
+        Err(errno) if is_passing(&errno.into()) => return Err(errno.into()),
         Err(errno) => return Ok(Found::Corrupted(Corruption::Unreadable(errno))),
     };
     match read_checked(file) {
         Ok(token) => Ok(Found::Token(token)),
-        Err(Corruption::Unreadable(errno)) if is_passing(errno) => Err(errno.into()),
+        Err(Corruption::Unreadable(errno)) if is_passing(&errno.into()) => Err(errno.into()),
         Err(why) => Ok(Found::Corrupted(why)),
     }
 }

@@ -40,7 +40,9 @@ struct Manager {
 
 impl Manager {
     fn start(world: &World) -> Self {
-        let alone = File::create(std::env::temp_dir().join("mcps-systemd.lock")).expect("a lock file");
+        let alone =
+            File::create(std::env::temp_dir().join(format!("mcps-systemd-{}.lock", nix::unistd::getuid())))
+                .expect("a lock file");
         alone.lock().expect("locked");
         let script = std::env::var_os("USER_SYSTEMD").map(PathBuf::from);
         let script = script.unwrap_or_else(|| fixture("../../shared/user-systemd").into());

@@ -244,6 +244,30 @@ fn on_a_full_disk_the_former_token_stays() {
     assert_eq!(host.instance(&[]).load().token.as_deref(), Some("small"));
 }
 
+/// What can be neither written nor read can't be settled either, until it is mended.
+#[test]
+fn where_the_files_cannot_be_used_for_a_while_the_former_token_stays() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let tokens = world.directory().join("tokens");
+    for restarted in [false, true] {
+        let mut instance = host.instance(&[]);
+        instance.load();
+        instance.store("one");
+        mode(&tokens, 0o755);
+        for late in ["two", "three"] {
+            assert!(!instance.try_store(late).done);
+        }
+        mode(&tokens, 0o700);
+        if restarted {
+            daemon.restart();
+        }
+        assert_eq!(instance.load().token.as_deref(), Some("one"));
+        instance.kill();
+    }
+}
+
 #[test]
 fn on_a_disk_that_is_full_for_the_ledger_too_nothing_acknowledged_is_lost() {
     needs_root("to mount a small file system");

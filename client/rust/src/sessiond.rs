@@ -150,45 +150,58 @@ impl Sessiond {
         }
     }
 
-    /// The broker refused the token: it is deleted. The session stays. Without a session nothing happens.
-    pub async fn reject(&self) {
+    /// The broker refused the token: it is deleted. The session stays. Without a session nothing happens. True once
+    /// no later load gives that token.
+    pub async fn reject(&self) -> bool {
         let mut state = self.0.state.lock().await;
-        let Some(patience) = self.patience(&state) else { return };
+        let Some(patience) = self.patience(&state) else { return false };
         let refused = match state.lease.clone() {
             Some(lease) => lease,
             // For an ancestor, another command has loaded the token, and the lease is the same.
             None if self.0.options.claim.instance.is_some() => {
                 match self.claim_again(&mut state, patience).await {
                     Ok(lease) => lease,
-                    Err(reason) => return self.disable(&mut state, reason),
+                    Err(reason) => {
+                        self.disable(&mut state, reason);
+                        return false;
+                    }
                 }
             }
-            None => return,
+            None => return true,
         };
         state.offered = false;
         log::rejected();
         loop {
             let lease = match self.lease(&mut state, patience).await {
                 Ok(lease) => lease,
-                Err(reason) => return self.disable(&mut state, reason),
+                Err(reason) => {
+                    self.disable(&mut state, reason);
+                    return false;
+                }
             };
             // Under a lease that is not the one that the token came with, there may be a token that nobody refused.
             if (&lease.session, lease.epoch) != (&refused.session, refused.epoch) {
-                return;
+                return true;
             }
             let request = LeaseRef { session: lease.session, epoch: lease.epoch };
             match state.calls.reject(request, patience).await {
-                Ok(()) => return,
+                Ok(()) => return true,
                 Err(Failure::Disconnected) => {}
                 Err(Failure::Refused(
                     Error::StaleEpoch { .. } | Error::LeaseEnded | Error::UnknownSession,
                 )) => {
                     // For the same reason. The next store claims again.
                     state.lease = Some(Lease { connection: NO_CONNECTION, ..refused });
-                    return;
+                    return true;
                 }
-                Err(Failure::Refused(error)) => return log::not_deleted(&error),
-                Err(Failure::Gone(reason)) => return self.disable(&mut state, reason),
+                Err(Failure::Refused(error)) => {
+                    log::not_deleted(&error);
+                    return false;
+                }
+                Err(Failure::Gone(reason)) => {
+                    self.disable(&mut state, reason);
+                    return false;
+                }
             }
         }
     }
@@ -268,7 +281,7 @@ impl Sessiond {
         let claimed = self.claim(state, patience).await?;
         let lease = state.lease.clone().ok_or(Reason::SessionLost)?;
         match former {
-            Some(former) if former.session != claimed.session && claimed.outcome == Outcome::Resumed => {
+            Some(former) if former.session != claimed.session && has_a_past(&claimed) => {
                 let request = LeaseRef { session: lease.session, epoch: lease.epoch };
                 // Taken back first: whoever drops this future must not leave the sibling's lease behind.
                 state.lease = Some(Lease { connection: NO_CONNECTION, ..former });
@@ -329,5 +342,14 @@ impl Sessiond {
 
     fn publish(&self, status: Status) {
         *self.0.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
+
+/// Whether the session was a former instance's. `held` may be the repetition of a claim whose answer was lost.
+fn has_a_past(claimed: &Claimed) -> bool {
+    match claimed.outcome {
+        Outcome::Resumed => true,
+        Outcome::Held => claimed.token_status != TokenStatus::Absent,
+        _ => false,
     }
 }

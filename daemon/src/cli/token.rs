@@ -50,7 +50,7 @@ Example: printf %s \"$token\" | mcp-sessiond token store --for $$")]
     Store(Who),
     /// Delete the token: the broker refused it
     #[command(after_help = "\
-Exit codes: 0 it is deleted, or there was none; 4 resume is disabled.
+Exit codes: 0 it is deleted, or there was none; 4 resume is disabled; 65 it could not be deleted, and why stands on standard error.
 
 Example: mcp-sessiond token reject --for $$")]
     Reject(Who),
@@ -166,8 +166,11 @@ async fn store(options: Options) -> u8 {
 
 async fn reject(options: Options) -> u8 {
     let sessiond = Sessiond::init(options);
-    sessiond.reject().await;
-    disabled(&sessiond).map_or(0, |reason| tell(&reason))
+    if sessiond.reject().await {
+        return 0;
+    }
+    // Where it could not be deleted, the client has said why.
+    disabled(&sessiond).map_or(REFUSED, |reason| tell(&reason))
 }
 
 fn disabled(sessiond: &Sessiond) -> Option<Arc<Reason>> {

@@ -90,6 +90,7 @@ impl Edge {
                 // Whoever is dead by now was taken in before it was known; it would never be told again.
                 if !instance.is_alive() || !host.is_alive() {
                     state.unwatch(&instance.id());
+                    state.unwatch(&host.id());
                     return Err(exited());
                 }
                 let claimant = Claimant { host: host.id(), traits };
@@ -130,6 +131,7 @@ impl Edge {
         let lock = self.file(file);
         // Whoever wrote under a former epoch is done when this is ours.
         let _reading = lock.lock().await;
+        self.settle_left_over(&session);
         let record =
             self.peek(|registry| registry.session(&session).cloned()).ok_or(Error::UnknownSession)?;
         if record.epoch != epoch {
@@ -152,7 +154,9 @@ impl Edge {
                 }
                 Err(error) => {
                     let sentence = format!("the token files can't be read: {error}");
-                    return Err(Error::Unavailable { sentence, retry_after_ms: UNREADABLE_RETRY_MS });
+                    let retry_after_ms =
+                        if tokens::is_passing(&error) { UNREADABLE_RETRY_MS } else { MEND_RETRY_MS };
+                    return Err(Error::Unavailable { sentence, retry_after_ms });
                 }
             }
         }
@@ -211,8 +215,12 @@ impl Edge {
     }
 }
 
-/// When to look again at a directory of token files that can't be read, in ms: somebody has to mend it.
+/// When to try again what the machine had no means for, in ms.
 const UNREADABLE_RETRY_MS: u32 = 1_000;
+
+/// When to look again at a directory of token files that is not ours alone, in ms: longer than any client waits,
+/// since somebody has to mend it first.
+const MEND_RETRY_MS: u32 = 60_000;
 
 fn instance(peer: &Pinned, named: Option<u32>) -> Result<Pinned, Error> {
     let pid = named.unwrap_or(peer.id().pid);

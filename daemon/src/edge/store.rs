@@ -8,7 +8,7 @@ use mcp_sessiond_proto::{Claimed, Epoch, Error, SessionId, Token};
 use super::Edge;
 use crate::counters::count;
 use crate::fault;
-use crate::registry::{Digest, NO_TOKEN, TokenFile};
+use crate::registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 use crate::tokens::{self, Found};
 
 /// When to come back to a daemon whose directory was replaced, in ms: another one takes its place.
@@ -40,9 +40,12 @@ impl Edge {
             let sentence = "the daemon's directory has been replaced".into();
             return Err(Error::Unavailable { sentence, retry_after_ms: REPLACED_RETRY_MS });
         }
+        // Stores that can't be kept would only pile up.
+        self.lock().ledger.check()?;
         let file = self.file_of(session)?;
         let lock = self.file(file);
         let _writing = lock.lock().await;
+        self.settle_left_over(session);
         let digest = tokens::digest(&token);
         let (file, accepted) = self.begin_store(session, epoch, digest).await?;
         fault::point("digest-recorded");
@@ -84,6 +87,16 @@ impl Edge {
         let tokens = Arc::clone(&self.tokens);
         let writing = tokio::task::spawn_blocking(move || tokens.write(file, &token));
         writing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+
+    /// Settles what an earlier failure could not: then the file could not even be read. The caller has its lock.
+    pub(super) fn settle_left_over(&self, session: &SessionId) {
+        let left_over = |record: &&SessionRecord| record.former.is_some();
+        let file =
+            self.peek(|registry| registry.session(session).filter(left_over).map(|record| record.file));
+        if let Some(file) = file {
+            self.settle_file(session, file);
+        }
     }
 
     /// Makes the record agree with whatever the file holds after a failure. The caller has the file's lock.

@@ -17,7 +17,9 @@ impl Registry {
         digest: Digest,
     ) -> Result<(TokenFile, bool), Error> {
         let session = self.leased(id, epoch)?;
-        session.former = Some(session.digest.replace(digest).unwrap_or(NO_TOKEN));
+        let before = session.digest.replace(digest).unwrap_or(NO_TOKEN);
+        // One that is not settled yet is what the file may really hold.
+        session.former.get_or_insert(before);
         let (file, offered, record) = (session.file, session.offered, session.clone());
         self.effects.push(Effect::SaveSession(record));
         Ok((file, offered))

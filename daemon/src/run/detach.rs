@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use mcp_sessiond_proto::paths;
 
-use super::{Options, log_path};
+use super::{Fatal, Options, log_path};
 use crate::directory::Directory;
 use crate::{config, fault};
 
@@ -35,7 +35,13 @@ fn start(options: &Options) -> io::Result<u8> {
     let _ = nix::unistd::setsid();
     // What the host left open by mistake would otherwise stay open for as long as the daemon lives.
     crate::sys::keep_only_standard_streams()?;
-    let directory = paths::directory().map_err(io::Error::other)?;
+    let directory = match paths::directory() {
+        Ok(directory) => directory,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "mcp-sessiond: {error}");
+            return Ok(Fatal::Path(error).code());
+        }
+    };
     let directory = Directory::open(&directory).map_err(io::Error::other)?;
     let log = OpenOptions::new()
         .create(true)
@@ -53,6 +59,9 @@ fn start(options: &Options) -> io::Result<u8> {
     }
     // Whoever happened to start it must not configure it for all others, nor be taken for it by systemd.
     command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
+    if let Some(config) = std::env::var_os(config::FILE_VARIABLE) {
+        command.env(config::FILE_VARIABLE, std::path::absolute(config)?);
+    }
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut daemon = command.spawn()?;
     let mut said = String::new();

@@ -126,7 +126,7 @@ fn parse(frame: &[u8], id: &mut Value) -> Result<(String, Value), Malformed> {
         return Err(Malformed(INVALID_REQUEST, "one request object a frame, no batches".into()));
     };
     match message.remove("id") {
-        None | Some(Value::Null) => {}
+        None => {}
         Some(Value::String(given)) if given.len() > ID_MAX => {
             return Err(Malformed(INVALID_REQUEST, format!("`id` may have {ID_MAX} bytes")));
         }

@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     token.map(|token| String::from_utf8_lossy(token.expose()).into_owned()).into();
             }
             "store" => answer["done"] = sessiond.store(argument.as_bytes()).await.into(),
-            "reject" => sessiond.reject().await,
+            "reject" => answer["done"] = sessiond.reject().await.into(),
             "release" => sessiond.release().await,
             _ => {}
         }
