@@ -69,7 +69,7 @@ impl Listener {
         }
     }
 
-    /// A second handle, for who looks after the path while [`serve`] has the first.
+    /// A second handle, for who looks after the path while [`serve`](super::serve) has the first.
     ///
     /// # Errors
     /// Those of the operating system.
