@@ -14,9 +14,9 @@
 //! # use std::{future::Future, io};
 //! # struct Broker;
 //! # impl Broker {
-//! #     async fn resume(token: &[u8]) -> Result<Broker, io::Error> { todo!() }
-//! #     async fn fresh() -> Result<Broker, io::Error> { todo!() }
-//! #     fn token(&self) -> &[u8] { todo!() }
+//! #     async fn resume(_: &[u8]) -> Result<Broker, io::Error> { Ok(Broker) }
+//! #     async fn fresh() -> Result<Broker, io::Error> { Ok(Broker) }
+//! #     fn token(&self) -> &[u8] { b"token" }
 //! # }
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

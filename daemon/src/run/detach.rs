@@ -15,6 +15,9 @@ use super::{Fatal, Options, log_path};
 use crate::directory::Directory;
 use crate::{config, fault};
 
+/// Bytes of former daemons' log that are kept, at most.
+const LOG_MAX: u64 = 1024 * 1024;
+
 /// What the daemon says on standard output once clients can connect.
 const READY: &str = "ready";
 
@@ -49,6 +52,9 @@ fn start(options: &Options) -> io::Result<u8> {
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(log_path(directory.path()))?;
+    if log.metadata()?.len() > LOG_MAX {
+        log.set_len(0)?;
+    }
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--detached"]);
     if let Some(config) = &options.config {
