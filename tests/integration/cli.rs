@@ -267,3 +267,16 @@ fn debug_check_shows_the_way_to_the_host() {
     let text = check.to_string();
     assert!(text.contains(&host.pid().to_string()), "{text}");
 }
+
+#[test]
+fn debug_shows_what_takes_several_pages() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut peer = world.peer();
+    let mut claim = |n: usize| peer.call("claim", json!({ "label": format!("l{n}") })).expect("a session");
+    let claimed: HashSet<String> = (0..250).map(|n| claim(n)["session"].to_string()).collect();
+    let shown = json_of(&world, &["debug", "sessions", "--json"]);
+    let shown = shown.as_array().expect("a list");
+    assert_eq!(shown.len(), 250, "none twice");
+    assert_eq!(shown.iter().map(|info| info["session"].to_string()).collect::<HashSet<_>>(), claimed);
+}

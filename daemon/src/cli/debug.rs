@@ -160,25 +160,25 @@ fn to_json(data: &impl Serialize) -> String {
 }
 
 async fn all_sessions(connection: &Connection) -> Result<Vec<SessionInfo>, Failure> {
-    let mut all: Vec<SessionInfo> = Vec::new();
-    loop {
-        let after: Option<SessionId> = all.last().map(|last| last.session.clone());
-        let page = connection.list_sessions(Connection::context(PATIENCE), Page { after }).await?;
-        let more = page.len() == PAGE_MAX;
-        all.extend(page);
-        if !more {
-            return Ok(all);
-        }
-    }
+    let page = |after| connection.list_sessions(Connection::context(PATIENCE), Page { after });
+    all(page, |info| &info.session).await
 }
 
 async fn all_tokens(connection: &Connection) -> Result<Vec<TokenInfo>, Failure> {
-    let mut all: Vec<TokenInfo> = Vec::new();
+    let page = |after| connection.list_tokens(Connection::context(PATIENCE), Page { after });
+    all(page, |info| &info.session).await
+}
+
+/// Every entry of a list, a page at a time. A page that is not full is the last.
+async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
+    page: impl Fn(Option<SessionId>) -> F,
+    id: impl Fn(&T) -> &SessionId,
+) -> Result<Vec<T>, Failure> {
+    let mut all = Vec::new();
     loop {
-        let after: Option<SessionId> = all.last().map(|last| last.session.clone());
-        let page = connection.list_tokens(Connection::context(PATIENCE), Page { after }).await?;
-        let more = page.len() == PAGE_MAX;
-        all.extend(page);
+        let next = page(all.last().map(|last| id(last).clone())).await?;
+        let more = next.len() == PAGE_MAX;
+        all.extend(next);
         if !more {
             return Ok(all);
         }

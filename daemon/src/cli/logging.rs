@@ -2,11 +2,9 @@
 
 use std::io::IsTerminal;
 
-use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -48,13 +46,7 @@ pub(super) fn client_lines() {
         .with_level(false)
         .without_time();
     let only = Targets::new().with_target(mcp_sessiond_client::LOG_TARGET, LevelFilter::INFO);
-    let _ = tracing_subscriber::registry().with(named(lines).with_filter(only)).try_init();
-}
-
-fn named<S: Subscriber + for<'a> LookupSpan<'a>>(
-    layer: impl Layer<S> + Send + Sync,
-) -> Box<dyn Layer<S> + Send + Sync> {
-    Box::new(layer)
+    let _ = tracing_subscriber::registry().with(lines.with_filter(only)).try_init();
 }
 
 /// Ours at the given level. tarpc opens a span for every call, which nobody reads.
