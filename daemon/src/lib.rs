@@ -12,6 +12,7 @@ pub mod process;
 pub mod registry;
 pub mod run;
 pub mod service;
+pub mod storage;
 pub mod tokens;
 
 mod sys;

@@ -1,0 +1,268 @@
+//! Where the contents of sessions are kept: one trait, four backends.
+//!
+//! A backend keeps *records*. A record has a place (its owner and its name), a version that changes with every change
+//! of it, a head, and items under it in order of their keys. It knows nothing of what they mean: state, streams and
+//! events are made of them in [`crate::contents`], once for all backends. So a mistake gets the same error whichever
+//! backend is below.
+//!
+//! **Every change is conditional**: it names the version that was read, or says that there was no record, and applies
+//! as a whole or not at all.
+
+pub mod memory;
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+
+pub use memory::Memory;
+
+/// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
+/// there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// Whom it belongs to: text without control characters, at most 512 bytes.
+    pub owner: String,
+    /// Which of the owner's it is: ASCII 0x20 to 0x7E, 1 to 160 bytes.
+    pub name: String,
+}
+
+/// Changes with every change of a record. It is drawn at random by whoever makes the change, so that one whose answer
+/// was lost is told from somebody else's: the version in place is the one that was drawn, or it is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Version(pub u64);
+
+/// The key of an item within its record: 1 to 256 bytes of any kind, in the order of the bytes.
+pub type Key = Bytes;
+
+/// One item of a record.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its key.
+    pub key: Key,
+    /// What a scan can choose by; empty where nothing does. At most 160 bytes of text.
+    pub tag: String,
+    /// Its value: up to 4 MiB.
+    pub value: Bytes,
+}
+
+/// A record as it was read.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The version that a change of it must name.
+    pub version: Version,
+    /// Its head.
+    pub head: Bytes,
+    /// The items that were asked for, in the order in which they were; None for those that there are not.
+    pub items: Vec<Option<Item>>,
+}
+
+/// A record in a list.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its place.
+    pub place: Place,
+    /// Its version.
+    pub version: Version,
+    /// Its head.
+    pub head: Bytes,
+}
+
+/// What a change puts in place of the head.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The new head: at most 64 KiB.
+    pub bytes: Bytes,
+    /// When somebody has to look at the record: ms since the Unix epoch; `u64::MAX`: never.
+    pub due_ms: u64,
+}
+
+/// A change of one record. It applies as a whole, in this order, or not at all.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Change {
+    /// The new head. None: the record goes, with all its items.
+    pub head: Option<Head>,
+    /// All items go, before any is put.
+    pub clear: bool,
+    /// Items that go. At most 128.
+    pub removes: Vec<Key>,
+    /// Items that are put, in place of what had their keys. At most 128, and 4 MiB together.
+    pub puts: Vec<Item>,
+    /// Items in these ranges go too, but need not be gone at once: nobody asks for them any more.
+    pub forget: Vec<Range<Key>>,
+}
+
+/// What is in a backend that keeps all of it in this process's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Records of the owner.
+    pub records: usize,
+    /// Bytes of the owner, with [`RECORD_COST`] and [`ITEM_COST`] for what stands around them.
+    pub bytes: usize,
+    /// Bytes of all owners.
+    pub total_bytes: usize,
+}
+
+/// What a record costs in memory beside its bytes: measured, see the README's figure for an idle session.
+pub const RECORD_COST: usize = 400;
+
+/// What an item costs in memory beside its bytes.
+pub const ITEM_COST: usize = 160;
+
+/// Why a backend did not do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// The record has not the version that the change names; or there is one, and it says that there is none.
+    #[error("the record has changed since it was read")]
+    Conflict,
+    /// For the moment nothing can be read or written, or whether it was written is unknown. The sentence is for the
+    /// log and for people: it names no value and no credential.
+    #[error("{0}")]
+    Unavailable(String),
+    /// What was read is not what this daemon wrote.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// Tells when what was done is kept.
+pub enum Durable {
+    /// It is.
+    Now,
+    /// When this returns.
+    Later(BoxFuture<'static, Result<(), StorageError>>),
+}
+
+impl Durable {
+    /// Waits until it is kept.
+    ///
+    /// # Errors
+    /// [`StorageError::Unavailable`] when that can't be had for the moment. The backend goes on trying.
+    pub async fn kept(self) -> Result<(), StorageError> {
+        match self {
+            Self::Now => Ok(()),
+            Self::Later(kept) => kept.await,
+        }
+    }
+}
+
+/// A backend. Every method may fail with [`StorageError::Unavailable`], after the backend's own attempts, which are
+/// bounded.
+pub trait Storage: Send + Sync + fmt::Debug {
+    /// Its name, as in `storage.url`: `memory`, `sqlite`, `postgres`, `dynamodb`.
+    fn name(&self) -> &'static str;
+
+    /// Whether other daemons may change what is in here.
+    fn is_shared(&self) -> bool;
+
+    /// Whether it works at the moment, without asking anything of it that could block.
+    ///
+    /// # Errors
+    /// [`StorageError::Unavailable`], with what is the matter.
+    fn check(&self) -> Result<(), StorageError>;
+
+    /// Reads a record, and of its items those with these keys. Head and items belong together, or the version that is
+    /// returned is the older one. None: there is no such record.
+    fn read<'a>(
+        &'a self,
+        place: &'a Place,
+        keys: &'a [Key],
+    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>>;
+
+    /// Items of a record in a range of keys and in their order: those with one of these tags, or all where no tag is
+    /// named; at most `most`, and no further one once they have `bytes` together.
+    fn scan<'a>(
+        &'a self,
+        place: &'a Place,
+        range: Range<Key>,
+        tags: &'a [String],
+        most: usize,
+        bytes: usize,
+    ) -> BoxFuture<'a, Result<Vec<Item>, StorageError>>;
+
+    /// Changes a record that has the version `expected` (None: that is not there), and gives it the version `next`.
+    ///
+    /// A change whose answer was lost on the way to the database is not made twice, nor told as a
+    /// [`StorageError::Conflict`] with itself: `next` tells.
+    fn commit<'a>(
+        &'a self,
+        place: &'a Place,
+        expected: Option<Version>,
+        next: Version,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Durable, StorageError>>;
+
+    /// When everything that was committed to this record so far is kept. What was read may be ahead of that.
+    fn settled(&self, place: &Place) -> Durable;
+
+    /// Records of an owner in order of their names, those after `after`, at most `most`.
+    fn list<'a>(
+        &'a self,
+        owner: &'a str,
+        after: &'a str,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>>;
+
+    /// Every record, in order of owner and name, those after `after`, at most `most`. For `debug`, and for the start.
+    fn list_all<'a>(
+        &'a self,
+        after: Option<&'a Place>,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>>;
+
+    /// Records whose `due_ms` is at most `now_ms`, those that are longest due first, at most `most`.
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>>;
+
+    /// How many records an owner has, counted up to `most`.
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>>;
+
+    /// What it holds in memory; None where it keeps things elsewhere.
+    fn usage(&self, owner: &str) -> Option<Usage>;
+}
+
+// Values, heads and the names of keys are people's data: none of them is ever shown.
+
+impl fmt::Debug for Item {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Item({} + {} bytes)", self.key.len(), self.value.len())
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Record({:?}, {} bytes, {:?})", self.version, self.head.len(), self.items)
+    }
+}
+
+impl fmt::Debug for Listed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Listed({:?}, {:?}, {} bytes)", self.place, self.version, self.head.len())
+    }
+}
+
+impl fmt::Debug for Head {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Head({} bytes, due {})", self.bytes.len(), self.due_ms)
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { head, clear, removes, puts, forget } = self;
+        write!(
+            formatter,
+            "Change({head:?}, clear {clear}, {} removes, {puts:?}, {} ranges)",
+            removes.len(),
+            forget.len()
+        )
+    }
+}
+
+impl fmt::Debug for Durable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Now => "Now",
+            Self::Later(_) => "Later",
+        })
+    }
+}
