@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use mcp_sessiond_proto::Siblings;
 use mcp_sessiond_proto::debug::Setting;
+use mcp_sessiond_proto::streams::APPEND_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
+use crate::contents::{self, ANSWER_MAX};
 use crate::process::{Launcher, Table};
 use crate::registry::Policy;
+use crate::storage::{self, Durability};
 
 /// Names the configuration file, in place of the usual one.
 pub const FILE_VARIABLE: &str = "MCP_SESSIOND_CONFIG";
@@ -46,8 +49,46 @@ pub struct Config {
     pub drain_ms: u64,
     /// The least level that is logged: `error`, `warn`, `info`, `debug`, `trace`.
     pub log: LogLevel,
+    /// Where the contents of sessions are kept.
+    pub storage: Storage,
+    /// How long sessions live.
+    pub sessions: Sessions,
     /// Bounds.
     pub limits: Limits,
+}
+
+/// Where the contents of sessions are kept. Applies at start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Storage {
+    /// `memory:`, `sqlite:` (in the runtime directory), `sqlite:/path/to/file`, `postgres://…`, `dynamodb:table?…`.
+    pub url: String,
+    /// What an acknowledged change survives with SQLite: `process`, or `power` too.
+    pub durability: Durability,
+}
+
+/// How long things live, in ms. Where 0 is allowed it means: without an end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sessions {
+    /// A service's session after its last use, unless its creator says otherwise.
+    pub idle_ms: u64,
+    /// The same, after it was made.
+    pub absolute_ms: u64,
+    /// The same, after its last client has gone.
+    pub grace_ms: u64,
+    /// How long a terminated session says that it was.
+    pub tombstone_ms: u64,
+    /// How long the contents of a host's sessions stay when the host is gone, for `debug` to look at. Nobody else can.
+    pub host_grace_ms: u64,
+    /// How often sessions are looked for that have outlived their time.
+    pub sweep_ms: u64,
+    /// How long a handle is good at most.
+    pub handle_life_ms: u64,
+    /// How long an event can be replayed.
+    pub event_age_ms: u64,
+    /// How often a storage that other daemons write to is asked for what a `wait` waits for.
+    pub poll_ms: u64,
 }
 
 /// What is logged at least.
@@ -80,6 +121,64 @@ pub struct Limits {
     pub frame_bytes: usize,
     /// Sessions of one host: the busiest host seen has dozens of servers.
     pub sessions_per_host: usize,
+    /// Sessions and handles of one service: an HTTP server has one for each client that it has seen lately.
+    pub sessions_per_service: usize,
+    /// Handles of one session that are good at the same time.
+    pub handles: usize,
+    /// State values of one session.
+    pub state_keys: usize,
+    /// Bytes of one state value.
+    pub state_value_bytes: usize,
+    /// Bytes of all keys and values of a session.
+    pub state_bytes: usize,
+    /// Streams of one session, the closed ones that can still be replayed among them.
+    pub streams: usize,
+    /// Bytes of one message. A frame has 4 MiB.
+    pub message_bytes: usize,
+    /// Events of one session that can be replayed. A session that has more forgets the oldest.
+    pub events: usize,
+    /// Bytes of their messages.
+    pub event_bytes: usize,
+    /// Events of one stream that can be replayed.
+    pub stream_events: usize,
+    /// Bytes of their messages.
+    pub stream_event_bytes: usize,
+    /// Bytes of one owner's sessions in the daemon's memory, with `memory` and `sqlite`.
+    pub owner_bytes: usize,
+    /// Bytes of all sessions in the daemon's memory, with `memory` and `sqlite`.
+    pub total_bytes: usize,
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self { url: "sqlite:".into(), durability: Durability::Process }
+    }
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let contents::Limits {
+            idle_ms,
+            absolute_ms,
+            grace_ms,
+            tombstone_ms,
+            handle_life_ms,
+            event_age_ms,
+            poll_ms,
+            ..
+        } = contents::Limits::default();
+        Self {
+            idle_ms,
+            absolute_ms,
+            grace_ms,
+            tombstone_ms,
+            host_grace_ms: 2_000,
+            sweep_ms: 60_000,
+            handle_life_ms,
+            event_age_ms,
+            poll_ms,
+        }
+    }
 }
 
 impl Default for Config {
@@ -96,6 +195,8 @@ impl Default for Config {
             idle_exit_ms: 10_000,
             drain_ms: 5_000,
             log: LogLevel::Info,
+            storage: Storage::default(),
+            sessions: Sessions::default(),
             limits: Limits::default(),
         }
     }
@@ -103,12 +204,26 @@ impl Default for Config {
 
 impl Default for Limits {
     fn default() -> Self {
+        let contents = contents::Limits::default();
         Self {
             connections: 4_096,
             connections_per_process: 64,
             requests_per_connection: 32,
             frame_bytes: 64 * 1024 * 1024,
             sessions_per_host: 1_024,
+            sessions_per_service: contents.sessions_per_service,
+            handles: contents.handles,
+            state_keys: contents.state_keys,
+            state_value_bytes: contents.state_value_bytes,
+            state_bytes: contents.state_bytes,
+            streams: contents.streams,
+            message_bytes: contents.message_bytes,
+            events: contents.events,
+            event_bytes: contents.event_bytes,
+            stream_events: contents.stream_events,
+            stream_event_bytes: contents.stream_event_bytes,
+            owner_bytes: contents.owner_bytes,
+            total_bytes: contents.total_bytes,
         }
     }
 }
@@ -281,16 +396,52 @@ fn override_value(
 fn check(config: &Config) -> Result<(), ConfigError> {
     /// Half of what the client library waits for an answer.
     const CLAIM_WAIT_MAX_MS: u64 = 5_000;
+    /// More often would keep the machine awake for nothing.
+    const SWEEP_MIN_MS: u64 = 100;
+    const POLL_MIN_MS: u64 = 10;
     let limits = &config.limits;
     let counts = [
         ("limits.connections", limits.connections),
         ("limits.connections_per_process", limits.connections_per_process),
         ("limits.requests_per_connection", limits.requests_per_connection),
         ("limits.sessions_per_host", limits.sessions_per_host),
+        ("limits.sessions_per_service", limits.sessions_per_service),
+        ("limits.handles", limits.handles),
+        ("limits.state_keys", limits.state_keys),
+        ("limits.state_value_bytes", limits.state_value_bytes),
+        ("limits.state_bytes", limits.state_bytes),
+        ("limits.streams", limits.streams),
+        ("limits.message_bytes", limits.message_bytes),
+        ("limits.events", limits.events),
+        ("limits.event_bytes", limits.event_bytes),
+        ("limits.stream_events", limits.stream_events),
+        ("limits.stream_event_bytes", limits.stream_event_bytes),
+        ("limits.owner_bytes", limits.owner_bytes),
+        ("limits.total_bytes", limits.total_bytes),
     ];
     if let Some((name, _)) = counts.into_iter().find(|(_, value)| *value == 0) {
         return Err(ConfigError::Range(format!("{name} must be at least 1")));
     }
+    // A value and a message must fit into a frame, with what stands around them.
+    let largest = [
+        ("limits.state_value_bytes", limits.state_value_bytes, ANSWER_MAX),
+        ("limits.message_bytes", limits.message_bytes, APPEND_BYTES_MAX),
+    ];
+    if let Some((name, _, most)) = largest.into_iter().find(|(_, value, most)| value > most) {
+        return Err(ConfigError::Range(format!("{name} must be at most {most}")));
+    }
+    let sessions = &config.sessions;
+    let times = [
+        ("sessions.tombstone_ms", sessions.tombstone_ms, 1),
+        ("sessions.sweep_ms", sessions.sweep_ms, SWEEP_MIN_MS),
+        ("sessions.poll_ms", sessions.poll_ms, POLL_MIN_MS),
+        ("sessions.handle_life_ms", sessions.handle_life_ms, 1),
+    ];
+    if let Some((name, _, least)) = times.into_iter().find(|(_, value, least)| value < least) {
+        return Err(ConfigError::Range(format!("{name} must be at least {least}")));
+    }
+    storage::Url::parse(&config.storage.url)
+        .map_err(|error| ConfigError::Range(format!("storage.url: {error}")))?;
     // One process gets a quarter of it, and must be able to send one frame.
     let frames = mcp_sessiond_proto::hello::FRAME_MAX as usize * crate::listener::FRAME_SHARES;
     if limits.frame_bytes < frames {
@@ -333,7 +484,13 @@ impl Loaded {
         }
         names.sort();
         let setting = |name: String| {
-            let value = value(&table, &name).map_or_else(|| "unset".into(), ToString::to_string);
+            let value = match value(&table, &name) {
+                // There may be a password in it.
+                Some(toml::Value::String(url)) if name == "storage.url" => {
+                    format!("\"{}\"", storage::shown(url))
+                }
+                value => value.map_or_else(|| "unset".into(), ToString::to_string),
+            };
             let source = self.sources.get(&name).copied().unwrap_or(Source::Default);
             Setting { name, value, source: source.as_str().into() }
         };
@@ -354,6 +511,34 @@ impl Config {
     #[must_use]
     pub fn policy(&self) -> Policy {
         Policy { siblings: self.siblings, sessions_per_owner: self.limits.sessions_per_host }
+    }
+
+    /// What a session may hold, and how long it lives.
+    #[must_use]
+    pub fn contents_limits(&self) -> contents::Limits {
+        let (limits, sessions) = (&self.limits, &self.sessions);
+        contents::Limits {
+            sessions_per_service: limits.sessions_per_service,
+            state_keys: limits.state_keys,
+            state_value_bytes: limits.state_value_bytes,
+            state_bytes: limits.state_bytes,
+            streams: limits.streams,
+            message_bytes: limits.message_bytes,
+            events: limits.events,
+            event_bytes: limits.event_bytes,
+            stream_events: limits.stream_events,
+            stream_event_bytes: limits.stream_event_bytes,
+            event_age_ms: sessions.event_age_ms,
+            handles: limits.handles,
+            handle_life_ms: sessions.handle_life_ms,
+            owner_bytes: limits.owner_bytes,
+            total_bytes: limits.total_bytes,
+            idle_ms: sessions.idle_ms,
+            absolute_ms: sessions.absolute_ms,
+            grace_ms: sessions.grace_ms,
+            tombstone_ms: sessions.tombstone_ms,
+            poll_ms: sessions.poll_ms,
+        }
     }
 
     /// The built-in table of launchers, adopters and variables, and what the configuration adds.
@@ -407,12 +592,26 @@ mod tests {
             ("limits.connections=0", "at least 1"),
             ("claim_wait_ms=5001", "at most 5000"),
             ("siblings=newest", "siblings"),
+            ("sessions.sweep_ms=1", "at least 100"),
+            ("limits.message_bytes=4000000", "at most"),
+            ("storage.url=mysql://x", "storage.url"),
+            ("storage.durability=paper", "durability"),
             ("adopt_version_1=tokens", "absolute"),
             ("colour=blue", "no such setting"),
         ] {
             let error = from("", &[flag]).expect_err(flag).to_string();
             assert!(error.contains(needle), "{flag}: {error}");
         }
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_not_shown() {
+        let loaded =
+            from("", &["storage.url=\"postgres://me:hunter2@db/x?password=hunter2\""]).expect("fits");
+        let shown = format!("{:?}", loaded.settings());
+        assert!(shown.contains("postgres://") && !shown.contains("hunter2"), "{shown}");
+        let other = from("", &["storage.url=\"postgres://me:hunter3@db/x\""]).expect("fits");
+        assert!(!format!("{:?}", loaded.changes(&other)).contains("hunter"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Everything that happens to the registry happens under one lock, in which exits are taken in first. So an exit
 //! that the kernel knows of is known to every decision that comes after it.
 
+mod access;
 mod claim;
 mod inspect;
 mod start;
@@ -13,14 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use mcp_sessiond_proto::Error;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::config::{Config, Loaded};
-use crate::counters::Counters;
+use crate::counters::Meters;
 use crate::directory::Directory;
 use crate::ledger::{Ledger, Waiter};
 use crate::process::{ExitWatch, ProcessId, StartTime, Table};
 use crate::registry::{Effect, Lease, Millis, Registry, Ticket, TokenFile};
+use crate::storage::Place;
 use crate::tokens::Tokens;
 
 pub use start::StartError;
@@ -37,8 +39,12 @@ pub struct Edge {
     /// Tells [`Edge::run`] that there may be a new deadline.
     changed: Notify,
     began: Instant,
-    /// What is counted.
-    pub counters: Counters,
+    /// The id of this boot.
+    boot: String,
+    /// Takes in the sessions that have ended, whose contents have to go.
+    dropped: mpsc::UnboundedSender<Place>,
+    /// What is counted and measured.
+    pub meters: Arc<Meters>,
 }
 
 type FileLock = tokio::sync::Mutex<()>;
@@ -192,8 +198,13 @@ impl Edge {
                 }
                 Effect::DeleteToken(file) => self.delete_later(file),
                 recorded => {
-                    if let Effect::DropClaimant(process) = &recorded {
-                        state.unwatch(process);
+                    match &recorded {
+                        Effect::DropClaimant(process) => state.unwatch(process),
+                        Effect::DropSession(owner, session) => {
+                            // Nobody takes them in when the daemon is about to exit. The next one finds them.
+                            let _ = self.dropped.send(self.place(Some(*owner), session));
+                        }
+                        _ => {}
                     }
                     state.ledger.record(recorded);
                 }

@@ -7,10 +7,13 @@ pub const VARIABLE: &str = "MCP_SESSIOND_FAULT";
 pub const POINTS: [&str; 6] =
     ["digest-recorded", "token-created", "token-written", "token-renamed", "token-settled", "ledger-commit"];
 
+/// After a group of changes of sessions' contents was committed, before anybody is told.
+pub const CONTENTS_COMMIT: &str = "contents-commit";
+
 /// Dies here, if the environment says so. Without the feature `fault-points` this is nothing.
 #[inline]
 pub fn point(name: &'static str) {
-    debug_assert!(POINTS.contains(&name), "{name} is not in the list of points");
+    debug_assert!(POINTS.contains(&name) || name == CONTENTS_COMMIT, "{name} is not in the list of points");
     #[cfg(feature = "fault-points")]
     armed::pass(name);
 }

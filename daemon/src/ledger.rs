@@ -4,21 +4,15 @@
 mod schema;
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
 
 use mcp_sessiond_proto::Error;
-use rusqlite::Connection;
-use tokio::sync::watch;
 
 use crate::fault;
 use crate::registry::{Effect, Snapshot};
+use crate::writer::{self, RETRY, Stalled, Writer};
 
 /// The name of the database in the runtime directory.
 const FILE: &str = "sessions.db";
-
-/// How long after a failed commit the next attempt is made, and when clients are told to come back.
-const RETRY: Duration = Duration::from_millis(250);
 
 /// A registry that can't be kept.
 #[derive(Debug, thiserror::Error)]
@@ -36,32 +30,13 @@ pub enum LedgerError {
     Thread(std::io::Error),
 }
 
-/// A place in the order of what was recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Mark(u64);
-
-/// How far the writer has come.
-#[derive(Debug, Clone, Default)]
-struct Progress {
-    kept: Mark,
-    /// Up to where the last attempt failed, and that it failed.
-    failed: Option<Mark>,
-}
-
 /// The writing end.
 #[derive(Debug)]
-pub struct Ledger {
-    queue: mpsc::Sender<(Mark, Effect)>,
-    progress: watch::Receiver<Progress>,
-    last: Mark,
-}
+pub struct Ledger(Writer<Effect>);
 
 /// Waits for what has been recorded.
 #[derive(Debug, Clone)]
-pub struct Waiter {
-    progress: watch::Receiver<Progress>,
-    mark: Mark,
-}
+pub struct Waiter(writer::Waiter);
 
 /// What was found at the start.
 #[derive(Debug)]
@@ -83,7 +58,7 @@ impl Ledger {
     pub fn open(directory: &Path, boot: &str) -> Result<Opened, LedgerError> {
         let path = directory.join(FILE);
         let failed = |error| LedgerError::Database { path: path.clone(), error };
-        let (connection, snapshot, discarded) = match schema::open(&path, boot) {
+        let (mut connection, snapshot, discarded) = match schema::open(&path, boot) {
             Ok((connection, schema::State::Current(snapshot))) => (connection, snapshot, None),
             Ok((connection, schema::State::Empty)) => (connection, Snapshot::default(), None),
             Ok((connection, schema::State::Discarded(why))) => (connection, Snapshot::default(), Some(why)),
@@ -97,21 +72,18 @@ impl Ledger {
                 (connection, Snapshot::default(), Some(error.to_string()))
             }
         };
-        let (queue, incoming) = mpsc::channel();
-        let (report, progress) = watch::channel(Progress::default());
-        std::thread::Builder::new()
-            .name("ledger".into())
-            .spawn(move || write(connection, &incoming, &report))
-            .map_err(LedgerError::Thread)?;
-        let ledger = Self { queue, progress, last: Mark::default() };
-        Ok(Opened { ledger, snapshot, discarded })
+        let commit = move |effects: &[Effect]| -> rusqlite::Result<()> {
+            schema::commit(&mut connection, effects.iter())?;
+            fault::point("ledger-commit");
+            Ok(())
+        };
+        let writer = Writer::start(FILE, commit).map_err(LedgerError::Thread)?;
+        Ok(Opened { ledger: Self(writer), snapshot, discarded })
     }
 
     /// Puts an effect on record, in the order of the calls.
     pub fn record(&mut self, effect: Effect) {
-        self.last = Mark(self.last.0 + 1);
-        // The thread ends only when this sender is dropped.
-        let _ = self.queue.send((self.last, effect));
+        self.0.record(effect);
     }
 
     /// Whether what is recorded now has a chance to be kept.
@@ -119,19 +91,19 @@ impl Ledger {
     /// # Errors
     /// [`Error::Unavailable`] while the writer fails.
     pub fn check(&self) -> Result<(), Error> {
-        if self.progress.borrow().failed.is_some() { Err(unavailable()) } else { Ok(()) }
+        self.0.check().map_err(unavailable)
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.progress.has_changed().is_ok()
+        self.0.is_alive()
     }
 
     /// Waits for everything recorded up to now.
     #[must_use]
     pub fn waiter(&self) -> Waiter {
-        Waiter { progress: self.progress.clone(), mark: self.last }
+        Waiter(self.0.waiter())
     }
 }
 
@@ -140,67 +112,14 @@ impl Waiter {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when it could not be written yet. The writer goes on trying.
-    pub async fn kept(mut self) -> Result<(), Error> {
-        let mark = self.mark;
-        let settled = |progress: &Progress| progress.kept >= mark || progress.failed >= Some(mark);
-        let kept = match self.progress.wait_for(settled).await {
-            Ok(progress) => progress.kept >= mark,
-            Err(_) => false,
-        };
-        if kept { Ok(()) } else { Err(unavailable()) }
+    pub async fn kept(self) -> Result<(), Error> {
+        self.0.kept().await.map_err(unavailable)
     }
 }
 
-fn unavailable() -> Error {
+fn unavailable(_: Stalled) -> Error {
     let sentence = "the daemon can't write its records at the moment".into();
     Error::Unavailable { sentence, retry_after_ms: u32::try_from(RETRY.as_millis()).unwrap_or(u32::MAX) }
-}
-
-/// The writer: commits until the sender is gone, and what it could not commit again and again.
-fn write(
-    mut connection: Connection,
-    incoming: &mpsc::Receiver<(Mark, Effect)>,
-    report: &watch::Sender<Progress>,
-) {
-    let mut batch: Vec<(Mark, Effect)> = Vec::new();
-    let mut open = true;
-    while open || !batch.is_empty() {
-        if batch.is_empty() {
-            match incoming.recv() {
-                Ok(entry) => batch.push(entry),
-                Err(mpsc::RecvError) => return,
-            }
-        } else if open {
-            // What failed is tried again after a pause, however much comes in meanwhile.
-            std::thread::sleep(RETRY);
-        } else {
-            return;
-        }
-        loop {
-            match incoming.try_recv() {
-                Ok(entry) => batch.push(entry),
-                Err(mpsc::TryRecvError::Empty) => break,
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    open = false;
-                    break;
-                }
-            }
-        }
-        let Some(mark) = batch.last().map(|(mark, _)| *mark) else { continue };
-        match schema::commit(&mut connection, batch.iter().map(|(_, effect)| effect)) {
-            Ok(()) => {
-                fault::point("ledger-commit");
-                batch.clear();
-                report.send_modify(|progress| *progress = Progress { kept: mark, failed: None });
-            }
-            Err(error) => {
-                if report.borrow().failed.is_none() {
-                    tracing::error!(%error, "could not write sessions.db; trying again");
-                }
-                report.send_modify(|progress| progress.failed = Some(mark));
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod contents;
 pub mod counters;
 pub mod directory;
 pub mod edge;
@@ -9,10 +10,12 @@ pub mod fault;
 pub mod ledger;
 pub mod listener;
 pub mod process;
+pub mod reaper;
 pub mod registry;
 pub mod run;
 pub mod service;
 pub mod storage;
 pub mod tokens;
+pub mod writer;
 
 mod sys;

@@ -24,7 +24,7 @@ pub use socket::{Listener, is_served, leads_to, turn_all_away};
 
 use crate::counters::count;
 use crate::process::{self, Peer, PeerError};
-use crate::service::{Daemon, Service};
+use crate::service::{Conversation, Daemon, Service};
 
 /// How long a peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ async fn converse(
         }
     };
     let Some(place) = Gauge::enter(&daemon, peer.id(), &budget) else {
-        count(&daemon.edge.counters.connections_over_limit_total);
+        count(&daemon.edge.meters.counters.connections_over_limit_total);
         tracing::warn!(pid = peer.id().pid, "refused a connection: as many as the limits allow are open");
         turn_away(stream, &daemon, Answer::Busy).await;
         return;
@@ -105,19 +105,19 @@ async fn converse(
         Ok(Ok(Some(hello))) => hello,
         Ok(Ok(None)) => return,
         Ok(Err(_)) | Err(_) => {
-            count(&daemon.edge.counters.connections_broken_total);
+            count(&daemon.edge.meters.counters.connections_broken_total);
             tracing::debug!(pid = peer.id().pid, "a connection ended at its hello");
             return;
         }
     };
-    count(&daemon.edge.counters.connections_total);
+    count(&daemon.edge.meters.counters.connections_total);
     let Ok(codec) = hello.accept() else { return };
     let transport = codec::server(stream, codec, hello.frame_max, place.frames.clone());
     let most = daemon.edge.settings().loaded.config.limits.requests_per_connection;
     let channel = BaseChannel::new(ChannelConfig { pending_response_buffer: ANSWERS_WAITING }, transport)
         .max_concurrent_requests(most);
     let pid = peer.id().pid;
-    let service = Service { daemon: daemon.clone(), peer: Arc::new(peer) };
+    let service = Service(Arc::new(Conversation::new(daemon.clone(), peer)));
     let mut requests = Box::pin(channel.requests());
     // In this task, not in tasks of their own: most calls are answered before anything could be scheduled.
     let mut calls = FuturesUnordered::new();
@@ -132,7 +132,7 @@ async fn converse(
                     let _ = calls.next().now_or_never();
                 }
                 Some(Err(error)) => {
-                    count(&daemon.edge.counters.connections_broken_total);
+                    count(&daemon.edge.meters.counters.connections_broken_total);
                     tracing::debug!(pid, %error, "a connection was broken off");
                     return;
                 }
@@ -172,17 +172,17 @@ async fn refuse(stream: UnixStream, daemon: &Daemon, error: &PeerError) {
         PeerError::Gone => tracing::debug!("a process was gone before its connection was accepted"),
         // Not told anything.
         PeerError::OtherUid(_) => {
-            count(&daemon.edge.counters.connections_refused_total);
+            count(&daemon.edge.meters.counters.connections_refused_total);
             tracing::warn!(%error, "refused a connection");
         }
         // Our own trouble, such as too many open files.
         PeerError::Io(_) => {
-            count(&daemon.edge.counters.connections_refused_total);
+            count(&daemon.edge.meters.counters.connections_refused_total);
             tracing::error!(%error, "refused a connection");
             turn_away(stream, daemon, Answer::Busy).await;
         }
         PeerError::OtherNamespace | PeerError::NoPidfd => {
-            count(&daemon.edge.counters.connections_refused_total);
+            count(&daemon.edge.meters.counters.connections_refused_total);
             tracing::warn!(%error, "refused a connection");
             turn_away(stream, daemon, Answer::Unidentified).await;
         }

@@ -16,7 +16,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-pub use claims::{Claim, Ticket};
+pub use claims::{Claim, Ticket, Wants};
 pub use effects::{Effect, Lease};
 pub use records::{Claimant, Digest, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, TokenFile};
 
@@ -187,6 +187,15 @@ impl Registry {
         self.vacate(&held);
     }
 
+    /// Ends a session. Its key, where it has one, leads to others from now on.
+    pub fn end(&mut self, id: &SessionId) {
+        let owner = self.sessions.get(id).map(|session| session.owner);
+        if let Some(owner) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
+            owner.sessions.remove(id);
+        }
+        self.remove(id);
+    }
+
     /// What belongs to a host ends with it.
     fn end_owner(&mut self, host: ProcessId) {
         let Some(owner) = self.owners.remove(&host) else { return };
@@ -213,12 +222,11 @@ impl Registry {
             if let Some(key) = session.key {
                 self.effects.push(Effect::SaveSession(session.clone()));
                 free.insert((owner, key));
+            } else if session.named {
+                self.effects.push(Effect::SaveSession(session.clone()));
             } else {
                 // Nobody could ever resume it.
-                if let Some(owner) = self.owners.get_mut(&owner) {
-                    owner.sessions.remove(id);
-                }
-                self.remove(id);
+                self.end(id);
             }
         }
         for (owner, key) in free {
@@ -259,7 +267,7 @@ impl Registry {
                 self.held_by.remove(&holder);
             }
         }
-        self.effects.push(Effect::DropSession(session.id));
+        self.effects.push(Effect::DropSession(session.owner, session.id));
         self.effects.push(Effect::DeleteToken(session.file));
     }
 }

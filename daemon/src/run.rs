@@ -13,14 +13,18 @@ use std::time::Duration;
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::cli::logging::Logging;
 use crate::config::{self, ConfigError, Loaded};
+use crate::contents::{Clock, Contents};
+use crate::counters::Meters;
 use crate::directory::{Directory, DirectoryError, Lock};
 use crate::edge::{Edge, StartError};
 use crate::listener::{self, Gauge, Listener};
+use crate::reaper::Reaper;
 use crate::service::Daemon;
+use crate::storage::{self, OpenError};
 use signals::{Signal, Signals};
 use socket::Origin;
 
@@ -55,6 +59,9 @@ pub enum Fatal {
     /// What a former daemon left can't be continued.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The storage can't be used.
+    #[error(transparent)]
+    Storage(#[from] OpenError),
     /// There is no socket.
     #[error("{path}: {error}")]
     Socket {
@@ -149,13 +156,26 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let path = paths::socket(&place);
     let origin = socket::origin(options.detached, &path)?;
     let (directory, lock, origin) = take(&place, origin, &mut signals).await?;
-    let edge = Edge::start(&directory, loaded)?;
+    let meters = Arc::<Meters>::default();
+    let storage =
+        storage::open(&loaded.config.storage.url, loaded.config.storage.durability, directory.path()).await?;
+    let limits = loaded.config.contents_limits();
+    let contents = Arc::new(Contents::new(storage, Arc::new(Clock::system()), limits, meters.clone()));
+    let (dropped, incoming) = mpsc::unbounded_channel();
+    let edge = Arc::new(Edge::start(&directory, loaded, meters.clone(), dropped)?);
+    let told = Arc::downgrade(&edge);
+    contents.on_end(move |place| {
+        if let Some(edge) = told.upgrade() {
+            edge.forget(place);
+        }
+    });
+    let reaper = tokio::spawn(Reaper::new(edge.clone(), contents.clone(), incoming).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
     let placed = listener.try_clone()?;
     let about = about(&directory, started_by);
-    let daemon = Arc::new(Daemon { edge, connections: Gauge::default(), about });
+    let daemon = Arc::new(Daemon { edge, contents, meters, connections: Gauge::default(), about });
     let (drain, draining) = watch::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
     let mut exits = {
@@ -177,12 +197,14 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     if ours {
         placed.unlink();
     }
+    daemon.contents.close();
     let _ = drain.send(true);
     let patience = Duration::from_millis(daemon.edge.settings().loaded.config.drain_ms);
     if end.is_ok() && tokio::time::timeout(patience, serving).await.is_err() {
         tracing::warn!("calls were still under way when the time to drain was over");
     }
     exits.abort();
+    reaper.abort();
     // Held until this process is gone, and with it whoever could still be writing.
     std::mem::forget(lock);
     match end {
@@ -284,6 +306,7 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
         Ok(loaded) => {
             let changes = daemon.edge.settings().loaded.changes(&loaded);
             logging.set(loaded.config.log);
+            daemon.contents.set_limits(loaded.config.contents_limits());
             daemon.edge.configure(loaded);
             if changes.is_empty() {
                 tracing::info!("reloaded the configuration; nothing has changed");

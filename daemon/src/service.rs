@@ -2,25 +2,47 @@
 //!
 //! tarpc aborts a handler when its caller hangs up, so everything that changes state runs in a task of its own.
 
+mod conversation;
+
 use std::sync::Arc;
+use std::time::Instant;
 
 use mcp_sessiond_proto::debug::{
-    About, Counter, HostInfo, PAGE_MAX, Page, SessionInfo, Setting, Stats, TokenInfo, WhoAmI,
+    About, ContentInfo, ContentPage, Counter, Ended, HostInfo, InspectRequest, Inspected, PAGE_MAX, Page,
+    SessionInfo, Setting, Stats, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::service::Sessiond;
+use mcp_sessiond_proto::sessions::{
+    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, RotateRequest, Session, SessionRef,
+    UpdateRequest,
+};
+use mcp_sessiond_proto::state::{
+    ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest,
+};
+use mcp_sessiond_proto::streams::{
+    AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, ReplayRequest, Replayed, Stream,
+    StreamRef, WaitRequest,
+};
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json};
 use tarpc::context::Context;
 
+use crate::contents::{Access, Contents};
+use crate::counters::{Histogram, Meters};
 use crate::edge::Edge;
 use crate::listener::Gauge;
-use crate::process::Pinned;
+use crate::storage::Place;
+pub use conversation::Conversation;
 
 /// What every connection shares.
 #[derive(Debug)]
 pub struct Daemon {
-    /// The sessions.
-    pub edge: Edge,
+    /// Hosts, leases and tokens.
+    pub edge: Arc<Edge>,
+    /// What sessions contain.
+    pub contents: Arc<Contents>,
+    /// What is counted and measured.
+    pub meters: Arc<Meters>,
     /// The connections.
     pub connections: Gauge,
     /// What does not change while the daemon runs; the uptime is filled in when asked.
@@ -29,70 +51,296 @@ pub struct Daemon {
 
 /// The service as one peer sees it.
 #[derive(Clone)]
-pub struct Service {
-    /// What all share.
-    pub daemon: Arc<Daemon>,
-    /// The process that connected.
-    pub peer: Arc<Pinned>,
-}
+pub struct Service(pub Arc<Conversation>);
 
-/// Runs what changes state to its end, although the caller may hang up.
-async fn detached<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::spawn(work).await.unwrap_or_else(|_| {
-        Err(Error::Unavailable { sentence: "the daemon could not do this".into(), retry_after_ms: 1_000 })
-    })
+impl Service {
+    fn daemon(&self) -> &Daemon {
+        &self.0.daemon
+    }
+
+    fn contents(&self) -> &Contents {
+        &self.0.daemon.contents
+    }
+
+    async fn access(&self, of: &SessionRef) -> Result<Access, Error> {
+        self.0.access(of).await
+    }
+
+    /// Runs what changes state to its end, although the caller may hang up.
+    async fn detached<T: Send + 'static>(
+        &self,
+        histogram: fn(&Meters) -> &Histogram,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        let working = async {
+            tokio::spawn(work).await.unwrap_or_else(|_| {
+                Err(Error::Unavailable {
+                    sentence: "the daemon could not do this".into(),
+                    retry_after_ms: 1_000,
+                })
+            })
+        };
+        self.measured(histogram, working).await
+    }
+
+    /// Takes down how long it took, and a refusal under its code.
+    async fn measured<T>(
+        &self,
+        histogram: fn(&Meters) -> &Histogram,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let began = Instant::now();
+        let done = work.await;
+        let meters = &self.daemon().meters;
+        histogram(meters).record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        if let Err(error) = &done {
+            meters.counters.refused(error);
+        }
+        done
+    }
 }
 
 impl Sessiond for Service {
     async fn ping(self, _: Context) {}
 
     async fn claim(self, _: Context, request: ClaimRequest) -> Result<Claimed, Error> {
-        detached(async move { self.daemon.edge.claim(&self.peer, request).await }).await
+        let peer = self.0.clone();
+        self.detached(|meters| &meters.histograms.claim_us, async move { peer.claim(request).await }).await
     }
 
     async fn store_token(self, _: Context, request: StoreRequest) -> Result<Stored, Error> {
-        detached(async move { self.daemon.edge.store_token(request).await }).await
+        let peer = self.0.clone();
+        let work = async move {
+            peer.sees(&request.session).await?;
+            peer.daemon.edge.store_token(request).await
+        };
+        self.detached(|meters| &meters.histograms.store_token_us, work).await
     }
 
     async fn reject_token(self, _: Context, request: LeaseRef) -> Result<(), Error> {
-        detached(async move { self.daemon.edge.reject_token(request).await }).await
+        let peer = self.0.clone();
+        let work = async move {
+            peer.sees(&request.session).await?;
+            peer.daemon.edge.reject_token(request).await
+        };
+        self.detached(|meters| &meters.histograms.store_token_us, work).await
     }
 
     async fn release(self, _: Context, request: LeaseRef) -> Result<(), Error> {
-        detached(async move { self.daemon.edge.release(request).await }).await
+        let peer = self.0.clone();
+        let work = async move {
+            peer.sees(&request.session).await?;
+            peer.daemon.edge.release(request).await
+        };
+        self.detached(|meters| &meters.histograms.claim_us, work).await
+    }
+
+    async fn create_session(self, _: Context, request: CreateRequest) -> Result<Session, Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.create(request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn open_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.open(request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn get_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
+        let work = async { self.contents().get(&self.access(&request).await?).await };
+        self.measured(|meters| &meters.histograms.read_session_us, work).await
+    }
+
+    async fn list_own_sessions(self, _: Context, request: OwnSessions) -> Result<Vec<Session>, Error> {
+        self.measured(|meters| &meters.histograms.read_session_us, self.0.list(request)).await
+    }
+
+    async fn update_session(self, _: Context, request: UpdateRequest) -> Result<Session, Error> {
+        let peer = self.0.clone();
+        let work =
+            async move { peer.daemon.contents.update(&peer.access(&request.of).await?, &request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn touch_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.contents.touch(&peer.access(&request).await?).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn attach_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.attach(&request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn detach_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.detach(&request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn reset_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.contents.reset(&peer.access(&request).await?).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn terminate_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.contents.terminate(&peer.access(&request).await?).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn rotate_credential(self, _: Context, request: RotateRequest) -> Result<(), Error> {
+        let peer = self.0.clone();
+        let work =
+            async move { peer.daemon.contents.rotate(&peer.access(&request.of).await?, &request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn mint_handle(self, _: Context, request: MintRequest) -> Result<Minted, Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.contents.mint(&peer.access(&request.of).await?, &request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn open_handle(self, _: Context, request: OpenHandleRequest) -> Result<Session, Error> {
+        self.measured(|meters| &meters.histograms.read_session_us, self.0.open_handle(request)).await
+    }
+
+    async fn read_state(self, _: Context, request: ReadStateRequest) -> Result<Vec<StateEntry>, Error> {
+        let work = async { self.contents().read_state(&self.access(&request.of).await?, &request).await };
+        self.measured(|meters| &meters.histograms.read_state_us, work).await
+    }
+
+    async fn write_state(self, _: Context, request: WriteStateRequest) -> Result<Vec<StateEntry>, Error> {
+        let bytes: usize =
+            request.writes.iter().filter_map(|write| write.value.as_ref()).map(Json::len).sum();
+        self.daemon().meters.histograms.write_state_bytes.record(bytes as u64);
+        let peer = self.0.clone();
+        let work =
+            async move { peer.daemon.contents.write_state(&peer.access(&request.of).await?, &request).await };
+        self.detached(|meters| &meters.histograms.write_state_us, work).await
+    }
+
+    async fn list_state(self, _: Context, request: ListStateRequest) -> Result<Vec<StateKeyInfo>, Error> {
+        let work = async { self.contents().list_state(&self.access(&request.of).await?, &request).await };
+        self.measured(|meters| &meters.histograms.read_state_us, work).await
+    }
+
+    async fn open_stream(self, _: Context, request: OpenStreamRequest) -> Result<Stream, Error> {
+        let peer = self.0.clone();
+        let work =
+            async move { peer.daemon.contents.open_stream(&peer.access(&request.of).await?, &request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn list_streams(self, _: Context, request: ListStreamsRequest) -> Result<Vec<Stream>, Error> {
+        let work = async { self.contents().list_streams(&self.access(&request.of).await?, &request).await };
+        self.measured(|meters| &meters.histograms.read_session_us, work).await
+    }
+
+    async fn close_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
+        let peer = self.0.clone();
+        let work = async move {
+            peer.daemon.contents.close_stream(&peer.access(&request.of).await?, &request).await
+        };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn orphan_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
+        let peer = self.0.clone();
+        let work = async move {
+            peer.daemon.contents.orphan_stream(&peer.access(&request.of).await?, &request).await
+        };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn append(self, _: Context, request: AppendRequest) -> Result<Vec<Appended>, Error> {
+        let histograms = &self.daemon().meters.histograms;
+        let bytes: usize = request.messages.iter().flatten().map(Json::len).sum();
+        histograms.append_bytes.record(bytes as u64);
+        histograms.append_messages.record(request.messages.len() as u64);
+        let peer = self.0.clone();
+        let work =
+            async move { peer.daemon.contents.append(&peer.access(&request.of).await?, &request).await };
+        self.detached(|meters| &meters.histograms.append_us, work).await
+    }
+
+    async fn replay(self, _: Context, request: ReplayRequest) -> Result<Replayed, Error> {
+        let work = async { self.contents().replay(&self.access(&request.of).await?, &request).await };
+        self.measured(|meters| &meters.histograms.replay_us, work).await
+    }
+
+    async fn wait(self, _: Context, request: WaitRequest) -> Result<Replayed, Error> {
+        // Not measured: how long it takes is the caller's to say. Not detached: nobody needs what nobody waits for.
+        let waited = async { self.contents().wait(&self.access(&request.of).await?, &request).await }.await;
+        if let Err(error) = &waited {
+            self.daemon().meters.counters.refused(error);
+        }
+        waited
     }
 
     async fn about(self, _: Context) -> About {
-        About { uptime_ms: self.daemon.edge.now(), ..self.daemon.about.clone() }
+        About { uptime_ms: self.daemon().edge.now(), ..self.daemon().about.clone() }
     }
 
     async fn list_hosts(self, _: Context) -> Vec<HostInfo> {
-        self.daemon.edge.hosts()
+        self.daemon().edge.hosts()
     }
 
     async fn list_sessions(self, _: Context, request: Page) -> Vec<SessionInfo> {
-        self.daemon.edge.sessions(request.after.as_ref(), PAGE_MAX)
+        self.daemon().edge.sessions(request.after.as_ref(), PAGE_MAX)
     }
 
     async fn list_tokens(self, _: Context, request: Page) -> Vec<TokenInfo> {
-        self.daemon.edge.token_files(request.after.as_ref(), PAGE_MAX)
+        self.daemon().edge.token_files(request.after.as_ref(), PAGE_MAX)
+    }
+
+    async fn list_contents(self, _: Context, request: ContentPage) -> Result<Vec<ContentInfo>, Error> {
+        let after = request.after.map(|(owner, session)| Place { owner, name: session.to_string() });
+        let page = self.contents().inventory(after.as_ref(), PAGE_MAX).await?;
+        Ok(page.into_iter().map(|(_, info)| info).collect())
+    }
+
+    async fn inspect_session(self, _: Context, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
+        self.0.inspect(&request.session).await
+    }
+
+    async fn sweep(self, _: Context) -> Result<Vec<Ended>, Error> {
+        let peer = self.0.clone();
+        let work = async move {
+            let Daemon { edge, contents, .. } = &*peer.daemon;
+            contents.sweep(|place| edge.standing(place)).await
+        };
+        let swept = self.detached(|meters| &meters.histograms.change_session_us, work).await?;
+        let ended = |swept: crate::contents::SweptSession| {
+            let session = swept.place.name.parse().ok()?;
+            Some(Ended { owner: swept.place.owner, session, why: swept.why.as_str().into() })
+        };
+        Ok(swept.into_iter().filter_map(ended).collect())
     }
 
     async fn stats(self, _: Context) -> Stats {
-        let counter = |name: &str, value: usize| Counter { name: name.into(), value: value as u64 };
-        let mut counters = self.daemon.edge.gauges();
-        counters.push(counter("connections", self.daemon.connections.open()));
-        counters.extend(self.daemon.edge.counters.list());
-        Stats { counters }
+        let Daemon { edge, contents, connections, meters, .. } = self.daemon();
+        let mut counters = edge.gauges();
+        let gauge = |name: &str, value: u64| Counter { name: name.into(), value };
+        counters.push(gauge("connections", connections.open() as u64));
+        if let Some(usage) = contents.storage().usage("") {
+            counters.push(gauge("storage_bytes", usage.total_bytes as u64));
+        }
+        counters.push(gauge("storage_failing", u64::from(contents.storage().check().is_err())));
+        counters.extend(meters.counters.list());
+        Stats { counters, histograms: meters.histograms.list() }
     }
 
     async fn settings(self, _: Context) -> Vec<Setting> {
-        self.daemon.edge.settings().loaded.settings()
+        self.daemon().edge.settings().loaded.settings()
     }
 
     async fn who_am_i(self, _: Context, request: ClaimRequest) -> Result<WhoAmI, Error> {
-        self.daemon.edge.who_am_i(&self.peer, request).await
+        self.daemon().edge.who_am_i(&self.0.peer, request).await
     }
 }

@@ -9,6 +9,8 @@
 //! as a whole or not at all.
 
 pub mod memory;
+pub mod sqlite;
+mod url;
 
 use std::fmt;
 use std::ops::Range;
@@ -17,6 +19,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 
 pub use memory::Memory;
+pub use sqlite::{Durability, Sqlite};
+pub use url::{OpenError, Url, UrlError, open, shown};
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
 /// there.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::StreamId;
+use crate::sessions::Status;
 use crate::types::{Epoch, Label, SessionId};
 
 /// The daemon about itself.
@@ -95,11 +97,141 @@ pub struct Page {
 /// Entries that a page has at most: a peer that never reads can have many pages waiting for it.
 pub const PAGE_MAX: usize = 100;
 
-/// Counters since the daemon started, and what there is now.
+/// What the storage holds of a session. Never a value, a message, or the name of a key.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ContentInfo {
+    /// Whom it belongs to: `service NAME`, or `host PID START BOOT`.
+    pub owner: String,
+    /// Its id.
+    pub session: SessionId,
+    /// How far it has come.
+    pub status: Status,
+    /// Whether it is bound to a caller.
+    pub bound: bool,
+    /// When it was made, in ms since the Unix epoch.
+    #[serde(with = "crate::text")]
+    pub created_ms: u64,
+    /// When there was activity last, as far as it is on record, in ms since the Unix epoch.
+    #[serde(with = "crate::text")]
+    pub active_ms: u64,
+    /// When it ends if nothing happens, in ms since the Unix epoch; absent: it does not by itself.
+    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
+    /// Clients that are attached through this daemon.
+    pub attached: u32,
+    /// State values.
+    pub state_keys: u32,
+    /// Bytes of their keys and values.
+    #[serde(with = "crate::text")]
+    pub state_bytes: u64,
+    /// Streams.
+    pub streams: u32,
+    /// Events that can be replayed.
+    pub events: u32,
+    /// Bytes of their messages.
+    #[serde(with = "crate::text")]
+    pub event_bytes: u64,
+    /// The number of the last event.
+    #[serde(with = "crate::text")]
+    pub last_number: u64,
+    /// Handles that are good.
+    pub handles: u32,
+}
+
+/// Where the next page of contents begins.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ContentPage {
+    /// Only what comes after this owner and this session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<(String, SessionId)>,
+}
+
+/// Which sessions to look into.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InspectRequest {
+    /// Their id: two services may have sessions of the same.
+    pub session: SessionId,
+}
+
+/// A session, looked into.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Inspected {
+    /// What is known of it where a host owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionInfo>,
+    /// What the storage holds; absent where there is nothing yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<ContentInfo>,
+    /// Its streams.
+    pub streams: Vec<StreamInfo>,
+}
+
+/// A stream. Its events' ids are not told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StreamInfo {
+    /// Its id.
+    pub stream: StreamId,
+    /// Whether nothing more can be appended.
+    pub closed: bool,
+    /// Whether its reader is gone.
+    pub orphaned: bool,
+    /// The position of its last event.
+    #[serde(with = "crate::text")]
+    pub last_position: u64,
+    /// Events that can be replayed.
+    pub events: u32,
+    /// Bytes of their messages.
+    #[serde(with = "crate::text")]
+    pub bytes: u64,
+}
+
+/// A session that a sweep has ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Ended {
+    /// Whom it belonged to.
+    pub owner: String,
+    /// Its id.
+    pub session: SessionId,
+    /// Why: `idle`, `absolute`, `grace`, `host_gone`, `tombstone`.
+    pub why: String,
+}
+
+/// Counters and latencies since the daemon started, and what there is now.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Stats {
     /// Name and value, in the order in which they should be read.
     pub counters: Vec<Counter>,
+    /// How long things took, and how large they were.
+    #[serde(default)]
+    pub histograms: Vec<Histogram>,
+}
+
+/// How long something took, or how large it was, by how often.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Histogram {
+    /// What was measured: lower case, with the unit at its end.
+    pub name: String,
+    /// How often it was at most so much, in growing order and each with the ones before.
+    pub buckets: Vec<Bucket>,
+    /// How often in all.
+    #[serde(with = "crate::text")]
+    pub count: u64,
+    /// How much in all.
+    #[serde(with = "crate::text")]
+    pub sum: u64,
+}
+
+/// One step of a histogram.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Bucket {
+    /// At most so much.
+    #[serde(with = "crate::text")]
+    pub at_most: u64,
+    /// So often.
+    #[serde(with = "crate::text")]
+    pub count: u64,
 }
 
 /// One counter.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::StateKey;
+use crate::state::StateVersion;
 use crate::types::Epoch;
 
 /// A refusal: a stable code ([`Error::code`]), an HTTP status for who needs one, and a sentence for people.
@@ -38,6 +40,41 @@ pub enum Error {
     /// There is no such session, or no longer: claim again.
     #[error("there is no such session: its host is gone, or it was never there")]
     UnknownSession,
+    /// The owner has a session of that id already: take another id, or open that one.
+    #[error("there is a session of that id already")]
+    AlreadyExists,
+    /// The session was terminated, and nothing brings it back: begin a new one.
+    #[error("the session was terminated; begin a new one")]
+    SessionTerminated,
+    /// Another live process holds the session: it can be had when that process is gone.
+    #[error("another live process holds the session")]
+    SessionHeld,
+    /// A value was not at the version that the write was conditional on: read it, and decide again.
+    #[error("the value is at version {}, not at the one that was expected", current.0)]
+    VersionConflict {
+        /// Which value.
+        key: StateKey,
+        /// The version that it has; 0: there is none.
+        current: StateVersion,
+    },
+    /// The session is bound to another caller than the one that the request names, or it names none.
+    #[error("the session is bound to another caller")]
+    BindingMismatch,
+    /// There is no such handle, or no longer.
+    #[error("there is no such handle")]
+    UnknownHandle,
+    /// The handle was good once. Mint another one.
+    #[error("the handle has expired")]
+    HandleExpired,
+    /// There is no such stream, or no longer: open it.
+    #[error("there is no such stream in this session")]
+    UnknownStream,
+    /// The stream is closed. What it has said can be replayed.
+    #[error("the stream is closed")]
+    StreamClosed,
+    /// The cursor names no place in this session: it is another session's, or was made up, or its stream is gone.
+    #[error("the cursor names no place in this session")]
+    UnknownCursor,
     /// The request can't be meant as it is: correct it.
     #[error("{sentence}")]
     InvalidArgument {
@@ -83,6 +120,16 @@ impl Error {
             Self::StaleEpoch { .. } => "stale_epoch",
             Self::LeaseEnded => "lease_ended",
             Self::UnknownSession => "unknown_session",
+            Self::AlreadyExists => "already_exists",
+            Self::SessionTerminated => "session_terminated",
+            Self::SessionHeld => "session_held",
+            Self::VersionConflict { .. } => "version_conflict",
+            Self::BindingMismatch => "binding_mismatch",
+            Self::UnknownHandle => "unknown_handle",
+            Self::HandleExpired => "handle_expired",
+            Self::UnknownStream => "unknown_stream",
+            Self::StreamClosed => "stream_closed",
+            Self::UnknownCursor => "unknown_cursor",
             Self::InvalidArgument { .. } => "invalid_argument",
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::WriteFailed { .. } => "write_failed",
@@ -95,9 +142,17 @@ impl Error {
     #[must_use]
     pub fn http_status(&self) -> u16 {
         match self {
-            Self::NoVerifiedHost { .. } | Self::NotAnAncestor { .. } => 403,
-            Self::StaleEpoch { .. } | Self::LeaseEnded => 409,
-            Self::UnknownSession => 404,
+            Self::NoVerifiedHost { .. } | Self::NotAnAncestor { .. } | Self::BindingMismatch => 403,
+            Self::StaleEpoch { .. }
+            | Self::LeaseEnded
+            | Self::AlreadyExists
+            | Self::SessionHeld
+            | Self::VersionConflict { .. }
+            | Self::StreamClosed => 409,
+            // MCP 2025-11-25, Streamable HTTP: the client must begin a new session then.
+            Self::UnknownSession | Self::SessionTerminated => 404,
+            Self::UnknownHandle | Self::UnknownStream | Self::UnknownCursor => 404,
+            Self::HandleExpired => 410,
             Self::InvalidArgument { .. } => 400,
             Self::QuotaExceeded { .. } => 429,
             Self::WriteFailed { .. } => 507,
@@ -119,6 +174,16 @@ mod tests {
             Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) },
             Error::LeaseEnded,
             Error::UnknownSession,
+            Error::AlreadyExists,
+            Error::SessionTerminated,
+            Error::SessionHeld,
+            Error::VersionConflict { key: "k".parse().expect("a key"), current: StateVersion(1) },
+            Error::BindingMismatch,
+            Error::UnknownHandle,
+            Error::HandleExpired,
+            Error::UnknownStream,
+            Error::StreamClosed,
+            Error::UnknownCursor,
             Error::InvalidArgument { sentence: "x".into() },
             Error::QuotaExceeded { what: "x".into(), limit: 1 },
             Error::WriteFailed { sentence: "x".into() },

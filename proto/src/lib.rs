@@ -4,7 +4,8 @@
 //! - [`frame`]: length-prefixed frames, with bounds on size and on time.
 //! - [`codec`]: two codecs behind one service: MessagePack for Rust, JSON-RPC 2.0 for everybody else.
 //! - [`service`]: the RPCs.
-//! - [`types`], [`token`], [`debug`], [`error`]: what they carry.
+//! - [`types`], [`token`]: claims, leases, tokens. [`sessions`], [`state`], [`streams`]: what a session holds. [`names`],
+//!   [`json`], [`error`], [`debug`]: what they are made of, refused with, and looked at by.
 //! - [`paths`]: where the daemon lives, derived from the uid alone.
 //!
 //! `PROTOCOL.md`, beside this crate's manifest, is the same for readers of other languages.
@@ -17,13 +18,20 @@ pub mod debug;
 pub mod error;
 pub mod frame;
 pub mod hello;
+pub mod json;
+pub mod names;
 pub mod paths;
 pub mod service;
+pub mod sessions;
+pub mod state;
+pub mod streams;
 pub mod text;
 pub mod token;
 pub mod types;
 
 pub use error::Error;
+pub use json::Json;
+pub use names::{RequestId, ServiceName, StateKey, StreamId};
 pub use token::Token;
 pub use types::{ClaimRequest, Claimed, Epoch, Label, SessionId, Siblings};
 

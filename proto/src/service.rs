@@ -1,7 +1,19 @@
 //! The RPCs. In JSON-RPC the method has the name that it has here, and `params` is its one argument.
 
-use crate::debug::{About, HostInfo, Page, SessionInfo, Setting, Stats, TokenInfo, WhoAmI};
+use crate::debug::{
+    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
+    Stats, TokenInfo, WhoAmI,
+};
 use crate::error::Error;
+use crate::sessions::{
+    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, RotateRequest, Session, SessionRef,
+    UpdateRequest,
+};
+use crate::state::{ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest};
+use crate::streams::{
+    AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, ReplayRequest, Replayed, Stream,
+    StreamRef, WaitRequest,
+};
 use crate::types::{ClaimRequest, Claimed, LeaseRef, StoreRequest, Stored};
 
 /// What the daemon does for a process.
@@ -19,6 +31,55 @@ pub trait Sessiond {
     /// Ends the lease. The session stays, for the next instance with the same key.
     async fn release(request: LeaseRef) -> Result<(), Error>;
 
+    /// Makes a session. A host's is leased to the calling process.
+    async fn create_session(request: CreateRequest) -> Result<Session, Error>;
+    /// Takes a session up by its id. A host's is leased to the calling process, unless another live one holds it.
+    async fn open_session(request: SessionRef) -> Result<Session, Error>;
+    /// A session as it is.
+    async fn get_session(request: SessionRef) -> Result<Session, Error>;
+    /// The caller's own sessions in order of their ids, a page at a time.
+    async fn list_own_sessions(request: OwnSessions) -> Result<Vec<Session>, Error>;
+    /// Changes status, metadata or lifetimes.
+    async fn update_session(request: UpdateRequest) -> Result<Session, Error>;
+    /// Says that the session is in use.
+    async fn touch_session(request: SessionRef) -> Result<(), Error>;
+    /// A client has come: the timer of the grace period stops. It goes when it is detached, or with this connection.
+    async fn attach_session(request: SessionRef) -> Result<(), Error>;
+    /// A client has gone: when it was the last, the timer of the grace period starts.
+    async fn detach_session(request: SessionRef) -> Result<(), Error>;
+    /// Empties a session: state, streams and events go; id, owner, lease, token, binding and counters stay.
+    async fn reset_session(request: SessionRef) -> Result<Session, Error>;
+    /// Ends a session. What is left says so, until it expires.
+    async fn terminate_session(request: SessionRef) -> Result<(), Error>;
+    /// Binds a session to a new credential; the former one stays good for a while.
+    async fn rotate_credential(request: RotateRequest) -> Result<(), Error>;
+    /// Makes a handle, by which the session can be found again.
+    async fn mint_handle(request: MintRequest) -> Result<Minted, Error>;
+    /// The session of a handle.
+    async fn open_handle(request: OpenHandleRequest) -> Result<Session, Error>;
+
+    /// Reads state values, in the order of the keys.
+    async fn read_state(request: ReadStateRequest) -> Result<Vec<StateEntry>, Error>;
+    /// Writes and removes state values, all or none.
+    async fn write_state(request: WriteStateRequest) -> Result<Vec<StateEntry>, Error>;
+    /// The keys that have values, in their order, a page at a time.
+    async fn list_state(request: ListStateRequest) -> Result<Vec<StateKeyInfo>, Error>;
+
+    /// Opens a stream.
+    async fn open_stream(request: OpenStreamRequest) -> Result<Stream, Error>;
+    /// The streams in order of their ids, a page at a time.
+    async fn list_streams(request: ListStreamsRequest) -> Result<Vec<Stream>, Error>;
+    /// Closes a stream: nothing is appended any more. What it has said can be replayed.
+    async fn close_stream(request: StreamRef) -> Result<Stream, Error>;
+    /// The stream's reader is gone: what is no answer goes to the standalone stream from now on.
+    async fn orphan_stream(request: StreamRef) -> Result<Stream, Error>;
+    /// Appends messages to a stream. They are kept when their ids are told.
+    async fn append(request: AppendRequest) -> Result<Vec<Appended>, Error>;
+    /// What was said after a place, a page at a time.
+    async fn replay(request: ReplayRequest) -> Result<Replayed, Error>;
+    /// What is said next in several streams; nothing, when the time is over.
+    async fn wait(request: WaitRequest) -> Result<Replayed, Error>;
+
     /// The daemon about itself.
     async fn about() -> About;
     /// The hosts that own sessions.
@@ -27,7 +88,13 @@ pub trait Sessiond {
     async fn list_sessions(request: Page) -> Vec<SessionInfo>;
     /// The token files, in order of their sessions' ids, a page at a time.
     async fn list_tokens(request: Page) -> Vec<TokenInfo>;
-    /// Counters.
+    /// What the storage holds of every owner's sessions, in order of owner and id, a page at a time.
+    async fn list_contents(request: ContentPage) -> Result<Vec<ContentInfo>, Error>;
+    /// The sessions of an id, whoever owns them.
+    async fn inspect_session(request: InspectRequest) -> Result<Vec<Inspected>, Error>;
+    /// Ends now what would be ended at the next sweep, and tells which.
+    async fn sweep() -> Result<Vec<Ended>, Error>;
+    /// Counters and latencies.
     async fn stats() -> Stats;
     /// The settings in force.
     async fn settings() -> Vec<Setting>;
@@ -36,16 +103,42 @@ pub trait Sessiond {
 }
 
 /// The names of the methods, as JSON-RPC has them. A test holds them against the trait.
-pub const METHODS: [&str; 12] = [
+pub const METHODS: [&str; 38] = [
     "ping",
     "claim",
     "store_token",
     "reject_token",
     "release",
+    "create_session",
+    "open_session",
+    "get_session",
+    "list_own_sessions",
+    "update_session",
+    "touch_session",
+    "attach_session",
+    "detach_session",
+    "reset_session",
+    "terminate_session",
+    "rotate_credential",
+    "mint_handle",
+    "open_handle",
+    "read_state",
+    "write_state",
+    "list_state",
+    "open_stream",
+    "list_streams",
+    "close_stream",
+    "orphan_stream",
+    "append",
+    "replay",
+    "wait",
     "about",
     "list_hosts",
     "list_sessions",
     "list_tokens",
+    "list_contents",
+    "inspect_session",
+    "sweep",
     "stats",
     "settings",
     "who_am_i",

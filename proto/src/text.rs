@@ -34,3 +34,28 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
         u64::deserialize(deserializer)
     }
 }
+
+/// The same for what may be absent, with `#[serde(default, with = "crate::text::optional")]`.
+pub mod optional {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(transparent)]
+    struct Text(#[serde(with = "crate::text")] u64);
+
+    /// As [`super::serialize`].
+    ///
+    /// # Errors
+    /// Those of the serialiser.
+    pub fn serialize<S: Serializer>(value: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        value.map(Text).serialize(serializer)
+    }
+
+    /// As [`super::deserialize`].
+    ///
+    /// # Errors
+    /// As [`super::deserialize`].
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+        Ok(Option::<Text>::deserialize(deserializer)?.map(|Text(value)| value))
+    }
+}

@@ -152,6 +152,10 @@ pub struct ClaimRequest {
     /// How long to wait, in ms, for another holder to be gone. It can only shorten the configured `claim_wait_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u32>,
+    /// Ends the session that would be resumed or kept, and opens a new one in its place (stdio's `initialize` begins
+    /// anew). False where absent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fresh: bool,
 }
 
 /// A granted claim: the lease, and the token that the session holds.
@@ -178,7 +182,7 @@ pub enum Outcome {
     Held,
     /// A former instance's session, which nobody held.
     Resumed,
-    /// A new session: the owner has none with this key.
+    /// A new session: the owner has none with this key, or the claim asked for a fresh one.
     FreshFirst,
     /// A new session: the one with this key stayed held by another live process.
     FreshHeld,

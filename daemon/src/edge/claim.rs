@@ -9,42 +9,44 @@ use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Token};
 use super::{Answer, Edge, Settings};
 use crate::counters::count;
 use crate::process::{self, Pinned, Traits, Walk};
-use crate::registry::{Claim, Claimant, Lease};
+use crate::registry::{Claim, Claimant, Lease, Wants};
 use crate::tokens::{self, Corruption, Found};
 
 /// An instance whose host was verified.
-struct Verified {
-    host: Pinned,
+pub(super) struct Verified {
+    pub(super) host: Pinned,
     host_name: String,
     traits: Traits,
 }
 
 impl Edge {
-    /// Claims a session for `peer`, or for the ancestor of it that the request names.
+    /// Claims a session for `peer`, or for the ancestor of it that the request names: the one that `wants` says.
     ///
     /// # Errors
     /// When there is no verified host, a limit was reached, or the records can't be written.
-    pub async fn claim(&self, peer: &Pinned, request: ClaimRequest) -> Result<Claimed, Error> {
-        let claimed = self.claim_uncounted(peer, request).await;
-        match &claimed {
-            Ok(claimed) => {
-                count(&self.counters.claims_total);
-                match claimed.outcome {
-                    Outcome::Held => {}
-                    Outcome::Resumed => count(&self.counters.claims_resumed_total),
-                    _ => count(&self.counters.claims_fresh_total),
-                }
+    pub async fn claim(&self, peer: &Pinned, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
+        let claimed = self.claim_uncounted(peer, request, wants).await;
+        if let Ok(claimed) = &claimed {
+            count(&self.meters.counters.claims_total);
+            match claimed.outcome {
+                Outcome::Held => {}
+                Outcome::Resumed => count(&self.meters.counters.claims_resumed_total),
+                _ => count(&self.meters.counters.claims_fresh_total),
             }
-            Err(error) => self.counters.refused(error),
         }
         claimed
     }
 
-    async fn claim_uncounted(&self, peer: &Pinned, request: ClaimRequest) -> Result<Claimed, Error> {
+    async fn claim_uncounted(
+        &self,
+        peer: &Pinned,
+        request: ClaimRequest,
+        wants: Wants,
+    ) -> Result<Claimed, Error> {
         let instance = instance(peer, request.instance)?;
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
         let receiver = if known {
-            self.enter(&instance, &request, None)?
+            self.enter(&instance, &request, wants, None)?
         } else {
             let settings = self.settings();
             // Reading another process can block on its memory.
@@ -53,7 +55,7 @@ impl Edge {
                 (instance, verified)
             });
             let (instance, verified) = reading.await.map_err(|error| failed(&error))?;
-            self.enter(&instance, &request, Some(verified?))?
+            self.enter(&instance, &request, wants, Some(verified?))?
         };
         let Answer { lease, kept } = receiver.await.map_err(|error| failed(&error))?;
         let lease = lease?;
@@ -67,6 +69,7 @@ impl Edge {
         &self,
         instance: &Pinned,
         request: &ClaimRequest,
+        wants: Wants,
         read: Option<Verified>,
     ) -> Result<tokio::sync::oneshot::Receiver<Answer>, Error> {
         let exited = || Error::NoVerifiedHost { sentence: "The process or its host has exited".into() };
@@ -101,7 +104,7 @@ impl Edge {
         };
         let key = claimant.traits.key(request.label.as_ref());
         if let (Err(doubt), true) = (&key, first) {
-            count(&self.counters.claims_doubtful_total);
+            count(&self.meters.counters.claims_doubtful_total);
             tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
         }
         let (ticket, receiver) = state.ticket();
@@ -116,6 +119,7 @@ impl Edge {
             siblings: request.siblings,
             deadline,
             opened_ms: u64::try_from(opened_ms).unwrap_or(u64::MAX),
+            wants,
         };
         state.registry.claim(claim, now);
         self.carry_out(&mut state);
@@ -184,7 +188,7 @@ impl Edge {
 
     /// Deletes a token that can't be trusted. The caller has the file's lock.
     async fn discard(&self, record: &crate::registry::SessionRecord, why: &Corruption) -> Result<(), Error> {
-        count(&self.counters.tokens_corrupted_total);
+        count(&self.meters.counters.tokens_corrupted_total);
         tracing::warn!(file = %record.file, %why, "Token file corrupted, treating as stale");
         if let Err(error) = self.tokens.delete(record.file) {
             tracing::warn!(file = %record.file, %error, "could not delete it");
@@ -227,7 +231,7 @@ fn instance(peer: &Pinned, named: Option<u32>) -> Result<Pinned, Error> {
     process::instance(peer, named).map_err(|_| Error::NotAnAncestor { pid })
 }
 
-fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified, Error> {
+pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified, Error> {
     let Walk { steps, host } = process::find_host(instance, &settings.table);
     match host {
         Ok(host) => {

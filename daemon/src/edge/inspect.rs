@@ -38,18 +38,13 @@ impl Edge {
     /// At most `most` sessions whose ids come after `after`.
     #[must_use]
     pub fn sessions(&self, after: Option<&SessionId>, most: usize) -> Vec<SessionInfo> {
-        let info = |session: &SessionRecord| SessionInfo {
-            session: session.id.clone(),
-            host: session.owner.pid,
-            program: session.program.clone(),
-            label: session.label.clone(),
-            key: session.key.map(|key| key.to_string()),
-            epoch: session.epoch,
-            holder: session.holder.map(|holder| holder.pid),
-            token_file: session.digest.map(|_| session.file.to_string()),
-            opened_ms: session.opened_ms,
-        };
         self.look(|registry| registry.sessions_after(after).take(most).map(info).collect())
+    }
+
+    /// A session by its id.
+    #[must_use]
+    pub fn session_info(&self, session: &SessionId) -> Option<SessionInfo> {
+        self.look(|registry| registry.session(session).map(info))
     }
 
     /// The token files of at most `most` sessions whose ids come after `after`. A file that is being written just
@@ -86,6 +81,20 @@ impl Edge {
         let gauges =
             [("hosts", hosts), ("sessions", sessions), ("leases", held), ("claims_waiting", waiting)];
         gauges.map(|(name, value)| Counter { name: name.into(), value: value as u64 }).to_vec()
+    }
+}
+
+fn info(session: &SessionRecord) -> SessionInfo {
+    SessionInfo {
+        session: session.id.clone(),
+        host: session.owner.pid,
+        program: session.program.clone(),
+        label: session.label.clone(),
+        key: session.key.map(|key| key.to_string()),
+        epoch: session.epoch,
+        holder: session.holder.map(|holder| holder.pid),
+        token_file: session.digest.map(|_| session.file.to_string()),
+        opened_ms: session.opened_ms,
     }
 }
 

@@ -4,15 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use super::{Edge, Settings, State};
 use crate::config::Loaded;
-use crate::counters::Counters;
+use crate::counters::Meters;
 use crate::directory::Directory;
 use crate::ledger::{Ledger, LedgerError, Opened};
 use crate::process::{self, ExitWatch, Pinned};
 use crate::registry::Registry;
+use crate::storage::Place;
 use crate::tokens::Tokens;
 
 /// Why the daemon can't start.
@@ -38,7 +39,12 @@ impl Edge {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(directory: &Arc<Directory>, loaded: Loaded) -> Result<Self, StartError> {
+    pub fn start(
+        directory: &Arc<Directory>,
+        loaded: Loaded,
+        meters: Arc<Meters>,
+        dropped: mpsc::UnboundedSender<Place>,
+    ) -> Result<Self, StartError> {
         let tokens = Tokens::open(directory).map_err(StartError::Tokens)?;
         let boot = process::boot_id().map_err(StartError::Boot)?;
         let Opened { ledger, snapshot, discarded } = Ledger::open(directory.path(), &boot)?;
@@ -55,7 +61,9 @@ impl Edge {
             settings: RwLock::new(Arc::new(Settings::new(loaded))),
             changed: Notify::new(),
             began: Instant::now(),
-            counters: Counters::default(),
+            boot,
+            dropped,
+            meters,
         };
         edge.find_processes().map_err(StartError::Exits)?;
         edge.settle_tokens().map_err(StartError::Tokens)?;

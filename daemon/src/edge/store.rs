@@ -23,13 +23,11 @@ impl Edge {
         let StoreRequest { session, epoch, token } = request;
         let stored = self.store(&session, epoch, token).await;
         match &stored {
-            Ok(_) => count(&self.counters.tokens_stored_total),
-            Err(error) => {
-                self.counters.refused(error);
-                if let Error::WriteFailed { sentence } = error {
-                    tracing::error!(%session, "Failed to write token file: {sentence}");
-                }
+            Ok(_) => count(&self.meters.counters.tokens_stored_total),
+            Err(Error::WriteFailed { sentence }) => {
+                tracing::error!(%session, "Failed to write token file: {sentence}");
             }
+            Err(_) => {}
         }
         stored.map(|resumed| Stored { resumed })
     }
@@ -121,12 +119,9 @@ impl Edge {
     pub async fn reject_token(&self, request: LeaseRef) -> Result<(), Error> {
         let LeaseRef { session, epoch } = request;
         let rejected = self.reject(&session, epoch).await;
-        match &rejected {
-            Ok(()) => {
-                count(&self.counters.tokens_rejected_total);
-                tracing::debug!(%session, "Broker rejected resume token, starting fresh session");
-            }
-            Err(error) => self.counters.refused(error),
+        if rejected.is_ok() {
+            count(&self.meters.counters.tokens_rejected_total);
+            tracing::debug!(%session, "Broker rejected resume token, starting fresh session");
         }
         rejected
     }
@@ -144,11 +139,7 @@ impl Edge {
     /// When it is not the newest, or the records can't be written.
     pub async fn release(&self, request: LeaseRef) -> Result<(), Error> {
         let LeaseRef { session, epoch } = request;
-        let released = self.tell_and_keep(|registry| registry.release(&session, epoch)).await;
-        if let Err(error) = &released {
-            self.counters.refused(error);
-        }
-        released
+        self.tell_and_keep(|registry| registry.release(&session, epoch)).await
     }
 
     /// Takes over the token that version 1 left for this host, where the configuration names its directory. Only

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mcp_sessiond_proto::{Epoch, Label, SessionId};
+use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
@@ -11,7 +11,13 @@ use crate::process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
 use crate::registry::{Claimant, Digest, Effect, OwnerRecord, SessionRecord, Snapshot, TokenFile};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+
+/// What version 1 has to be added. An upgrade of the daemon ends nobody's session.
+const FROM_1: &str = "
+    ALTER TABLE session ADD COLUMN named INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE session ADD COLUMN made_by TEXT;
+    PRAGMA user_version = 2;";
 
 const TABLES: &str = "
     CREATE TABLE boot (id TEXT NOT NULL) STRICT;
@@ -22,7 +28,7 @@ const TABLES: &str = "
     CREATE TABLE session (
         id TEXT PRIMARY KEY, owner TEXT NOT NULL, key BLOB, program TEXT NOT NULL, label TEXT,
         opened INTEGER NOT NULL, opened_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, holder TEXT,
-        file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL
+        file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL, named INTEGER NOT NULL DEFAULT 0, made_by TEXT
     ) STRICT;";
 
 /// What the database held.
@@ -39,7 +45,15 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     // The directory's lock keeps other daemons out; this keeps a curious sqlite3 from seeing a write half done.
     connection.pragma_update(None, "locking_mode", "NORMAL")?;
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let user_version = |connection: &Connection| {
+        connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
+    };
+    if user_version(&connection)? == 1 {
+        let transaction = connection.transaction()?;
+        transaction.execute_batch(FROM_1)?;
+        transaction.commit()?;
+    }
+    let version = user_version(&connection)?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let state = match version {
         0 if tables == 0 => State::Empty,
@@ -118,7 +132,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             execute("DELETE FROM claimant WHERE process = ?1", params![Process(*process)])
         }
         Effect::SaveSession(session) => execute(
-            "INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            "INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             params![
                 session.id.as_str(),
                 Process(session.owner),
@@ -133,9 +147,11 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 session.digest,
                 session.former,
                 session.offered,
+                session.named,
+                session.made_by.as_ref().map(RequestId::as_str),
             ],
         ),
-        Effect::DropSession(id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
+        Effect::DropSession(_, id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
         Effect::DeleteToken(_) | Effect::Answer(..) => Ok(()),
     }
 }
@@ -152,8 +168,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             let traits = Traits { program: row.get(2)?, base: row.get(3)?, place: row.get(4)?, doubt };
             Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits }))
         })?;
-    let columns =
-        "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered";
+    let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, named, made_by";
     let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
         let owner = row.get::<_, Process>(1)?.0;
         Ok(SessionRecord {
@@ -170,6 +185,8 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             digest: row.get(10)?,
             former: row.get(11)?,
             offered: row.get(12)?,
+            named: row.get(13)?,
+            made_by: row.get::<_, Option<String>>(14)?.map(|_| parsed::<RequestId>(row, 14)).transpose()?,
         })
     })?;
     Ok(Snapshot { owners, claimants, sessions })

@@ -1,8 +1,9 @@
 use futures::FutureExt;
-use mcp_sessiond_proto::{Epoch, Label, SessionId};
+use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
@@ -45,17 +46,10 @@ impl Bench {
 
     /// What the next daemon finds.
     async fn reopen(self, boot: &str) -> (Records, Option<String>) {
-        close(self.ledger).await;
+        self.ledger.0.close().await;
         let Opened { snapshot, discarded, .. } = open(self.directory.path(), boot);
         (snapshot.into(), discarded)
     }
-}
-
-/// Returns when the writer is done.
-async fn close(ledger: Ledger) {
-    let mut progress = ledger.progress.clone();
-    drop(ledger);
-    while progress.changed().await.is_ok() {}
 }
 
 fn execute(path: &Path, sql: &str) {
@@ -82,6 +76,8 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         digest: None,
         former: None,
         offered: false,
+        named: false,
+        made_by: None,
     }
 }
 
@@ -139,6 +135,8 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
             digest,
             former,
             offered,
+            named: key.is_none() && offered,
+            made_by: offered.then(RequestId::mint),
         }
     })
 }
@@ -150,7 +148,7 @@ fn effect() -> impl Strategy<Value = Effect> {
         (process(), claimant()).prop_map(|(process, claimant)| Effect::SaveClaimant(process, claimant)),
         process().prop_map(Effect::DropClaimant),
         any_session().prop_map(Effect::SaveSession),
-        id().prop_map(Effect::DropSession),
+        (process(), id()).prop_map(|(owner, id)| Effect::DropSession(owner, id)),
     ]
 }
 
@@ -205,7 +203,7 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
         let mut bench = Bench::new();
         bench.keep().await.expect("it is kept");
         let Bench { directory, ledger, .. } = bench;
-        close(ledger).await;
+        ledger.0.close().await;
         spoil(&directory.path().join(FILE));
 
         let Opened { mut ledger, snapshot, discarded } = open(directory.path(), BOOT);
@@ -213,7 +211,7 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
         let kept = session("kept", 2);
         ledger.record(Effect::SaveSession(kept.clone()));
         ledger.waiter().kept().await.expect("it is kept");
-        close(ledger).await;
+        ledger.0.close().await;
         let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
         assert_eq!((snapshot.sessions, discarded), (vec![kept], None));
     }
@@ -250,7 +248,7 @@ async fn what_could_not_be_written_is_written_later_and_in_order() {
     for epoch in 1..4 {
         bench.record(Effect::SaveSession(session("a", epoch)));
         bench.record(Effect::SaveSession(session("refused", epoch)));
-        bench.record(Effect::DropSession("kept".parse().expect("an id")));
+        bench.record(Effect::DropSession(session("kept", 1).owner, "kept".parse().expect("an id")));
     }
     for _ in 0..2 {
         let refused = bench.keep().await.expect_err("it is not kept");
@@ -289,7 +287,7 @@ async fn a_full_disk_is_said_and_got_over() {
     }
     std::fs::remove_file(filler).expect("it is ours");
     while record(&mut ledger, number).await.is_err() {}
-    close(ledger).await;
+    ledger.0.close().await;
     let Opened { snapshot, discarded, .. } = open(disk.path(), BOOT);
     assert_eq!((Records::from(snapshot), discarded), (records, None));
 }

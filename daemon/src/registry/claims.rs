@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Label, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Error, Label, RequestId, SessionId, Siblings};
 
 use super::{Claimant, Effect, Lease, Millis, Owner, OwnerRecord, Registry, SessionRecord, TokenFile};
 use crate::process::{Key, ProcessId};
@@ -36,6 +36,22 @@ pub struct Claim {
     pub deadline: Millis,
     /// The time of day, in ms since the Unix epoch, for the record of a new session.
     pub opened_ms: u64,
+    /// Which session it wants.
+    pub wants: Wants,
+}
+
+/// Which session a claim wants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Wants {
+    /// The one that its key leads to.
+    #[default]
+    Keyed,
+    /// A new one in the place of that.
+    Fresh,
+    /// A new one that is found by its id alone. The same process with the same request gets the same.
+    New(Option<RequestId>),
+    /// The one of this id.
+    Named(SessionId),
 }
 
 /// A claim that waits.
@@ -74,8 +90,22 @@ impl Registry {
             });
             self.save_owner(claim.host);
         }
+        match &claim.wants {
+            Wants::New(request) => {
+                return match self.made_before(&claim, request.as_ref()) {
+                    Some(made) => self.keep(&claim, &made),
+                    None => self.open(&claim, Outcome::FreshFirst),
+                };
+            }
+            Wants::Named(id) => return self.claim_named(&claim, &id.clone()),
+            Wants::Keyed | Wants::Fresh => {}
+        }
         let Some(key) = claim.key else {
             match self.held_without_key(&claim) {
+                Some(held) if claim.wants == Wants::Fresh => {
+                    self.end(&held);
+                    self.open(&claim, Outcome::FreshDoubtful);
+                }
                 Some(held) => self.keep(&claim, &held),
                 None => self.open(&claim, Outcome::FreshDoubtful),
             }
@@ -178,6 +208,10 @@ impl Registry {
 
     fn carry_out(&mut self, claim: &Claim, choice: Choice) {
         match choice {
+            Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
+                self.end(&id);
+                self.open(claim, Outcome::FreshFirst);
+            }
             Choice::Keep(id) => self.keep(claim, &id),
             Choice::Resume(id) => self.resume(claim, &id),
             Choice::Open(outcome) => self.open(claim, outcome),
@@ -199,12 +233,31 @@ impl Registry {
         }
     }
 
+    /// The session that this process has made by this request.
+    fn made_before(&self, claim: &Claim, request: Option<&RequestId>) -> Option<SessionId> {
+        let made = |id: &&SessionId| {
+            self.sessions.get(*id).is_some_and(|session| session.made_by.as_ref() == request)
+        };
+        self.held_by.get(&claim.process)?.iter().filter(|_| request.is_some()).find(made).cloned()
+    }
+
+    /// A session is taken up by its id. Another owner's is as if it were not there.
+    fn claim_named(&mut self, claim: &Claim, id: &SessionId) {
+        let session = self.sessions.get(id).filter(|session| session.owner == claim.host);
+        match session.map(|session| session.holder) {
+            None => self.effects.push(Effect::Answer(claim.ticket, Err(Error::UnknownSession))),
+            Some(None) => self.resume(claim, id),
+            Some(Some(holder)) if holder == claim.process => self.keep(claim, id),
+            Some(Some(_)) => self.effects.push(Effect::Answer(claim.ticket, Err(Error::SessionHeld))),
+        }
+    }
+
     fn held_without_key(&self, claim: &Claim) -> Option<SessionId> {
         let held = self.held_by.get(&claim.process)?;
         let same = |id: &&SessionId| {
-            self.sessions
-                .get(*id)
-                .is_some_and(|session| session.key.is_none() && session.label == claim.label)
+            self.sessions.get(*id).is_some_and(|session| {
+                session.key.is_none() && !session.named && session.label == claim.label
+            })
         };
         held.iter().find(same).cloned()
     }
@@ -239,12 +292,18 @@ impl Registry {
             self.effects.push(Effect::Answer(claim.ticket, Err(refusal)));
             return;
         }
+        let named = matches!(claim.wants, Wants::New(_));
         let number = self.owners.get(&claim.host).map_or(1, |owner| owner.files + 1);
         self.opened += 1;
         let session = SessionRecord {
             id: SessionId::mint(),
             owner: claim.host,
-            key: claim.key,
+            key: claim.key.filter(|_| !named),
+            named,
+            made_by: match &claim.wants {
+                Wants::New(request) => request.clone(),
+                _ => None,
+            },
             program: claim.program.clone(),
             label: claim.label.clone(),
             opened: self.opened,
@@ -277,10 +336,7 @@ impl Registry {
         else {
             return false;
         };
-        if let Some(owner) = self.owners.get_mut(&host) {
-            owner.sessions.remove(&oldest);
-        }
-        self.remove(&oldest);
+        self.end(&oldest);
         true
     }
 

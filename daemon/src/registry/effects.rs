@@ -32,8 +32,8 @@ pub enum Effect {
     DropClaimant(ProcessId),
     /// Record a session, new or changed.
     SaveSession(SessionRecord),
-    /// Forget a session.
-    DropSession(SessionId),
+    /// Forget a session of this owner's.
+    DropSession(ProcessId, SessionId),
     /// Delete a token file, if it is there.
     DeleteToken(TokenFile),
     /// Answer a claim, once everything before this is on record.

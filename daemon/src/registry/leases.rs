@@ -80,6 +80,14 @@ impl Registry {
         Ok(())
     }
 
+    /// Whether changes may be made under this lease.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest.
+    pub fn check(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
+        self.leased(id, epoch).map(drop)
+    }
+
     /// The session, if `epoch` is its newest and somebody holds it.
     fn leased(&mut self, id: &SessionId, epoch: Epoch) -> Result<&mut SessionRecord, Error> {
         let session = self.sessions.get_mut(id).ok_or(Error::UnknownSession)?;

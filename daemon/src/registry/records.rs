@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use mcp_sessiond_proto::{Epoch, Label, SessionId};
+use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 
 use crate::process::{Key, ProcessId, Traits};
 
@@ -40,8 +40,12 @@ pub struct SessionRecord {
     pub id: SessionId,
     /// The host that it belongs to.
     pub owner: ProcessId,
-    /// Its key. None: it was doubtful, and nobody resumes this session.
+    /// Its key. None: it was doubtful, and nobody resumes this session; or it is found by its id.
     pub key: Option<Key>,
+    /// Whether it is found by its id: it has no key, and stays when nobody holds it.
+    pub named: bool,
+    /// The request that made it, where that may be repeated.
+    pub made_by: Option<RequestId>,
     /// The name of the executable that it was made for.
     pub program: String,
     /// The label that it was claimed with.

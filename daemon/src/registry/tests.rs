@@ -43,6 +43,7 @@ impl Bench {
             siblings: None,
             deadline: self.now + WAIT,
             opened_ms: 0,
+            wants: Wants::Keyed,
         }
     }
 

@@ -12,6 +12,7 @@ use super::*;
 use crate::error::Error;
 use crate::hello::{Answer, FRAME_MAX, Hello};
 use crate::service::METHODS;
+use crate::state::StateVersion;
 use crate::types::{ClaimRequest, Claimed, Epoch, Outcome, Siblings, Stored, TokenStatus};
 use crate::{PROTOCOL_VERSION, Token};
 
@@ -204,15 +205,62 @@ macro_rules! every {
 #[test]
 fn the_methods_are_those_of_the_service() {
     let (name, names) = every!(SessiondRequest:
-        Ping => "ping", Claim => "claim", StoreToken => "store_token", RejectToken => "reject_token",
-        Release => "release", About => "about", ListHosts => "list_hosts", ListSessions => "list_sessions",
-        ListTokens => "list_tokens", Stats => "stats", Settings => "settings", WhoAmI => "who_am_i",
+        Ping => "ping",
+        Claim => "claim",
+        StoreToken => "store_token",
+        RejectToken => "reject_token",
+        Release => "release",
+        CreateSession => "create_session",
+        OpenSession => "open_session",
+        GetSession => "get_session",
+        ListOwnSessions => "list_own_sessions",
+        UpdateSession => "update_session",
+        TouchSession => "touch_session",
+        AttachSession => "attach_session",
+        DetachSession => "detach_session",
+        ResetSession => "reset_session",
+        TerminateSession => "terminate_session",
+        RotateCredential => "rotate_credential",
+        MintHandle => "mint_handle",
+        OpenHandle => "open_handle",
+        ReadState => "read_state",
+        WriteState => "write_state",
+        ListState => "list_state",
+        OpenStream => "open_stream",
+        ListStreams => "list_streams",
+        CloseStream => "close_stream",
+        OrphanStream => "orphan_stream",
+        Append => "append",
+        Replay => "replay",
+        Wait => "wait",
+        About => "about",
+        ListHosts => "list_hosts",
+        ListSessions => "list_sessions",
+        ListTokens => "list_tokens",
+        ListContents => "list_contents",
+        InspectSession => "inspect_session",
+        Sweep => "sweep",
+        Stats => "stats",
+        Settings => "settings",
+        WhoAmI => "who_am_i",
     );
     assert_eq!(names, METHODS);
     for method in METHODS {
+        let of = json!({"session": "s"});
         let params = match method {
             "store_token" => json!({"session": "s", "epoch": "1", "token": "aGk="}),
             "reject_token" | "release" => json!({"session": "s", "epoch": "1"}),
+            "open_session" | "get_session" | "touch_session" | "attach_session" | "detach_session"
+            | "reset_session" | "terminate_session" | "inspect_session" => of,
+            "update_session" | "mint_handle" | "list_state" | "list_streams" => json!({"of": of}),
+            "rotate_credential" => json!({"of": of, "hash": "00".repeat(32)}),
+            "open_handle" => json!({"handle": "h"}),
+            "read_state" => json!({"of": of, "keys": ["k"]}),
+            "write_state" => json!({"of": of, "writes": [{"key": "k", "value": "1", "expected": "0"}]}),
+            "open_stream" | "close_stream" | "orphan_stream" => json!({"of": of, "stream": "t"}),
+            "append" => json!({"of": of, "stream": "t", "messages": ["{}", null]}),
+            "replay" => json!({"of": of, "after": {"number": "7"}}),
+            "wait" => json!({"of": of, "after": [{"event": "x"}, {"stream": "t"}]}),
             _ => json!({}),
         };
         let frame = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
@@ -235,6 +283,16 @@ fn the_page_has_every_error() {
         stale(),
         Error::LeaseEnded,
         Error::UnknownSession,
+        Error::AlreadyExists,
+        Error::SessionTerminated,
+        Error::SessionHeld,
+        Error::VersionConflict { key: "k".parse().expect("a key"), current: StateVersion(1) },
+        Error::BindingMismatch,
+        Error::UnknownHandle,
+        Error::HandleExpired,
+        Error::UnknownStream,
+        Error::StreamClosed,
+        Error::UnknownCursor,
         Error::InvalidArgument { sentence: sentence() },
         Error::QuotaExceeded { what: sentence(), limit: 1 },
         Error::WriteFailed { sentence: sentence() },
@@ -243,7 +301,10 @@ fn the_page_has_every_error() {
     ];
     let (name, names) = every!(Error:
         NoVerifiedHost => "no_verified_host", NotAnAncestor => "not_an_ancestor", StaleEpoch => "stale_epoch",
-        LeaseEnded => "lease_ended", UnknownSession => "unknown_session", InvalidArgument => "invalid_argument",
+        LeaseEnded => "lease_ended", UnknownSession => "unknown_session", AlreadyExists => "already_exists", SessionTerminated => "session_terminated", SessionHeld => "session_held",
+        VersionConflict => "version_conflict", BindingMismatch => "binding_mismatch",
+        UnknownHandle => "unknown_handle", HandleExpired => "handle_expired", UnknownStream => "unknown_stream",
+        StreamClosed => "stream_closed", UnknownCursor => "unknown_cursor", InvalidArgument => "invalid_argument",
         QuotaExceeded => "quota_exceeded", WriteFailed => "write_failed", Unavailable => "unavailable",
         Unknown => "unknown",
     );

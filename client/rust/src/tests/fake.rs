@@ -6,10 +6,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
-use mcp_sessiond_proto::debug::{About, HostInfo, Page, SessionInfo, Setting, Stats, TokenInfo, WhoAmI};
+use mcp_sessiond_proto::debug::{
+    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
+    Stats, TokenInfo, WhoAmI,
+};
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
 use mcp_sessiond_proto::service::Sessiond as Service;
+use mcp_sessiond_proto::sessions::{
+    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, RotateRequest, Session, SessionRef,
+    UpdateRequest,
+};
+use mcp_sessiond_proto::state::{
+    ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest,
+};
+use mcp_sessiond_proto::streams::{
+    AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, ReplayRequest, Replayed, Stream,
+    StreamRef, WaitRequest,
+};
 use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
 use tarpc::context::Context;
@@ -181,6 +195,75 @@ impl Service for Daemon {
         }
     }
 
+    async fn create_session(self, _: Context, _: CreateRequest) -> Result<Session, Error> {
+        unreachable!("not asked")
+    }
+    async fn open_session(self, _: Context, _: SessionRef) -> Result<Session, Error> {
+        unreachable!("not asked")
+    }
+    async fn get_session(self, _: Context, _: SessionRef) -> Result<Session, Error> {
+        unreachable!("not asked")
+    }
+    async fn list_own_sessions(self, _: Context, _: OwnSessions) -> Result<Vec<Session>, Error> {
+        unreachable!("not asked")
+    }
+    async fn update_session(self, _: Context, _: UpdateRequest) -> Result<Session, Error> {
+        unreachable!("not asked")
+    }
+    async fn touch_session(self, _: Context, _: SessionRef) -> Result<(), Error> {
+        unreachable!("not asked")
+    }
+    async fn attach_session(self, _: Context, _: SessionRef) -> Result<(), Error> {
+        unreachable!("not asked")
+    }
+    async fn detach_session(self, _: Context, _: SessionRef) -> Result<(), Error> {
+        unreachable!("not asked")
+    }
+    async fn reset_session(self, _: Context, _: SessionRef) -> Result<Session, Error> {
+        unreachable!("not asked")
+    }
+    async fn terminate_session(self, _: Context, _: SessionRef) -> Result<(), Error> {
+        unreachable!("not asked")
+    }
+    async fn rotate_credential(self, _: Context, _: RotateRequest) -> Result<(), Error> {
+        unreachable!("not asked")
+    }
+    async fn mint_handle(self, _: Context, _: MintRequest) -> Result<Minted, Error> {
+        unreachable!("not asked")
+    }
+    async fn open_handle(self, _: Context, _: OpenHandleRequest) -> Result<Session, Error> {
+        unreachable!("not asked")
+    }
+    async fn read_state(self, _: Context, _: ReadStateRequest) -> Result<Vec<StateEntry>, Error> {
+        unreachable!("not asked")
+    }
+    async fn write_state(self, _: Context, _: WriteStateRequest) -> Result<Vec<StateEntry>, Error> {
+        unreachable!("not asked")
+    }
+    async fn list_state(self, _: Context, _: ListStateRequest) -> Result<Vec<StateKeyInfo>, Error> {
+        unreachable!("not asked")
+    }
+    async fn open_stream(self, _: Context, _: OpenStreamRequest) -> Result<Stream, Error> {
+        unreachable!("not asked")
+    }
+    async fn list_streams(self, _: Context, _: ListStreamsRequest) -> Result<Vec<Stream>, Error> {
+        unreachable!("not asked")
+    }
+    async fn close_stream(self, _: Context, _: StreamRef) -> Result<Stream, Error> {
+        unreachable!("not asked")
+    }
+    async fn orphan_stream(self, _: Context, _: StreamRef) -> Result<Stream, Error> {
+        unreachable!("not asked")
+    }
+    async fn append(self, _: Context, _: AppendRequest) -> Result<Vec<Appended>, Error> {
+        unreachable!("not asked")
+    }
+    async fn replay(self, _: Context, _: ReplayRequest) -> Result<Replayed, Error> {
+        unreachable!("not asked")
+    }
+    async fn wait(self, _: Context, _: WaitRequest) -> Result<Replayed, Error> {
+        unreachable!("not asked")
+    }
     async fn about(self, _: Context) -> About {
         unreachable!("not asked")
     }
@@ -191,6 +274,15 @@ impl Service for Daemon {
         unreachable!("not asked")
     }
     async fn list_tokens(self, _: Context, _: Page) -> Vec<TokenInfo> {
+        unreachable!("not asked")
+    }
+    async fn list_contents(self, _: Context, _: ContentPage) -> Result<Vec<ContentInfo>, Error> {
+        unreachable!("not asked")
+    }
+    async fn inspect_session(self, _: Context, _: InspectRequest) -> Result<Vec<Inspected>, Error> {
+        unreachable!("not asked")
+    }
+    async fn sweep(self, _: Context) -> Result<Vec<Ended>, Error> {
         unreachable!("not asked")
     }
     async fn stats(self, _: Context) -> Stats {

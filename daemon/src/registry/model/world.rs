@@ -12,7 +12,7 @@ use super::{Cast, Given, Step, traits};
 use crate::process::{Key, ProcessId};
 use crate::registry::{
     Claim, Claimant, Digest, Effect, Lease, Millis, NO_TOKEN, Policy, Registry, SessionRecord, Ticket,
-    TokenFile,
+    TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -172,6 +172,7 @@ impl World {
             siblings,
             deadline: self.now + wait,
             opened_ms: self.now,
+            wants: Wants::Keyed,
         };
         self.claims.insert(claim.ticket, claim.clone());
         self.book.claim(&claim, self.now);
@@ -408,7 +409,7 @@ impl World {
                 {
                     self.watched.remove(process);
                 }
-                if let Effect::DropSession(id) = &recorded
+                if let Effect::DropSession(_, id) = &recorded
                     && let Some(known) = self.known.get_mut(id)
                 {
                     // The file goes at once; a crash may bring the session back.

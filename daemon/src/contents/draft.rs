@@ -1,0 +1,216 @@
+//! A change of one session in the making: rules over what was read, without any I/O.
+//!
+//! A rule is a function of a [`Draft`]. Where it needs something that was not read yet it says so ([`Halt`]), that is
+//! read, and it is run again from the start. So rules read like plain code, and are the same for every backend.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+use mcp_sessiond_proto::{Error, StreamId};
+
+use super::head::{self, Head, StreamRow};
+use super::limits::Limits;
+use crate::storage::{Change, Head as StoredHead, Item, Key, StorageError, Version};
+
+/// Why a rule did not come to its end.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// It refuses.
+    Refuse(Error),
+    /// It needs these items.
+    Read(Vec<Key>),
+    /// It needs this scan.
+    Scan(Scan),
+    /// What was read is damaged.
+    Storage(StorageError),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Refuse(error)
+    }
+}
+
+impl From<StorageError> for Halt {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+/// A scan that a rule needs: of all items in the range, or of those with one of the tags.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Scan {
+    pub(super) range: Range<Key>,
+    pub(super) tags: Vec<String>,
+    pub(super) most: usize,
+    pub(super) bytes: usize,
+}
+
+/// What was read of a session so far.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// The version that it was read at; None: there is no record.
+    pub(super) version: Option<Version>,
+    pub(super) head: Option<Bytes>,
+    pub(super) items: HashMap<Key, Option<Item>>,
+    pub(super) scans: HashMap<Scan, Vec<Item>>,
+}
+
+/// A change in the making.
+pub(super) struct Draft<'a> {
+    pub(super) now_ms: u64,
+    pub(super) limits: &'a Limits,
+    pub(super) head: Head,
+    read: &'a Read,
+    rows: HashMap<StreamId, StreamRow>,
+    change: Change,
+    dirty: bool,
+    ends: bool,
+    /// Nobody used the session by this.
+    quiet: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// Of what was read; `fresh` is the head where there is no record yet.
+    pub(super) fn new(
+        read: &'a Read,
+        fresh: Head,
+        now_ms: u64,
+        limits: &'a Limits,
+    ) -> Result<Self, StorageError> {
+        let head = read.head.as_ref().map_or(Ok(fresh), |bytes| head::decode(bytes))?;
+        Ok(Self {
+            now_ms,
+            limits,
+            head,
+            read,
+            rows: HashMap::new(),
+            change: Change::default(),
+            dirty: false,
+            ends: false,
+            quiet: false,
+        })
+    }
+
+    /// An item as it was read.
+    pub(super) fn item(&self, key: &Key) -> Result<Option<&'a Item>, Halt> {
+        match self.read.items.get(key) {
+            Some(item) => Ok(item.as_ref()),
+            None => Err(Halt::Read(vec![key.clone()])),
+        }
+    }
+
+    /// Makes sure that these were read, all at once.
+    pub(super) fn need(&self, keys: impl IntoIterator<Item = Key>) -> Result<(), Halt> {
+        let missing: Vec<Key> = keys.into_iter().filter(|key| !self.read.items.contains_key(key)).collect();
+        if missing.is_empty() { Ok(()) } else { Err(Halt::Read(missing)) }
+    }
+
+    /// The items of a range, as they were read.
+    pub(super) fn scan(&self, scan: Scan) -> Result<&'a [Item], Halt> {
+        match self.read.scans.get(&scan) {
+            Some(items) => Ok(items),
+            None => Err(Halt::Scan(scan)),
+        }
+    }
+
+    /// A stream as this draft leaves it. The standalone one is always there.
+    pub(super) fn stream(&mut self, stream: &StreamId) -> Result<Option<StreamRow>, Halt> {
+        if let Some(row) = self.rows.get(stream) {
+            return Ok(Some(row.clone()));
+        }
+        match self.item(&head::stream_key(stream))? {
+            Some(item) => Ok(Some(head::decode(&item.value)?)),
+            None if stream.as_str() == StreamId::STANDALONE => Ok(Some(StreamRow::default())),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the stream has a row on record.
+    pub(super) fn has_row(&self, stream: &StreamId) -> Result<bool, Halt> {
+        Ok(self.rows.contains_key(stream) || self.item(&head::stream_key(stream))?.is_some())
+    }
+
+    /// Puts a stream on record, new or changed.
+    pub(super) fn set_stream(&mut self, stream: StreamId, row: StreamRow) -> Result<(), Halt> {
+        if !self.has_row(&stream)? {
+            self.head.streams += 1;
+        }
+        self.dirty = true;
+        self.rows.insert(stream, row);
+        Ok(())
+    }
+
+    /// Takes a stream off the record.
+    pub(super) fn drop_stream(&mut self, stream: &StreamId) {
+        self.rows.remove(stream);
+        self.head.streams = self.head.streams.saturating_sub(1);
+        self.remove(head::stream_key(stream));
+    }
+
+    pub(super) fn put(&mut self, key: Key, tag: &str, value: Bytes) {
+        self.dirty = true;
+        self.change.puts.push(Item { key, tag: tag.into(), value });
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        self.dirty = true;
+        self.change.removes.push(key);
+    }
+
+    /// Nobody asks for these any more.
+    pub(super) fn forget(&mut self, range: Range<Key>) {
+        self.dirty = true;
+        self.change.forget.push(range);
+    }
+
+    /// Nobody asks for this one any more.
+    pub(super) fn forget_one(&mut self, key: &Key) {
+        let end = [key, &b"\0"[..]].concat();
+        self.forget(key.clone()..end.into());
+    }
+
+    /// All items go.
+    pub(super) fn clear(&mut self) {
+        self.dirty = true;
+        self.change.clear = true;
+    }
+
+    /// The head alone has changed.
+    pub(super) fn touch(&mut self) {
+        self.dirty = true;
+    }
+
+    /// This is no use of the session, which would put off its end.
+    pub(super) fn quietly(&mut self) {
+        self.quiet = true;
+    }
+
+    /// The record goes.
+    pub(super) fn end(&mut self) {
+        self.dirty = true;
+        self.ends = true;
+    }
+
+    /// The change, if there is anything to be changed, and the bytes that it adds.
+    pub(super) fn finish(mut self) -> Option<(Change, usize)> {
+        if !self.dirty {
+            return None;
+        }
+        if self.ends {
+            return Some((Change::default(), 0));
+        }
+        for (stream, row) in std::mem::take(&mut self.rows) {
+            let value = head::encode(&row);
+            self.change.puts.push(Item { key: head::stream_key(&stream), tag: String::new(), value });
+        }
+        if !self.quiet {
+            self.head.active_ms = self.head.active_ms.max(self.now_ms);
+        }
+        let added = self.change.puts.iter().map(|item| item.key.len() + item.value.len()).sum();
+        let due_ms = self.head.due_ms(self.limits);
+        self.change.head = Some(StoredHead { bytes: head::encode(&self.head), due_ms });
+        Some((self.change, added))
+    }
+}

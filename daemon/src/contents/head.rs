@@ -1,0 +1,326 @@
+//! What the head of a session's record says, and the rows under it.
+
+use bytes::Bytes;
+use mcp_sessiond_proto::sessions::Status;
+use mcp_sessiond_proto::{Json, RequestId, StateKey, StreamId};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::binding::Bound;
+use super::limits::Limits;
+use crate::storage::{Key, StorageError};
+
+/// When an attached session with a grace period is looked at again, in ms: a daemon that was killed can't detach it.
+const ATTACHED_LOOK_MS: u64 = 60_000;
+
+/// When a host's session is looked at again, in ms: where the daemon and the host were killed together, nobody else
+/// says that it is over.
+const HOSTED_LOOK_MS: u64 = 24 * 3_600_000;
+
+/// The head of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Head {
+    pub(super) created_ms: u64,
+    pub(super) active_ms: u64,
+    /// Lifetimes in ms; 0: without an end.
+    pub(super) idle_ms: u64,
+    pub(super) absolute_ms: u64,
+    pub(super) grace_ms: u64,
+    /// Whether a host owns it, and when the daemon of that host looked after it last.
+    pub(super) hosted: bool,
+    pub(super) looked_ms: u64,
+    /// Whether a client is attached, and if not, since when.
+    pub(super) attached: bool,
+    pub(super) detached_ms: Option<u64>,
+    pub(super) status: Status,
+    pub(super) terminated_ms: u64,
+    pub(super) bound: Option<Bound>,
+    /// The request that created it.
+    pub(super) request: Option<RequestId>,
+    /// What its event ids are made with.
+    #[serde(with = "serde_bytes")]
+    pub(super) secret: [u8; 32],
+    /// The number of its last event, and the last that is pruned.
+    pub(super) last_number: u64,
+    pub(super) pruned: u64,
+    /// Events that are there, the bytes of their messages, and when the oldest was appended.
+    pub(super) events: u32,
+    pub(super) event_bytes: u64,
+    pub(super) oldest_ms: u64,
+    pub(super) streams: u32,
+    /// The version that was given to a state value last.
+    pub(super) state_version: u64,
+    pub(super) state_keys: u32,
+    pub(super) state_bytes: u64,
+    /// Until when each of its handles is good.
+    pub(super) handles: Vec<u64>,
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self {
+            created_ms: 0,
+            active_ms: 0,
+            idle_ms: 0,
+            absolute_ms: 0,
+            grace_ms: 0,
+            hosted: false,
+            looked_ms: 0,
+            attached: false,
+            detached_ms: None,
+            status: Status::default(),
+            terminated_ms: 0,
+            bound: None,
+            request: None,
+            secret: [0; 32],
+            last_number: 0,
+            pruned: 0,
+            events: 0,
+            event_bytes: 0,
+            oldest_ms: 0,
+            streams: 0,
+            state_version: 0,
+            state_keys: 0,
+            state_bytes: 0,
+            handles: Vec::new(),
+        }
+    }
+}
+
+/// Why a session has ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Nobody used it for its idle lifetime.
+    Idle,
+    /// Its absolute lifetime was over.
+    Absolute,
+    /// Its last client was gone for its grace period.
+    Grace,
+    /// It had been terminated, and said so for long enough.
+    Tombstone,
+    /// Its host is gone.
+    HostGone,
+}
+
+impl Why {
+    /// As `debug` tells it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Absolute => "absolute",
+            Self::Grace => "grace",
+            Self::Tombstone => "tombstone",
+            Self::HostGone => "host_gone",
+        }
+    }
+}
+
+fn after(since_ms: u64, lifetime_ms: u64) -> u64 {
+    if lifetime_ms == 0 { u64::MAX } else { since_ms.saturating_add(lifetime_ms) }
+}
+
+/// Activity is put on record when what is on record is older than this, in ms, or than a quarter of the idle lifetime.
+const ACTIVE_NOTE_MS: u64 = 60_000;
+
+impl Head {
+    /// Of a session that a claim has made, and that nothing is on record of yet. It lives as long as its host.
+    pub(super) fn claimed(now_ms: u64) -> Self {
+        Self { created_ms: now_ms, active_ms: now_ms, hosted: true, secret: super::draw(), ..Self::default() }
+    }
+
+    /// Whether what is on record of its activity is recent enough.
+    pub(super) fn is_recently_active(&self, now_ms: u64) -> bool {
+        let age_ms = now_ms.saturating_sub(self.active_ms);
+        self.idle_ms == 0 || age_ms < ACTIVE_NOTE_MS.min(self.idle_ms / 4)
+    }
+
+    /// Empties it. Counters don't go back, and former event ids are nothing any more.
+    pub(super) fn empty(&mut self) {
+        self.secret = super::draw();
+        self.pruned = self.last_number;
+        (self.events, self.event_bytes, self.streams) = (0, 0, 0);
+        (self.state_keys, self.state_bytes) = (0, 0);
+    }
+
+    pub(super) fn is_terminated(&self) -> bool {
+        self.status == Status::Terminated
+    }
+
+    /// When it ends if nothing happens, and why; `u64::MAX`: never.
+    pub(super) fn end(&self, limits: &Limits) -> (u64, Why) {
+        if self.is_terminated() {
+            return (self.terminated_ms.saturating_add(limits.tombstone_ms), Why::Tombstone);
+        }
+        let idle = (after(self.active_ms, self.idle_ms), Why::Idle);
+        let absolute = (after(self.created_ms, self.absolute_ms), Why::Absolute);
+        let grace = self.detached_ms.map_or(u64::MAX, |since_ms| after(since_ms, self.grace_ms));
+        [absolute, (grace, Why::Grace), idle].into_iter().min_by_key(|(at, _)| *at).unwrap_or(idle)
+    }
+
+    /// Why it has ended by now, if it has. One that is in use ends by its absolute lifetime alone.
+    pub(super) fn ended(&self, now_ms: u64, limits: &Limits, in_use: bool) -> Option<Why> {
+        if in_use && !self.is_terminated() {
+            return (after(self.created_ms, self.absolute_ms) <= now_ms).then_some(Why::Absolute);
+        }
+        let (at, why) = self.end(limits);
+        (at <= now_ms).then_some(why)
+    }
+
+    /// When the sweep has to look at it.
+    pub(super) fn due_ms(&self, limits: &Limits) -> u64 {
+        let aged = if self.events > 0 { after(self.oldest_ms, limits.event_age_ms) } else { u64::MAX };
+        let looked_ms = self.looked_ms.max(self.active_ms);
+        let attached = if self.attached && self.grace_ms > 0 { ATTACHED_LOOK_MS } else { 0 };
+        let hosted = if self.hosted { HOSTED_LOOK_MS } else { 0 };
+        let look = after(looked_ms, attached).min(after(looked_ms, hosted));
+        self.end(limits).0.min(aged).min(look)
+    }
+}
+
+/// A stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct StreamRow {
+    pub(super) opened_by: Option<Json>,
+    /// The session's last number when it was opened: a cursor from before is of another stream of that name.
+    pub(super) opened_at: u64,
+    pub(super) closed: bool,
+    pub(super) orphaned: bool,
+    /// The position of its last event, that event's number, and the number of the first that came with it.
+    pub(super) last_position: u64,
+    pub(super) last_number: u64,
+    pub(super) last_chunk: u64,
+    /// The last position that is pruned, and the number from which on there is something of it.
+    pub(super) pruned: u64,
+    pub(super) first_number: u64,
+    pub(super) bytes: u64,
+}
+
+impl StreamRow {
+    pub(super) fn events(&self) -> u64 {
+        self.last_position - self.pruned
+    }
+}
+
+/// Events that were appended together to one stream. The number of the first is in the key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Chunk {
+    /// The position of the first.
+    pub(super) position: u64,
+    pub(super) at_ms: u64,
+    /// The request that they came with.
+    pub(super) request: Option<RequestId>,
+    /// None: a priming event.
+    pub(super) messages: Vec<Option<String>>,
+}
+
+impl Chunk {
+    pub(super) fn bytes(&self) -> u64 {
+        self.messages.iter().flatten().map(|message| message.len() as u64).sum()
+    }
+}
+
+/// What a request to append came to, for who repeats it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Run {
+    pub(super) stream: StreamId,
+    pub(super) position: u64,
+    pub(super) number: u64,
+    pub(super) count: u64,
+}
+
+/// A handle's record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HandleHead {
+    pub(super) session: String,
+    pub(super) expires_ms: u64,
+    /// Until when it is known that there was such a handle.
+    pub(super) forgotten_ms: u64,
+}
+
+pub(super) fn encode(row: &impl Serialize) -> Bytes {
+    // Into memory, of types of ours: it can't fail.
+    rmp_serde::to_vec_named(row).unwrap_or_default().into()
+}
+
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {
+    rmp_serde::from_slice(bytes)
+        .map_err(|_| StorageError::Damaged("a record of the storage is not what a daemon has written".into()))
+}
+
+/// What an item is, by the first byte of its key; behind it, its name.
+const EVENT: u8 = b'e';
+const STATE: u8 = b'k';
+const METADATA: u8 = b'm';
+const REQUEST: u8 = b'r';
+const STREAM: u8 = b't';
+
+fn key(kind: u8, name: &[u8]) -> Key {
+    let mut key = Vec::with_capacity(1 + name.len());
+    key.push(kind);
+    key.extend_from_slice(name);
+    key.into()
+}
+
+pub(super) fn event_key(number: u64) -> Key {
+    key(EVENT, &number.to_be_bytes())
+}
+
+/// The number that is in the key of a chunk.
+pub(super) fn event_number(key: &Key) -> u64 {
+    let bytes = key.get(1..9).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u64::from_be_bytes)
+}
+
+pub(super) fn end_of_events() -> Key {
+    key(EVENT + 1, b"")
+}
+
+pub(super) fn state_key(name: &StateKey) -> Key {
+    key(STATE, name.as_str().as_bytes())
+}
+
+/// Just after a state key, or before all.
+pub(super) fn state_after(name: Option<&StateKey>) -> Key {
+    let mut after = name.map_or_else(|| vec![STATE], |name| state_key(name).to_vec());
+    if name.is_some() {
+        after.push(0);
+    }
+    after.into()
+}
+
+pub(super) fn end_of_state() -> Key {
+    key(STATE + 1, b"")
+}
+
+pub(super) fn metadata_key() -> Key {
+    key(METADATA, b"")
+}
+
+pub(super) fn request_key(request: &RequestId) -> Key {
+    key(REQUEST, request.as_str().as_bytes())
+}
+
+pub(super) fn stream_key(stream: &StreamId) -> Key {
+    key(STREAM, stream.as_str().as_bytes())
+}
+
+/// Just after a stream's key, or before all.
+pub(super) fn stream_after(stream: Option<&StreamId>) -> Key {
+    let mut after = stream.map_or_else(|| vec![STREAM], |stream| stream_key(stream).to_vec());
+    if stream.is_some() {
+        after.push(0);
+    }
+    after.into()
+}
+
+pub(super) fn end_of_streams() -> Key {
+    key(STREAM + 1, b"")
+}
+
+/// The name that an item's key ends with.
+pub(super) fn name_in(key: &Key) -> &str {
+    key.get(1..).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
+}

@@ -1,0 +1,386 @@
+//! The life of a session, from its creation to its tombstone.
+
+use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes, RotateRequest, Session, Status, UpdateRequest};
+use mcp_sessiond_proto::{Error, Json, ServiceName, SessionId};
+
+use super::binding::{Bound, ROTATED_GRACE_MS};
+use super::draft::{Draft, Halt, Read};
+use super::head::{self, Head};
+use super::limits::Limits;
+use super::{Access, Admit, CONFLICTS_MAX, Contents, draw_version, handles};
+use crate::counters::count;
+use crate::storage::{Change, Head as StoredHead, Item, Listed, Place, StorageError};
+
+/// Bytes that the handshake's metadata may have: capabilities and names, many times over.
+const METADATA_MAX: usize = 64 * 1024;
+
+/// Bytes that a status may have, as JSON: dozens of parts that failed, each with a sentence.
+const STATUS_MAX: usize = 16 * 1024;
+
+impl Contents {
+    /// Makes a session.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], unless the same request has made it; [`Error::SessionTerminated`] where there was one;
+    /// [`Error::QuotaExceeded`].
+    pub async fn create(&self, access: &Access, request: &CreateRequest) -> Result<Session, Error> {
+        check_status(&request.status)?;
+        check_metadata(request.metadata.as_ref())?;
+        let bound = request.binding.as_ref().map(Bound::new).transpose()?;
+        self.storage.check().map_err(|error| self.failed(&error))?;
+        let place = &access.place;
+        let _lock = self.locks.of(place).lock_owned().await;
+        access.may_write()?;
+        let limits = self.limits();
+        self.room_for_one_more(place, &limits).await?;
+        for _ in 0..CONFLICTS_MAX {
+            let mut read = Read::default();
+            let reading = self.read(place, &mut read, &[head::metadata_key()]).await;
+            reading.map_err(|error| self.failed(&error))?;
+            let now_ms = self.clock.now_ms();
+            if read.head.is_some() {
+                let draft = Draft::new(&read, Head::default(), now_ms, &limits);
+                let draft = draft.map_err(|error| self.failed(&error))?;
+                if draft.head.ended(now_ms, &limits, self.in_use(access)).is_none() {
+                    let same = draft.head.request.is_some() && draft.head.request == request.request;
+                    return match same {
+                        _ if draft.head.is_terminated() => Err(Error::SessionTerminated),
+                        true => {
+                            self.admits(access, Admit::Living, &draft)?;
+                            self.settled(place).await?;
+                            self.view(access, &draft).map_err(|_| Error::UnknownSession)
+                        }
+                        false => Err(Error::AlreadyExists),
+                    };
+                }
+            }
+            let mut head = Head::claimed(now_ms);
+            head.hosted = access.claimed;
+            (head.status, head.bound, head.request) =
+                (request.status.clone(), bound.clone(), request.request.clone());
+            set_lifetimes(&mut head, &defaults(access, &limits));
+            set_lifetimes(&mut head, &request.lifetimes);
+            let metadata = request.metadata.as_ref().map(|metadata| Item {
+                key: head::metadata_key(),
+                tag: String::new(),
+                value: metadata.as_str().to_owned().into(),
+            });
+            let change = Change {
+                head: Some(StoredHead { bytes: head::encode(&head), due_ms: head.due_ms(&limits) }),
+                clear: true,
+                puts: metadata.into_iter().collect(),
+                ..Change::default()
+            };
+            let added =
+                change.puts.iter().map(|item| item.value.len()).sum::<usize>() + crate::storage::RECORD_COST;
+            self.afford(place, added, &limits)?;
+            match self.storage.commit(place, read.version, draw_version(), change).await {
+                Ok(durable) => {
+                    durable.kept().await.map_err(|error| self.failed(&error))?;
+                    count(&self.meters.counters.sessions_created_total);
+                    return Ok(self.session(place, &head, request.metadata.clone(), &limits));
+                }
+                Err(StorageError::Conflict) => {}
+                Err(error) => return Err(self.failed(&error)),
+            }
+        }
+        Err(self.failed(&StorageError::Conflict))
+    }
+
+    async fn room_for_one_more(&self, place: &Place, limits: &Limits) -> Result<(), Error> {
+        let most = limits.sessions_per_service;
+        let count = self.storage.count(&place.owner, most).await.map_err(|error| self.failed(&error))?;
+        if count < most {
+            return Ok(());
+        }
+        Err(Error::QuotaExceeded { what: "the number of sessions of this owner".into(), limit: most as u64 })
+    }
+
+    /// A session as it is; one that was terminated, too.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSession`], [`Error::BindingMismatch`], [`Error::Unavailable`].
+    pub async fn get(&self, access: &Access) -> Result<Session, Error> {
+        self.look(access, Admit::Any, |draft| self.view(access, draft)).await
+    }
+
+    /// Takes a session up by its id: one that lives.
+    ///
+    /// # Errors
+    /// As [`Contents::get`], and [`Error::SessionTerminated`].
+    pub async fn open(&self, access: &Access) -> Result<Session, Error> {
+        self.look(access, Admit::Living, |draft| self.view(access, draft)).await
+    }
+
+    /// An owner's sessions that the storage knows of, in order of their ids, a page at a time. Without metadata.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn list(&self, owner: &str, after: Option<&SessionId>) -> Result<Vec<Session>, Error> {
+        let after = after.map_or(handles::AFTER_ALL, SessionId::as_str);
+        let listed = self.storage.list(owner, after, PAGE_MAX).await.map_err(|error| self.failed(&error))?;
+        let limits = self.limits();
+        let now_ms = self.clock.now_ms();
+        let mut sessions = Vec::with_capacity(listed.len());
+        for Listed { place, head, .. } in listed {
+            self.settled(&place).await?;
+            let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
+            if head.ended(now_ms, &limits, self.presence.is_in_use(&place)).is_none() {
+                sessions.push(self.session(&place, &head, None, &limits));
+            }
+        }
+        Ok(sessions)
+    }
+
+    /// Changes status, metadata or lifetimes.
+    ///
+    /// # Errors
+    /// Those of a session that is not there, not the caller's, or terminated.
+    pub async fn update(&self, access: &Access, request: &UpdateRequest) -> Result<Session, Error> {
+        request.status.as_ref().map_or(Ok(()), check_status)?;
+        check_metadata(request.metadata.as_ref())?;
+        self.change(access, Admit::Living, |draft| {
+            if let Some(status) = &request.status {
+                draft.head.status = status.clone();
+            }
+            set_lifetimes(&mut draft.head, &request.lifetimes);
+            if let Some(metadata) = &request.metadata {
+                draft.put(head::metadata_key(), "", metadata.as_str().to_owned().into());
+            }
+            draft.touch();
+            let mut view = self.view(access, draft)?;
+            if let Some(metadata) = &request.metadata {
+                view.metadata = Some(metadata.clone());
+            }
+            Ok(view)
+        })
+        .await
+    }
+
+    /// Says that the session is in use.
+    ///
+    /// # Errors
+    /// Those of a session that is not there, not the caller's, or terminated.
+    pub async fn touch(&self, access: &Access) -> Result<(), Error> {
+        self.look(access, Admit::Living, |_| Ok(())).await
+    }
+
+    /// Puts on record that the session is in use.
+    pub(super) async fn note_active(&self, access: &Access) {
+        let reader = Access { writer: super::Writer::Anyone, ..access.clone() };
+        let noted = self.change(&reader, Admit::Any, |draft| {
+            if !draft.head.is_terminated() {
+                draft.touch();
+            }
+            Ok(())
+        });
+        // What was asked for has been done; that it will be put on record later is good enough.
+        if let Err(error) = noted.await {
+            tracing::debug!(%error, "could not note that a session is in use");
+        }
+    }
+
+    /// A client has come.
+    ///
+    /// # Errors
+    /// Those of a session that is not there, not the caller's, or terminated.
+    pub async fn attach(&self, access: &Access) -> Result<(), Error> {
+        // First, so that a sweep that is under way leaves the session alone.
+        self.presence.attach(&access.place);
+        let attached = self.change(access, Admit::Living, |draft| {
+            if !draft.head.attached || draft.head.detached_ms.is_some() {
+                (draft.head.attached, draft.head.detached_ms) = (true, None);
+                draft.touch();
+            }
+            Ok(())
+        });
+        let attached = attached.await;
+        if attached.is_err() {
+            self.presence.detach(&access.place);
+        }
+        attached
+    }
+
+    /// A client has gone.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]; then the sweep finds out.
+    pub async fn detach(&self, access: &Access) -> Result<(), Error> {
+        if !self.presence.detach(&access.place) {
+            return Ok(());
+        }
+        let detached = self.change(access, Admit::Any, |draft| {
+            if draft.head.attached && self.presence.attached(&access.place) == 0 {
+                (draft.head.attached, draft.head.detached_ms) = (false, Some(draft.now_ms));
+                draft.touch();
+            }
+            Ok(())
+        });
+        match detached.await {
+            Err(Error::UnknownSession) | Ok(()) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Empties a session.
+    ///
+    /// # Errors
+    /// Those of a session that is not there, not the caller's, or terminated.
+    pub async fn reset(&self, access: &Access) -> Result<Session, Error> {
+        let session = self
+            .change(access, Admit::Living, |draft| {
+                draft.head.empty();
+                draft.head.status = Status::Initializing;
+                draft.clear();
+                let limits = draft.limits;
+                Ok(self.session(&access.place, &draft.head, None, limits))
+            })
+            .await?;
+        self.tell_news(&access.place);
+        Ok(session)
+    }
+
+    /// Ends a session, once and for all.
+    ///
+    /// # Errors
+    /// Those of a session that is not there or not the caller's.
+    pub async fn terminate(&self, access: &Access) -> Result<(), Error> {
+        self.change(access, Admit::Any, |draft| {
+            terminate(draft);
+            Ok(())
+        })
+        .await?;
+        count(&self.meters.counters.sessions_terminated_total);
+        self.tell_end(&access.place);
+        Ok(())
+    }
+
+    /// Somebody else than whom the session is bound to has asked for it, and the binding says that this ends it.
+    pub(super) async fn terminate_for_mismatch(&self, place: &Place, read: &Read) -> Error {
+        let limits = self.limits();
+        let now_ms = self.clock.now_ms();
+        let Ok(mut draft) = Draft::new(read, Head::default(), now_ms, &limits) else {
+            return Error::BindingMismatch;
+        };
+        terminate(&mut draft);
+        if let Some((change, _)) = draft.finish() {
+            match self.storage.commit(place, read.version, draw_version(), change).await {
+                Ok(durable) => {
+                    if let Err(error) = durable.kept().await {
+                        return self.failed(&error);
+                    }
+                    tracing::warn!(session = %place.name, "terminated a session that somebody else asked for");
+                    self.tell_end(place);
+                }
+                // Whoever was faster is told of it when they meet; this caller comes back, or does not.
+                Err(error) => return self.failed(&error),
+            }
+        }
+        Error::BindingMismatch
+    }
+
+    /// Puts a new credential in place of the one that the session is bound to.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] where it is bound to none.
+    pub async fn rotate(&self, access: &Access, request: &RotateRequest) -> Result<(), Error> {
+        self.change(access, Admit::Living, |draft| {
+            let now_ms = draft.now_ms;
+            let bound = draft.head.bound.as_mut().ok_or_else(|| Error::InvalidArgument {
+                sentence: "the session is bound to nobody; `binding` of `create_session` does that".into(),
+            })?;
+            bound.rotate(request.hash, request.grace_ms.unwrap_or(ROTATED_GRACE_MS), now_ms)?;
+            draft.touch();
+            Ok(())
+        })
+        .await
+    }
+
+    /// A session as its owner sees it.
+    pub(super) fn view(&self, access: &Access, draft: &Draft<'_>) -> Result<Session, Halt> {
+        let metadata = draft.item(&head::metadata_key())?;
+        let metadata = metadata.map(|item| String::from_utf8_lossy(&item.value).into_owned());
+        Ok(self.session(&access.place, &draft.head, metadata.map(Json::trusted), draft.limits))
+    }
+
+    pub(super) fn session(
+        &self,
+        place: &Place,
+        head: &Head,
+        metadata: Option<Json>,
+        limits: &Limits,
+    ) -> Session {
+        let expires_ms = match head.end(limits).0 {
+            u64::MAX => None,
+            at => Some(at),
+        };
+        Session {
+            session: place.name.parse().unwrap_or_else(|_| SessionId::mint()),
+            service: place.owner.strip_prefix("service ").and_then(|name| name.parse::<ServiceName>().ok()),
+            epoch: None,
+            status: head.status.clone(),
+            metadata,
+            bound: head.bound.is_some(),
+            created_ms: head.created_ms,
+            active_ms: head.active_ms,
+            expires_ms,
+            attached: self.presence.attached(place),
+            last_number: head.last_number,
+            state_keys: head.state_keys,
+            state_bytes: head.state_bytes,
+            streams: head.streams,
+            events: head.events,
+            event_bytes: head.event_bytes,
+        }
+    }
+}
+
+pub(super) fn terminate(draft: &mut Draft<'_>) {
+    if draft.head.is_terminated() {
+        return;
+    }
+    draft.head.empty();
+    draft.head.status = Status::Terminated;
+    draft.head.terminated_ms = draft.now_ms;
+    draft.clear();
+}
+
+/// A host's session lives as long as its host; a service's as configured.
+fn defaults(access: &Access, limits: &Limits) -> Lifetimes {
+    if access.claimed {
+        return Lifetimes::default();
+    }
+    Lifetimes {
+        idle_ms: Some(limits.idle_ms),
+        absolute_ms: Some(limits.absolute_ms),
+        grace_ms: Some(limits.grace_ms),
+    }
+}
+
+fn set_lifetimes(head: &mut Head, lifetimes: &Lifetimes) {
+    let Lifetimes { idle_ms, absolute_ms, grace_ms } = *lifetimes;
+    head.idle_ms = idle_ms.unwrap_or(head.idle_ms);
+    head.absolute_ms = absolute_ms.unwrap_or(head.absolute_ms);
+    head.grace_ms = grace_ms.unwrap_or(head.grace_ms);
+}
+
+fn check_status(status: &Status) -> Result<(), Error> {
+    let sentence = if *status == Status::Terminated {
+        "`terminated` is no status to be set; `terminate_session` ends a session".into()
+    } else if serde_json::to_vec(status).map_or(usize::MAX, |text| text.len()) > STATUS_MAX {
+        format!("a status has at most {STATUS_MAX} bytes")
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidArgument { sentence })
+}
+
+fn check_metadata(metadata: Option<&Json>) -> Result<(), Error> {
+    match metadata {
+        Some(metadata) if metadata.len() > METADATA_MAX => Err(Error::InvalidArgument {
+            sentence: format!("`metadata` has at most {METADATA_MAX} bytes, and this has {}", metadata.len()),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Caps by count, bytes and age: the oldest events go. Who comes for them later is told of the gap.
+
+use std::collections::BTreeSet;
+
+use mcp_sessiond_proto::StreamId;
+
+use super::draft::{Draft, Halt, Scan};
+use super::head::{self, Chunk, StreamRow};
+use crate::storage::Item;
+
+/// Items that are looked at for one change.
+const CHUNKS_MAX: usize = 1_024;
+
+/// Bytes of events that are read for one change, in order to be pruned.
+const BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Streams whose rows one change may write: a storage takes 128 items, and there are the event's own.
+const STREAMS_MAX: usize = 16;
+
+/// A full session is pruned by this part of its cap at once, so that not every append has to.
+const SLACK: usize = 16;
+
+/// Prunes what is over a cap of the session, or of one of these streams. Tells whether there is more to prune. What was
+/// appended by this very draft always stays.
+pub(super) fn prune<'s>(
+    draft: &mut Draft<'_>,
+    streams: impl IntoIterator<Item = &'s StreamId>,
+) -> Result<bool, Halt> {
+    let streams: BTreeSet<&StreamId> = streams.into_iter().collect();
+    let mut more = false;
+    for stream in streams {
+        more |= prune_stream(draft, stream)?;
+    }
+    Ok(more | prune_session(draft)?)
+}
+
+fn target(limit: usize) -> u64 {
+    (limit - limit / SLACK) as u64
+}
+
+fn prune_stream(draft: &mut Draft<'_>, stream: &StreamId) -> Result<bool, Halt> {
+    let limits = draft.limits;
+    let Some(row) = draft.stream(stream)? else { return Ok(false) };
+    let over = |row: &StreamRow, events: u64, bytes: u64| row.events() > events || row.bytes > bytes;
+    if !over(&row, limits.stream_events as u64, limits.stream_event_bytes as u64) {
+        return Ok(false);
+    }
+    let start = row.first_number.max(draft.head.pruned + 1);
+    let range = head::event_key(start)..head::end_of_events();
+    let scan = Scan { range, tags: vec![stream.to_string()], most: CHUNKS_MAX, bytes: BYTES_MAX };
+    let chunks = draft.scan(scan)?;
+    for item in chunks {
+        let Some(row) = draft.stream(stream)? else { break };
+        if !over(&row, target(limits.stream_events), target(limits.stream_event_bytes)) {
+            return Ok(false);
+        }
+        drop_chunk(draft, item)?;
+        draft.forget_one(&item.key);
+    }
+    Ok(chunks.len() == CHUNKS_MAX)
+}
+
+fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
+    let limits = draft.limits;
+    let now_ms = draft.now_ms;
+    let aged = |at_ms: u64| limits.event_age_ms > 0 && at_ms.saturating_add(limits.event_age_ms) <= now_ms;
+    let over = |draft: &Draft<'_>, events: u64, bytes: u64| {
+        u64::from(draft.head.events) > events || draft.head.event_bytes > bytes
+    };
+    let is_over = over(draft, limits.events as u64, limits.event_bytes as u64);
+    if draft.head.events == 0 || !(is_over || aged(draft.head.oldest_ms)) {
+        return Ok(false);
+    }
+    let range = head::event_key(draft.head.pruned + 1)..head::end_of_events();
+    let start = range.start.clone();
+    let scan = Scan { range, tags: Vec::new(), most: CHUNKS_MAX, bytes: BYTES_MAX };
+    let chunks = draft.scan(scan)?;
+    // Only so many streams at once: their rows have to be read and written.
+    let mut streams = BTreeSet::new();
+    let within = |item: &&Item| {
+        streams.contains(&item.tag) || streams.len() < STREAMS_MAX && streams.insert(item.tag.clone())
+    };
+    let candidates: Vec<&Item> = chunks
+        .iter()
+        .take_while({
+            let mut within = within;
+            move |item| within(item)
+        })
+        .collect();
+    let tags: BTreeSet<StreamId> = candidates.iter().filter_map(|item| item.tag.parse().ok()).collect();
+    draft.need(tags.iter().map(head::stream_key))?;
+    let mut end = None;
+    let mut oldest_ms = now_ms;
+    let mut stopped = false;
+    for item in &candidates {
+        let chunk: Chunk = head::decode(&item.value)?;
+        let too_much = is_over && over(draft, target(limits.events), target(limits.event_bytes));
+        if !too_much && !aged(chunk.at_ms) {
+            oldest_ms = chunk.at_ms;
+            stopped = true;
+            break;
+        }
+        oldest_ms = chunk.at_ms;
+        let last = head::event_number(&item.key) + chunk.messages.len() as u64 - 1;
+        drop_chunk(draft, item)?;
+        draft.head.pruned = last;
+        end = Some(head::event_key(last + 1));
+    }
+    let seen_all = candidates.len() == chunks.len() && chunks.len() < CHUNKS_MAX;
+    if !stopped && seen_all {
+        // What is left was appended just now.
+        oldest_ms = now_ms;
+    }
+    draft.head.oldest_ms = oldest_ms;
+    if let Some(end) = end {
+        draft.forget(start..end);
+    }
+    Ok(!stopped && !seen_all)
+}
+
+/// Counts a chunk out. Its item is the caller's to forget.
+fn drop_chunk(draft: &mut Draft<'_>, item: &Item) -> Result<(), Halt> {
+    let chunk: Chunk = head::decode(&item.value)?;
+    let Ok(stream) = item.tag.parse::<StreamId>() else { return Ok(()) };
+    let count = chunk.messages.len() as u64;
+    let last = chunk.position + count - 1;
+    if let Some(request) = &chunk.request {
+        draft.forget_one(&head::request_key(request));
+    }
+    // A storage may take its time to forget; what was counted out is not counted again.
+    let Some(mut row) = draft.stream(&stream)?.filter(|row| row.pruned < last) else { return Ok(()) };
+    row.pruned = last;
+    row.first_number = head::event_number(&item.key) + count;
+    row.bytes = row.bytes.saturating_sub(chunk.bytes());
+    draft.head.events = draft.head.events.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+    draft.head.event_bytes = draft.head.event_bytes.saturating_sub(chunk.bytes());
+    draft.set_stream(stream, row)
+}
+
+/// Counts all of a stream's chunks out and forgets them, where they are at most `most`. Tells whether it did.
+pub(super) fn drop_all(
+    draft: &mut Draft<'_>,
+    stream: &StreamId,
+    row: &StreamRow,
+    most: usize,
+) -> Result<bool, Halt> {
+    let range = head::event_key(row.first_number.max(draft.head.pruned + 1))..head::end_of_events();
+    let scan = Scan { range, tags: vec![stream.to_string()], most: most + 1, bytes: BYTES_MAX };
+    let chunks = draft.scan(scan)?;
+    if chunks.len() > most {
+        return Ok(false);
+    }
+    for item in chunks {
+        drop_chunk(draft, item)?;
+        draft.forget_one(&item.key);
+    }
+    Ok(true)
+}

@@ -1,0 +1,163 @@
+//! Streams: opened, listed, closed, orphaned.
+
+use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::streams::{ListStreamsRequest, OpenStreamRequest, Stream, StreamRef};
+use mcp_sessiond_proto::{Error, Json, StreamId};
+
+use super::draft::{Draft, Halt, Scan};
+use super::event_id::{EventIds, Position};
+use super::head::{self, StreamRow};
+use super::{Access, Admit, Contents, prune};
+use crate::storage::StorageError;
+
+/// Bytes that the id of the request that opened a stream may have: it is a JSON-RPC id.
+const OPENED_BY_MAX: usize = 256;
+
+/// Items of a closed stream that can go at once, to make room for another.
+const RETIRED_CHUNKS_MAX: usize = 256;
+
+impl Contents {
+    /// Opens a stream. One that is open already stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::StreamClosed`]; [`Error::QuotaExceeded`] where all of the session's streams are open; those of a session
+    /// that is not there, not the caller's, or terminated.
+    pub async fn open_stream(&self, access: &Access, request: &OpenStreamRequest) -> Result<Stream, Error> {
+        let is_id =
+            |json: &Json| json.len() <= OPENED_BY_MAX && !json.as_str().trim_start().starts_with(['{', '[']);
+        if !request.opened_by.as_ref().is_none_or(is_id) {
+            let sentence = format!(
+                "`opened_by` is a JSON-RPC id: a string or a number of at most {OPENED_BY_MAX} bytes"
+            );
+            return Err(Error::InvalidArgument { sentence });
+        }
+        self.change(access, Admit::Living, |draft| {
+            let known = draft.stream(&request.stream)?;
+            if draft.has_row(&request.stream)?
+                && let Some(row) = known
+            {
+                return if row.closed {
+                    Err(Error::StreamClosed.into())
+                } else {
+                    Ok(view(draft, request.stream.clone(), row))
+                };
+            }
+            if draft.head.streams as usize >= draft.limits.streams {
+                retire(draft)?;
+            }
+            let opened_at = draft.head.last_number;
+            let row = StreamRow { opened_by: request.opened_by.clone(), opened_at, ..StreamRow::default() };
+            draft.set_stream(request.stream.clone(), row.clone())?;
+            Ok(view(draft, request.stream.clone(), row))
+        })
+        .await
+    }
+
+    /// The streams in order of their ids, a page at a time.
+    ///
+    /// # Errors
+    /// Those of a session that is not there, not the caller's, or terminated.
+    pub async fn list_streams(
+        &self,
+        access: &Access,
+        request: &ListStreamsRequest,
+    ) -> Result<Vec<Stream>, Error> {
+        self.look(access, Admit::Living, |draft| {
+            let rows = rows(draft, request.after.as_ref(), PAGE_MAX)?;
+            Ok(rows.into_iter().map(|(stream, row)| view(draft, stream, row)).collect())
+        })
+        .await
+    }
+
+    /// Closes a stream.
+    ///
+    /// # Errors
+    /// [`Error::UnknownStream`]; [`Error::InvalidArgument`] for the standalone one; those of a session that is not there,
+    /// not the caller's, or terminated.
+    pub async fn close_stream(&self, access: &Access, request: &StreamRef) -> Result<Stream, Error> {
+        self.mark(access, request, |row| row.closed = true).await
+    }
+
+    /// The stream's reader is gone.
+    ///
+    /// # Errors
+    /// As [`Contents::close_stream`].
+    pub async fn orphan_stream(&self, access: &Access, request: &StreamRef) -> Result<Stream, Error> {
+        self.mark(access, request, |row| row.orphaned = true).await
+    }
+
+    async fn mark(
+        &self,
+        access: &Access,
+        request: &StreamRef,
+        mark: impl Fn(&mut StreamRow),
+    ) -> Result<Stream, Error> {
+        if request.stream.as_str() == StreamId::STANDALONE {
+            let sentence = "the standalone stream stays as long as its session".into();
+            return Err(Error::InvalidArgument { sentence });
+        }
+        self.change(access, Admit::Living, |draft| {
+            let mut row = draft.stream(&request.stream)?.ok_or(Error::UnknownStream)?;
+            let before = row.clone();
+            mark(&mut row);
+            if row != before {
+                draft.set_stream(request.stream.clone(), row.clone())?;
+            }
+            Ok(view(draft, request.stream.clone(), row))
+        })
+        .await
+    }
+}
+
+/// Streams on record after `after`, in order of their ids.
+pub(super) fn rows(
+    draft: &Draft<'_>,
+    after: Option<&StreamId>,
+    most: usize,
+) -> Result<Vec<(StreamId, StreamRow)>, Halt> {
+    let range = head::stream_after(after)..head::end_of_streams();
+    let items = draft.scan(Scan { range, tags: Vec::new(), most, bytes: usize::MAX })?;
+    let row = |item: &crate::storage::Item| {
+        let damaged = |_| StorageError::Damaged("the id of a stream is not what a daemon has written".into());
+        Ok((head::name_in(&item.key).parse().map_err(damaged)?, head::decode(&item.value)?))
+    };
+    items.iter().map(row).collect()
+}
+
+/// Makes room: of the closed streams the one that has been silent for the longest goes, with what is left of its events.
+fn retire(draft: &mut Draft<'_>) -> Result<(), Halt> {
+    let most = draft.limits.streams;
+    let mut closed = rows(draft, None, usize::MAX)?;
+    closed.retain(|(_, row)| row.closed);
+    closed.sort_by_key(|(_, row)| row.last_number);
+    for (stream, row) in closed {
+        if row.events() == 0 || prune::drop_all(draft, &stream, &row, RETIRED_CHUNKS_MAX)? {
+            draft.drop_stream(&stream);
+            return Ok(());
+        }
+    }
+    let what = "the number of open streams of this session".into();
+    Err(Error::QuotaExceeded { what, limit: most as u64 }.into())
+}
+
+fn view(draft: &Draft<'_>, stream: StreamId, row: StreamRow) -> Stream {
+    let cursor = (row.last_position > 0).then(|| {
+        let place = Position {
+            stream: stream.clone(),
+            position: row.last_position,
+            number: row.last_number,
+            chunk: row.last_chunk,
+        };
+        EventIds::new(&draft.head.secret).make(&place)
+    });
+    Stream {
+        stream,
+        closed: row.closed,
+        orphaned: row.orphaned,
+        last_position: row.last_position,
+        cursor,
+        events: u32::try_from(row.events()).unwrap_or(u32::MAX),
+        bytes: row.bytes,
+        opened_by: row.opened_by,
+    }
+}

@@ -1,0 +1,238 @@
+//! The sweep: ends what has outlived its time, and looks after what is due.
+
+use mcp_sessiond_proto::debug::{ContentInfo, StreamInfo};
+use mcp_sessiond_proto::{Error, SessionId};
+
+use super::draft::{Draft, Halt};
+use super::head::{self, HandleHead, Head, Why};
+use super::{Access, Admit, Contents, Limits, Writer, draw_version, handles, prune, streams};
+use crate::counters::count;
+use crate::storage::{Change, Listed, Place, StorageError};
+
+/// Records that are asked for at once.
+const BATCH: usize = 100;
+
+/// How long a session of a host of another machine, or of before a reboot, is left to its own daemon after its end, in
+/// ms. That daemon knows whether it is in use; this one does not.
+const ELSEWHERE_MS: u64 = 24 * 3_600_000;
+
+/// An attachment through another daemon is believed for so long after its last sign of life, in ms.
+const ATTACHED_ELSEWHERE_MS: u64 = 180_000;
+
+/// What the daemon knows of a session's owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// A service: it is always there.
+    Service,
+    /// A host that lives, whose session a live process holds.
+    Held,
+    /// A host that lives, whose session nobody holds.
+    Free,
+    /// A host that is gone.
+    Gone,
+    /// A host of another machine, or of before a reboot.
+    Elsewhere,
+}
+
+/// A session that was ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweptSession {
+    /// Where it was.
+    pub place: Place,
+    /// Why.
+    pub why: Why,
+}
+
+impl Contents {
+    /// Ends every session that has outlived its time, and tells which.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]. What was ended until then stays ended.
+    pub async fn sweep(&self, standing: impl Fn(&Place) -> Standing) -> Result<Vec<SweptSession>, Error> {
+        let mut ended = Vec::new();
+        let mut last: Option<Place> = None;
+        loop {
+            let due = self.storage.due(self.clock.now_ms(), BATCH).await;
+            let due = due.map_err(|error| self.failed(&error))?;
+            let Some(first) = due.first().map(|listed| listed.place.clone()) else { return Ok(ended) };
+            // Whatever is looked at is due later, or gone. Where that could not be had, there is the next sweep.
+            if last.replace(first.clone()) == Some(first) {
+                return Ok(ended);
+            }
+            for listed in due {
+                let why = match standing(&listed.place) {
+                    _ if handles::is_handle(&listed.place) => {
+                        self.sweep_handle(&listed).await?;
+                        None
+                    }
+                    Standing::Gone => self.end(&listed.place, Standing::Gone).await?.then_some(Why::HostGone),
+                    standing => self.sweep_one(&listed.place, standing).await?,
+                };
+                if let Some(why) = why {
+                    tracing::debug!(
+                        owner = listed.place.owner,
+                        session = listed.place.name,
+                        why = why.as_str(),
+                        "a session has ended"
+                    );
+                    count(&self.meters.counters.sessions_expired_total);
+                    self.tell_end(&listed.place);
+                    ended.push(SweptSession { place: listed.place, why });
+                }
+            }
+        }
+    }
+
+    async fn sweep_handle(&self, listed: &Listed) -> Result<(), Error> {
+        let head: HandleHead = head::decode(&listed.head).map_err(|error| self.failed(&error))?;
+        if head.forgotten_ms > self.clock.now_ms() {
+            return Ok(());
+        }
+        match self
+            .storage
+            .commit(&listed.place, Some(listed.version), draw_version(), Change::default())
+            .await
+        {
+            Ok(_) | Err(StorageError::Conflict) => Ok(()),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    async fn sweep_one(&self, place: &Place, standing: Standing) -> Result<Option<Why>, Error> {
+        let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
+        let swept =
+            self.change(&access, Admit::Unchecked, |draft| self.look_after(draft, place, standing)).await;
+        match swept {
+            // Somebody else has ended it.
+            Err(Error::UnknownSession) => Ok(None),
+            swept => swept,
+        }
+    }
+
+    /// The rule of the sweep.
+    fn look_after(
+        &self,
+        draft: &mut Draft<'_>,
+        place: &Place,
+        standing: Standing,
+    ) -> Result<Option<Why>, Halt> {
+        draft.quietly();
+        let now_ms = draft.now_ms;
+        let in_use = standing == Standing::Held || self.presence.is_in_use(place);
+        let late_ms =
+            if standing == Standing::Elsewhere { now_ms.saturating_sub(ELSEWHERE_MS) } else { now_ms };
+        if let Some(why) = draft.head.ended(late_ms, draft.limits, in_use) {
+            draft.end();
+            return Ok(Some(why));
+        }
+        if in_use {
+            draft.head.active_ms = draft.head.active_ms.max(now_ms);
+        }
+        let believed =
+            self.storage.is_shared() && now_ms < draft.head.active_ms.saturating_add(ATTACHED_ELSEWHERE_MS);
+        if draft.head.attached && self.presence.attached(place) == 0 && !believed {
+            // Its daemon was killed before it could say so.
+            (draft.head.attached, draft.head.detached_ms) = (false, Some(now_ms));
+        }
+        prune::prune(draft, [])?;
+        // It is due later now.
+        draft.head.looked_ms = now_ms;
+        draft.touch();
+        Ok(None)
+    }
+
+    /// Deletes what is left of a session whose host is gone, or that is none of its host's any more; but for a
+    /// tombstone, while the host lives. Tells whether there was anything.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn end(&self, place: &Place, standing: Standing) -> Result<bool, Error> {
+        let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
+        let ended = self.change(&access, Admit::Unchecked, |draft| {
+            if standing == Standing::Gone || !draft.head.is_terminated() {
+                draft.end();
+            }
+            Ok(())
+        });
+        match ended.await {
+            Err(Error::UnknownSession) => Ok(false),
+            ended => ended.map(|()| true),
+        }
+    }
+
+    /// Every session that the storage holds, for `debug`: those after `after`, a page at a time.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn inventory(
+        &self,
+        after: Option<&Place>,
+        most: usize,
+    ) -> Result<Vec<(Place, ContentInfo)>, Error> {
+        let limits = self.limits();
+        let mut after = after.cloned();
+        let mut found = Vec::new();
+        while found.len() < most {
+            let listed =
+                self.storage.list_all(after.as_ref(), BATCH).await.map_err(|error| self.failed(&error))?;
+            let Some(last) = listed.last() else { break };
+            after = Some(last.place.clone());
+            for Listed { place, head, .. } in listed {
+                if found.len() < most && !handles::is_handle(&place) {
+                    let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
+                    let info = self.info(&place, &head, &limits);
+                    found.push((place, info));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// A session and its streams, for `debug`. None: the storage has nothing of it.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn inspect(&self, place: &Place) -> Result<Option<(ContentInfo, Vec<StreamInfo>)>, Error> {
+        let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
+        let seen = self.look_on(&access, Admit::Unchecked, |draft| {
+            let streams = streams::rows(draft, None, usize::MAX)?;
+            let stream = |(stream, row): (mcp_sessiond_proto::StreamId, head::StreamRow)| StreamInfo {
+                stream,
+                closed: row.closed,
+                orphaned: row.orphaned,
+                last_position: row.last_position,
+                events: u32::try_from(row.events()).unwrap_or(u32::MAX),
+                bytes: row.bytes,
+            };
+            let info = self.info(place, &draft.head, draft.limits);
+            Ok((info, streams.into_iter().map(stream).collect()))
+        });
+        match seen.await {
+            Err(Error::UnknownSession) => Ok(None),
+            seen => seen.map(|(seen, _)| Some(seen)),
+        }
+    }
+
+    fn info(&self, place: &Place, head: &Head, limits: &Limits) -> ContentInfo {
+        let session = self.session(place, head, None, limits);
+        let now_ms = self.clock.now_ms();
+        let good = head.handles.iter().filter(|expires_ms| **expires_ms > now_ms).count();
+        ContentInfo {
+            owner: place.owner.clone(),
+            session: place.name.parse().unwrap_or_else(|_| SessionId::mint()),
+            status: session.status,
+            bound: session.bound,
+            created_ms: session.created_ms,
+            active_ms: session.active_ms,
+            expires_ms: session.expires_ms,
+            attached: session.attached,
+            state_keys: session.state_keys,
+            state_bytes: session.state_bytes,
+            streams: session.streams,
+            events: session.events,
+            event_bytes: session.event_bytes,
+            last_number: session.last_number,
+            handles: u32::try_from(good).unwrap_or(u32::MAX),
+        }
+    }
+}

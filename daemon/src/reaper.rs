@@ -1,0 +1,98 @@
+//! Ends what has outlived its owner or its time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_sessiond_proto::Error;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::contents::{Contents, Standing};
+use crate::edge::Edge;
+use crate::storage::Place;
+
+/// When the storage is asked again that did not answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Sessions that are asked for at once, at the start.
+const BATCH: usize = 100;
+
+/// Looks after the sessions of one daemon.
+#[derive(Debug)]
+pub struct Reaper {
+    edge: Arc<Edge>,
+    contents: Arc<Contents>,
+    /// Sessions that are no longer their hosts', and when their contents go.
+    dropped: VecDeque<(Instant, Place)>,
+    incoming: mpsc::UnboundedReceiver<Place>,
+}
+
+impl Reaper {
+    /// Will end the contents of the sessions that come in by `incoming`.
+    #[must_use]
+    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>, incoming: mpsc::UnboundedReceiver<Place>) -> Self {
+        Self { edge, contents, dropped: VecDeque::new(), incoming }
+    }
+
+    /// Goes on until it is dropped.
+    pub async fn run(mut self) {
+        while let Err(error) = self.find_orphans().await {
+            tracing::warn!(%error, "could not look for what is left of hosts that are gone");
+            tokio::time::sleep(RETRY).await;
+        }
+        let mut sweep_at = self.next_sweep();
+        loop {
+            let reap_at = self.dropped.front().map(|(at, _)| *at);
+            tokio::select! {
+                Some(place) = self.incoming.recv() => {
+                    let grace_ms = self.edge.settings().loaded.config.sessions.host_grace_ms;
+                    self.dropped.push_back((Instant::now() + Duration::from_millis(grace_ms), place));
+                }
+                () = tokio::time::sleep_until(reap_at.unwrap_or(sweep_at)), if reap_at.is_some() => self.reap().await,
+                () = tokio::time::sleep_until(sweep_at) => {
+                    if let Err(error) = self.contents.sweep(|place| self.edge.standing(place)).await {
+                        tracing::warn!(%error, "could not sweep");
+                    }
+                    sweep_at = self.next_sweep();
+                }
+            }
+        }
+    }
+
+    fn next_sweep(&self) -> Instant {
+        Instant::now() + Duration::from_millis(self.edge.settings().loaded.config.sessions.sweep_ms)
+    }
+
+    /// What a former daemon could not end before it was killed.
+    async fn find_orphans(&mut self) -> Result<(), Error> {
+        if self.contents.storage().is_shared() {
+            // Too many may be other daemons'. The sweep finds ours.
+            return Ok(());
+        }
+        let mut after = None;
+        loop {
+            let page = self.contents.inventory(after.as_ref(), BATCH).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (place, _) in page {
+                // Kept in memory or in a file of this machine: what is of another boot is of nobody.
+                if matches!(self.edge.standing(&place), Standing::Gone | Standing::Elsewhere) {
+                    self.contents.end(&place, Standing::Gone).await?;
+                }
+            }
+        }
+    }
+
+    async fn reap(&mut self) {
+        let now = Instant::now();
+        while self.dropped.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, place)) = self.dropped.pop_front() else { return };
+            if let Err(error) = self.contents.end(&place, self.edge.standing(&place)).await {
+                tracing::warn!(%error, "could not end what is left of a session; trying again");
+                self.dropped.push_front((now + RETRY, place));
+                return;
+            }
+        }
+    }
+}

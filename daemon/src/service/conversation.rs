@@ -1,0 +1,243 @@
+//! One connection: who is at its other end, which hosts it has been found to speak for, and whom it has attached.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mcp_sessiond_proto::debug::{Inspected, PAGE_MAX};
+use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
+use mcp_sessiond_proto::types::Outcome;
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
+
+use super::Daemon;
+use crate::contents::Access;
+use crate::process::{Pinned, ProcessId};
+use crate::registry::Wants;
+use crate::storage::Place;
+
+/// A connection, as far as the service is concerned.
+pub struct Conversation {
+    /// What all share.
+    pub daemon: Arc<Daemon>,
+    /// The process that connected.
+    pub peer: Pinned,
+    /// The hosts that the daemon has found it to belong to: its own, and those of the ancestors that it claimed for.
+    hosts: Mutex<BTreeSet<ProcessId>>,
+    /// The clients that it has attached and not detached.
+    attached: Mutex<Vec<Access>>,
+}
+
+impl fmt::Debug for Conversation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Conversation({:?})", self.peer.id())
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Conversation {
+    /// One that has just begun.
+    #[must_use]
+    pub fn new(daemon: Arc<Daemon>, peer: Pinned) -> Self {
+        Self { daemon, peer, hosts: Mutex::default(), attached: Mutex::default() }
+    }
+
+    /// The hosts that this peer speaks for: at least its own.
+    async fn hosts(&self) -> Result<BTreeSet<ProcessId>, Error> {
+        let known = lock(&self.hosts).clone();
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        let host = self.daemon.edge.host_of(&self.peer).await?;
+        lock(&self.hosts).insert(host);
+        Ok([host].into())
+    }
+
+    /// What the peer may do with a session.
+    pub(super) async fn access(&self, of: &SessionRef) -> Result<Access, Error> {
+        match &of.service {
+            Some(_) if of.epoch.is_some() => {
+                let sentence = "a service's session has no lease, and so no `epoch`".into();
+                Err(Error::InvalidArgument { sentence })
+            }
+            Some(service) => Ok(Access::service(service, &of.session, of.caller.clone())),
+            None => Ok(self.daemon.edge.access(&self.hosts().await?, of)),
+        }
+    }
+
+    /// Another host's session is as if it were not there.
+    pub(super) async fn sees(&self, session: &SessionId) -> Result<(), Error> {
+        // An unverified peer sees nothing, and learns nothing from that.
+        let hosts = self.hosts().await.unwrap_or_default();
+        if self.daemon.edge.is_of(&hosts, session) { Ok(()) } else { Err(Error::UnknownSession) }
+    }
+
+    pub(super) async fn claim(&self, request: ClaimRequest) -> Result<Claimed, Error> {
+        let wants = if request.fresh { Wants::Fresh } else { Wants::Keyed };
+        self.claim_that(request, wants).await
+    }
+
+    async fn claim_that(&self, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
+        let Daemon { edge, contents, .. } = &*self.daemon;
+        let claimed = edge.claim(&self.peer, request, wants).await?;
+        if let Some(host) = edge.host_of_session(&claimed.session) {
+            lock(&self.hosts).insert(host);
+            if claimed.outcome == Outcome::Resumed {
+                // What the former holder was allowed to change is changed when the next one looks.
+                contents.fence(&edge.place(Some(host), &claimed.session)).await;
+            }
+        }
+        Ok(claimed)
+    }
+
+    pub(super) async fn create(&self, request: CreateRequest) -> Result<Session, Error> {
+        let Daemon { edge, contents, .. } = &*self.daemon;
+        if let Some(service) = &request.service {
+            let minted = SessionId::mint();
+            let access = Access::service(service, request.session.as_ref().unwrap_or(&minted), None);
+            return contents.create(&access, &request).await;
+        }
+        if request.session.is_some() {
+            let sentence =
+                "a host's session gets its id from the daemon: leave `session` out, or name a `service`";
+            return Err(Error::InvalidArgument { sentence: sentence.into() });
+        }
+        let claimed = self.claim_that(ClaimRequest::default(), Wants::New(request.request.clone())).await?;
+        let of = SessionRef {
+            session: claimed.session.clone(),
+            service: None,
+            epoch: Some(claimed.epoch),
+            caller: request.binding.as_ref().map(|binding| binding.caller.clone()),
+        };
+        let access = self.access(&of).await?;
+        match contents.create(&access, &request).await {
+            Ok(session) => Ok(Session { epoch: Some(claimed.epoch), ..session }),
+            Err(error) => {
+                if claimed.outcome.is_fresh() {
+                    edge.forget(&access.place);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) async fn open(&self, of: SessionRef) -> Result<Session, Error> {
+        let contents = &self.daemon.contents;
+        if of.service.is_some() {
+            return contents.open(&self.access(&of).await?).await;
+        }
+        // To whom it is bound is looked at before it is taken.
+        let seen = contents.open(&self.access(&of).await?).await?;
+        let claimed = self.claim_that(ClaimRequest::default(), Wants::Named(of.session.clone())).await?;
+        Ok(Session { epoch: Some(claimed.epoch), ..seen })
+    }
+
+    pub(super) async fn list(&self, request: OwnSessions) -> Result<Vec<Session>, Error> {
+        let Daemon { edge, contents, .. } = &*self.daemon;
+        let after = request.after.as_ref();
+        if let Some(service) = &request.service {
+            let place = Access::service(service, &SessionId::mint(), None).place;
+            return contents.list(&place.owner, after).await;
+        }
+        let mut sessions = Vec::new();
+        for host in self.hosts().await? {
+            // Of some the storage has nothing yet, and of some nothing but a tombstone is left.
+            let stored = contents.list(&edge.owner(host), after).await?;
+            let known = edge.sessions_of(host, after, PAGE_MAX);
+            for session in known.into_iter().filter(|id| stored.iter().all(|one| one.session != *id)) {
+                let of = SessionRef { session, service: None, epoch: None, caller: None };
+                match contents.get(&edge.access(&[host].into(), &of)).await {
+                    Err(Error::UnknownSession | Error::BindingMismatch) => {}
+                    session => sessions.push(session?),
+                }
+            }
+            sessions.extend(stored);
+        }
+        sessions.sort_by(|one, other| one.session.cmp(&other.session));
+        sessions.truncate(PAGE_MAX);
+        Ok(sessions)
+    }
+
+    pub(super) async fn attach(&self, of: &SessionRef) -> Result<(), Error> {
+        let access = self.access(of).await?;
+        self.daemon.contents.attach(&access).await?;
+        lock(&self.attached).push(access);
+        Ok(())
+    }
+
+    pub(super) async fn detach(&self, of: &SessionRef) -> Result<(), Error> {
+        let access = self.access(of).await?;
+        let attached = {
+            let mut attached = lock(&self.attached);
+            let at = attached.iter().position(|one| one.place == access.place);
+            at.map(|at| attached.swap_remove(at))
+        };
+        match attached {
+            Some(attached) => self.daemon.contents.detach(&attached).await,
+            None => Err(Error::InvalidArgument {
+                sentence: "no client was attached to this session on this connection".into(),
+            }),
+        }
+    }
+
+    pub(super) async fn open_handle(&self, request: OpenHandleRequest) -> Result<Session, Error> {
+        let Daemon { edge, contents, .. } = &*self.daemon;
+        let owners: Vec<String> = match &request.service {
+            Some(service) => vec![Access::service(service, &SessionId::mint(), None).place.owner],
+            None => self.hosts().await?.into_iter().map(|host| edge.owner(host)).collect(),
+        };
+        let mut refusal = Error::UnknownHandle;
+        for owner in owners {
+            match contents.session_of(&owner, &request.handle).await {
+                Ok(session) => {
+                    let OpenHandleRequest { service, caller, .. } = request;
+                    let of = SessionRef { session, service, epoch: None, caller };
+                    return contents.open(&self.access(&of).await?).await;
+                }
+                Err(error) => refusal = error,
+            }
+        }
+        Err(refusal)
+    }
+
+    pub(super) async fn inspect(&self, session: &SessionId) -> Result<Vec<Inspected>, Error> {
+        let Daemon { edge, contents, .. } = &*self.daemon;
+        let info = edge.session_info(session);
+        let mut found = Vec::new();
+        let mut after: Option<Place> = None;
+        loop {
+            let page = contents.inventory(after.as_ref(), PAGE_MAX).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for (place, _) in page.into_iter().filter(|(place, _)| place.name == session.as_str()) {
+                if let Some((content, streams)) = contents.inspect(&place).await? {
+                    let session = info.clone().filter(|_| !place.owner.starts_with("service "));
+                    found.push(Inspected { session, content: Some(content), streams });
+                }
+            }
+        }
+        if found.iter().all(|one| one.session.is_none())
+            && let Some(info) = info
+        {
+            found.push(Inspected { session: Some(info), content: None, streams: Vec::new() });
+        }
+        if found.is_empty() { Err(Error::UnknownSession) } else { Ok(found) }
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        let attached = std::mem::take(&mut *lock(&self.attached));
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        for access in attached {
+            let daemon = self.daemon.clone();
+            runtime.spawn(async move {
+                if let Err(error) = daemon.contents.detach(&access).await {
+                    tracing::debug!(%error, "could not note that a client has gone");
+                }
+            });
+        }
+    }
+}

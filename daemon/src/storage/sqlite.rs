@@ -1,0 +1,231 @@
+//! SQLite: everything is in memory for who reads, and every change goes through one thread that writes, which commits
+//! in groups. The file is this daemon's alone.
+//!
+//! A change is in memory before it is kept. So whoever reads it waits for that too, before it tells anybody
+//! ([`Storage::settled`]): no crash can undo what was told.
+
+mod schema;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt as _;
+use futures::future::{self, BoxFuture};
+
+use super::{
+    Change, Durable, Item, Key, Listed, Memory, Place, Record, Storage, StorageError, Usage, Version,
+};
+use crate::fault;
+use crate::writer::{Mark, Stalled, Waiter, Writer};
+
+/// What an acknowledged change survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// The death of the daemon, at any moment.
+    #[default]
+    Process,
+    /// The loss of power too: every commit is synced to the disk.
+    Power,
+}
+
+/// A database that can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SqliteError {
+    /// SQLite refused.
+    #[error("{path}: {error}")]
+    Database {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        error: rusqlite::Error,
+    },
+    /// A newer daemon has written it.
+    #[error(
+        "{path}: it is of version {found}, and this daemon knows {known}; upgrade the daemon, or move the file away"
+    )]
+    Newer {
+        /// The database.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// Its thread could not be started.
+    #[error("could not start the thread that writes {path}: {error}")]
+    Thread {
+        /// The database.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// Records in memory, and in a file.
+#[derive(Debug)]
+pub struct Sqlite {
+    memory: Memory,
+    journal: Mutex<Journal>,
+}
+
+/// One change on its way to the file.
+#[derive(Debug)]
+struct Entry {
+    place: Place,
+    next: Version,
+    change: Change,
+}
+
+#[derive(Debug)]
+struct Journal {
+    writer: Writer<Entry>,
+    /// The last change of each record that may not be kept yet.
+    marks: HashMap<Place, Mark>,
+}
+
+impl Sqlite {
+    /// Opens a database, or makes one, and reads all of it.
+    ///
+    /// # Errors
+    /// [`SqliteError`].
+    pub fn open(path: &Path, durability: Durability) -> Result<Self, SqliteError> {
+        let failed = |error| SqliteError::Database { path: path.into(), error };
+        let mut connection = match schema::open(path, durability).map_err(failed)? {
+            schema::Opened::Ready(connection) => connection,
+            schema::Opened::Newer(found) => {
+                return Err(SqliteError::Newer { path: path.into(), found, known: schema::VERSION });
+            }
+        };
+        let memory = Memory::default();
+        schema::load(&connection, &memory).map_err(failed)?;
+        let commit = move |entries: &[Entry]| -> rusqlite::Result<()> {
+            schema::commit(&mut connection, entries)?;
+            fault::point(fault::CONTENTS_COMMIT);
+            Ok(())
+        };
+        let writer = Writer::start("the sessions' contents", commit)
+            .map_err(|error| SqliteError::Thread { path: path.into(), error })?;
+        Ok(Self { memory, journal: Mutex::new(Journal { writer, marks: HashMap::new() }) })
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when the thread has written what it can, and ended.
+    #[cfg(test)]
+    pub(crate) async fn close(self) {
+        let journal = self.journal.into_inner().unwrap_or_else(PoisonError::into_inner);
+        journal.writer.close().await;
+    }
+}
+
+fn stalled(_: Stalled) -> StorageError {
+    StorageError::Unavailable("the database can't be written at the moment; the log says why".into())
+}
+
+fn later(waiter: Waiter) -> Durable {
+    Durable::Later(async move { waiter.kept().await.map_err(stalled) }.boxed())
+}
+
+impl Storage for Sqlite {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn check(&self) -> Result<(), StorageError> {
+        let journal = self.journal();
+        if !journal.writer.is_alive() {
+            return Err(StorageError::Unavailable("the thread that writes the database has ended".into()));
+        }
+        journal.writer.check().map_err(stalled)
+    }
+
+    fn read<'a>(
+        &'a self,
+        place: &'a Place,
+        keys: &'a [Key],
+    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>> {
+        self.memory.read(place, keys)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        place: &'a Place,
+        range: Range<Key>,
+        tags: &'a [String],
+        most: usize,
+        bytes: usize,
+    ) -> BoxFuture<'a, Result<Vec<Item>, StorageError>> {
+        self.memory.scan(place, range, tags, most, bytes)
+    }
+
+    fn commit<'a>(
+        &'a self,
+        place: &'a Place,
+        expected: Option<Version>,
+        next: Version,
+        change: Change,
+    ) -> BoxFuture<'a, Result<Durable, StorageError>> {
+        // One lock over both: the file gets the changes in the order in which the memory got them.
+        let mut journal = self.journal();
+        let applied = self.memory.lock().commit(place, expected, next, change.clone());
+        let durable = applied.map(|()| {
+            let mark = journal.writer.record(Entry { place: place.clone(), next, change });
+            if journal.marks.len().is_power_of_two() {
+                let Journal { writer, marks } = &mut *journal;
+                marks.retain(|_, mark| !writer.has_kept(*mark));
+            }
+            journal.marks.insert(place.clone(), mark);
+            later(journal.writer.waiter_for(mark))
+        });
+        future::ready(durable).boxed()
+    }
+
+    fn settled(&self, place: &Place) -> Durable {
+        let journal = self.journal();
+        match journal.marks.get(place) {
+            Some(mark) if !journal.writer.has_kept(*mark) => later(journal.writer.waiter_for(*mark)),
+            _ => Durable::Now,
+        }
+    }
+
+    fn list<'a>(
+        &'a self,
+        owner: &'a str,
+        after: &'a str,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+        self.memory.list(owner, after, most)
+    }
+
+    fn list_all<'a>(
+        &'a self,
+        after: Option<&'a Place>,
+        most: usize,
+    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+        self.memory.list_all(after, most)
+    }
+
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+        self.memory.due(now_ms, most)
+    }
+
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>> {
+        self.memory.count(owner, most)
+    }
+
+    fn usage(&self, owner: &str) -> Option<Usage> {
+        self.memory.usage(owner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

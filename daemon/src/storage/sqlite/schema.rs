@@ -1,0 +1,135 @@
+//! The tables, and how changes become rows.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+
+use super::{Durability, Entry};
+use crate::storage::{Change, Head, Item, Memory, Place, Version};
+
+/// Grows with every change of the tables.
+pub(super) const VERSION: i64 = 1;
+
+/// Tells this file from any other program's ("mcps" in ASCII).
+const APPLICATION_ID: i64 = 0x6d63_7073;
+
+const TABLES: &str = "
+    CREATE TABLE record (
+        id INTEGER PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL,
+        head BLOB NOT NULL, due_ms INTEGER NOT NULL, UNIQUE (owner, name)
+    ) STRICT;
+    CREATE TABLE item (
+        record INTEGER NOT NULL REFERENCES record ON DELETE CASCADE, key BLOB NOT NULL, tag TEXT NOT NULL,
+        value BLOB NOT NULL, PRIMARY KEY (record, key)
+    ) STRICT, WITHOUT ROWID;";
+
+pub(super) enum Opened {
+    Ready(Connection),
+    Newer(i64),
+}
+
+pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Opened> {
+    let mut connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // In WAL mode NORMAL leaves a commit in the page cache, which outlives this process, and FULL syncs it.
+    let synchronous = match durability {
+        Durability::Process => "NORMAL",
+        Durability::Power => "FULL",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    match version {
+        VERSION => {}
+        0 => create(&mut connection)?,
+        newer => return Ok(Opened::Newer(newer)),
+    }
+    Ok(Opened::Ready(connection))
+}
+
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(TABLES)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// Reads everything.
+pub(super) fn load(connection: &Connection, memory: &Memory) -> rusqlite::Result<()> {
+    let mut records = connection.prepare("SELECT id, owner, name, version, head, due_ms FROM record")?;
+    let mut items = connection.prepare("SELECT key, tag, value FROM item WHERE record = ?1")?;
+    let mut rows = records.query([])?;
+    let mut tables = memory.lock();
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        let item = |row: &rusqlite::Row<'_>| {
+            let (key, value): (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(2)?);
+            Ok(Item { key: key.into(), tag: row.get(1)?, value: value.into() })
+        };
+        let items = items.query_map([id], item)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let place = Place { owner: row.get(1)?, name: row.get(2)? };
+        let version = Version(row.get::<_, i64>(3)?.cast_unsigned());
+        let due_ms = due_from(row.get(5)?);
+        let head = Head { bytes: row.get::<_, Vec<u8>>(4)?.into(), due_ms };
+        tables.insert(&place, version, head, items);
+    }
+    Ok(())
+}
+
+/// Never is the greatest number there is.
+fn due_to(due_ms: u64) -> i64 {
+    i64::try_from(due_ms).unwrap_or(i64::MAX)
+}
+
+fn due_from(due_ms: i64) -> u64 {
+    if due_ms == i64::MAX { u64::MAX } else { due_ms.cast_unsigned() }
+}
+
+/// Writes all the changes or none. They were found to be right in memory, in this order.
+pub(super) fn commit(connection: &mut Connection, entries: &[Entry]) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    for entry in entries {
+        apply(&transaction, entry)?;
+    }
+    transaction.commit()
+}
+
+fn apply(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
+    let Entry { place, next, change: Change { head, clear, removes, puts, forget } } = entry;
+    let execute = |sql: &str, parameters: &[&dyn rusqlite::ToSql]| {
+        transaction.prepare_cached(sql)?.execute(parameters).map(drop)
+    };
+    let Some(head) = head else {
+        return execute(
+            "DELETE FROM record WHERE owner = ?1 AND name = ?2",
+            params![place.owner, place.name],
+        );
+    };
+    let mut upsert = transaction.prepare_cached(
+        "INSERT INTO record (owner, name, version, head, due_ms) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (owner, name) DO UPDATE SET version = ?3, head = ?4, due_ms = ?5 RETURNING id",
+    )?;
+    let values = params![place.owner, place.name, next.0.cast_signed(), &head.bytes[..], due_to(head.due_ms)];
+    let id: Option<i64> = upsert.query_row(values, |row| row.get(0)).optional()?;
+    let id = id.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    if *clear {
+        execute("DELETE FROM item WHERE record = ?1", params![id])?;
+    }
+    for key in removes {
+        execute("DELETE FROM item WHERE record = ?1 AND key = ?2", params![id, &key[..]])?;
+    }
+    for Item { key, tag, value } in puts {
+        execute(
+            "INSERT OR REPLACE INTO item (record, key, tag, value) VALUES (?1, ?2, ?3, ?4)",
+            params![id, &key[..], tag, &value[..]],
+        )?;
+    }
+    for range in forget {
+        execute(
+            "DELETE FROM item WHERE record = ?1 AND key >= ?2 AND key < ?3",
+            params![id, &range.start[..], &range.end[..]],
+        )?;
+    }
+    Ok(())
+}

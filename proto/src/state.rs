@@ -1,0 +1,82 @@
+//! The state of a session: JSON values by key.
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::Json;
+use crate::names::StateKey;
+use crate::sessions::SessionRef;
+
+/// Keys that one call may name: what DynamoDB writes in one batch, twice over.
+pub const STATE_KEYS_MAX: usize = 50;
+
+/// The version of a value: grows within a session with every write, and no two writes share one. 0: there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StateVersion(#[serde(with = "crate::text")] pub u64);
+
+/// Values to be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadStateRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// 1 to [`STATE_KEYS_MAX`] keys.
+    pub keys: Vec<StateKey>,
+}
+
+/// One key as it was read or written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateEntry {
+    /// The key.
+    pub key: StateKey,
+    /// The version; 0 where there is no value.
+    pub version: StateVersion,
+    /// The value; absent where there is none, and in the answer to a write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Json>,
+}
+
+/// Values to be written, all or none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteStateRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// 1 to [`STATE_KEYS_MAX`] writes, of different keys.
+    pub writes: Vec<StateWrite>,
+}
+
+/// One value to be written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StateWrite {
+    /// The key.
+    pub key: StateKey,
+    /// The value. Absent: the key goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Json>,
+    /// Only if the key has this version; 0: only if it has no value. Absent: whatever it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<StateVersion>,
+}
+
+/// Keys to be listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListStateRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// Only what comes after this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<StateKey>,
+}
+
+/// One key in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateKeyInfo {
+    /// The key.
+    pub key: StateKey,
+    /// The version of its value.
+    pub version: StateVersion,
+    /// The bytes of its value.
+    pub bytes: u32,
+}

@@ -1,0 +1,203 @@
+//! Streams and events: what a session has said, in order, to be said again from any place.
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::Json;
+use crate::names::{RequestId, StreamId};
+use crate::sessions::SessionRef;
+
+/// Messages that one append may have.
+pub const APPEND_MAX: usize = 256;
+/// Bytes of messages that one append may have, so that it fits into a frame and into a transaction of any backend.
+pub const APPEND_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Events that one answer has at most.
+pub const EVENTS_MAX: usize = 1_000;
+/// Bytes of messages from which on an answer ends: the frame has room for one more message.
+pub const EVENTS_BYTES: usize = 1024 * 1024;
+/// Streams that one `wait` may be about.
+pub const WAIT_STREAMS_MAX: usize = 64;
+/// How long a `wait` may take at most, in ms: less than a call in JSON-RPC may.
+pub const WAIT_MAX_MS: u32 = 25_000;
+/// Bytes that the text of an event id may have at most.
+pub const EVENT_ID_MAX: usize = 512;
+
+/// The id of an event, as it goes to a client as the `id` of an SSE event (MCP 2025-11-25): visible ASCII that names
+/// its stream, can't be guessed, and means nothing in another session. Nothing should be read from it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EventId(pub String);
+
+/// A stream to be opened, or closed, or told to be an orphan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamRef {
+    /// The session.
+    pub of: SessionRef,
+    /// The stream.
+    pub stream: StreamId,
+}
+
+/// A stream to be opened. One that is open already stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenStreamRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// The stream.
+    pub stream: StreamId,
+    /// The id of the request that opened it, as JSON: a string or a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_by: Option<Json>,
+}
+
+/// Streams to be listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListStreamsRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// Only what comes after this id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<StreamId>,
+}
+
+/// A stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stream {
+    /// Its id.
+    pub stream: StreamId,
+    /// The id of the request that opened it, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_by: Option<Json>,
+    /// Whether nothing more can be appended.
+    pub closed: bool,
+    /// Whether its reader is gone: what is no answer goes to the standalone stream.
+    pub orphaned: bool,
+    /// The position of its last event; 0: there was none.
+    #[serde(with = "crate::text")]
+    pub last_position: u64,
+    /// The id of its last event: the newest cursor. Absent: there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<EventId>,
+    /// Events that can be replayed, priming events among them.
+    pub events: u32,
+    /// Bytes of their messages.
+    #[serde(with = "crate::text")]
+    pub bytes: u64,
+}
+
+/// Messages to be appended to a stream, all or none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppendRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// The stream, which is open. The standalone one always is.
+    pub stream: StreamId,
+    /// The caller's id of this request: the same once more gets the first answer, and appends nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+    /// The messages, 1 to [`APPEND_MAX`] and [`APPEND_BYTES_MAX`] together. null: a priming event (MCP 2025-11-25: an
+    /// id and empty data), which has an id and is skipped in replay.
+    pub messages: Vec<Option<Json>>,
+}
+
+/// An event that was appended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Appended {
+    /// Its id. It is kept when this is told.
+    pub id: EventId,
+    /// The stream that it went to.
+    pub stream: StreamId,
+    /// Its position in the stream, from 1, without gaps.
+    #[serde(with = "crate::text")]
+    pub position: u64,
+    /// Its number in the session, from 1, without gaps.
+    #[serde(with = "crate::text")]
+    pub number: u64,
+}
+
+/// A place in what a session has said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cursor {
+    /// In the event's own stream, after it. This is what `Last-Event-ID` brings.
+    Event(EventId),
+    /// At the beginning of this stream.
+    Stream(StreamId),
+    /// In the whole session, after the event of this number.
+    Number(#[serde(with = "crate::text")] u64),
+}
+
+/// What is to be said again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// From where.
+    pub after: Cursor,
+    /// How many events at most: 1 to [`EVENTS_MAX`]. Absent: as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+}
+
+/// What comes next in several streams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WaitRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// From where in each: 1 to [`WAIT_STREAMS_MAX`] cursors of different streams, or one number.
+    pub after: Vec<Cursor>,
+    /// How many events at most: 1 to [`EVENTS_MAX`]. Absent: as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
+    /// How long to wait, in ms, where there is nothing yet: at most [`WAIT_MAX_MS`], which it is where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u32>,
+}
+
+/// What was said after a place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replayed {
+    /// The events, in order of their numbers, without priming events.
+    pub events: Vec<Event>,
+    /// What is missing between them, because it was pruned.
+    pub gaps: Vec<Gap>,
+    /// Where to go on from, one for each cursor that was given, in their order.
+    pub next: Vec<Cursor>,
+    /// Whether there is more already.
+    pub more: bool,
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its id.
+    pub id: EventId,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its position in the stream.
+    #[serde(with = "crate::text")]
+    pub position: u64,
+    /// Its number in the session.
+    #[serde(with = "crate::text")]
+    pub number: u64,
+    /// The message, as it was appended.
+    pub message: Json,
+}
+
+/// Events that were there and are not any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The stream whose positions these are; absent: they are numbers of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamId>,
+    /// The first that is missing.
+    #[serde(with = "crate::text")]
+    pub first: u64,
+    /// The last.
+    #[serde(with = "crate::text")]
+    pub last: u64,
+}
