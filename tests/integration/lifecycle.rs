@@ -263,7 +263,9 @@ fn without_any_daemon_a_server_goes_on() {
         instance.reject();
         instance.release();
     }
-    assert_eq!(host.log.lines("Session resume disabled").len(), 2, "one line each: {}", host.log.text());
+    let lines = || host.log.lines("Session resume disabled").len();
+    until("both have said so", || (lines() >= 2).then_some(()));
+    assert_eq!(lines(), 2, "one line each: {}", host.log.text());
 }
 
 #[test]

@@ -46,13 +46,14 @@ fn a_late_write_of_a_former_holder_is_refused() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut peer = world.peer();
+    // Of the same host: to anybody else there is no such session at all.
+    let mut sibling = host.instance(&["sibling"]);
     let mut write = |method: &str, session: &str, epoch: u64| {
         let mut params = json!({"session": session, "epoch": epoch.to_string()});
         if method == "store_token" {
             params["token"] = "bGF0ZQ==".into();
         }
-        peer.call(method, params)
+        sibling.call(method, params)
     };
     let mut old = host.instance(&[]);
     let session = old.load().assert_fresh().session();
@@ -145,7 +146,7 @@ fn a_pid_and_start_time_that_are_had_again_get_nothing() {
     for _ in 0..ATTEMPTS {
         let Some(hit) = reuse.attempt(&mut daemon, false) else { continue };
         hits += 1;
-        hit.gets_nothing(&world);
+        hit.gets_nothing(&reuse);
         if hits == 10 {
             return;
         }
@@ -166,7 +167,7 @@ fn a_pid_and_start_time_that_are_had_again_while_the_daemon_is_dead_get_nothing(
         daemon.start_again();
         let Some(hit) = hit else { continue };
         hits += 1;
-        hit.gets_nothing(&world);
+        hit.gets_nothing(&reuse);
         if hits == 5 {
             return;
         }
@@ -244,13 +245,18 @@ impl<'a> Reuse<'a> {
 }
 
 impl Hit {
-    fn gets_nothing(mut self, world: &World) {
+    fn gets_nothing(mut self, reuse: &Reuse<'_>) {
         let loaded = self.instance.load();
         assert_eq!(loaded.assert_fresh().outcome.as_deref(), Some("fresh_first"), "{loaded:?}");
         assert_ne!(loaded.session(), self.session);
         let lease = json!({"session": self.session, "epoch": self.epoch.to_string()});
-        let refused = world.peer().call("reject_token", lease).expect_err("its holder is dead");
-        assert_eq!(refused["code"], "lease_ended");
+        let refused = self.instance.call("reject_token", lease.clone()).expect_err("another host's");
+        assert_eq!(refused["code"], "unknown_session");
+        // Of the test itself the holder was an instance. To others of it the lease has ended.
+        let (mut sibling, answer) = reuse.start(format!("call reject_token {lease}\n").as_bytes());
+        assert_eq!(answer["error"]["code"], "lease_ended", "{answer}");
+        sibling.kill().expect("it is our child");
+        sibling.wait().expect("it is our child");
         self.instance.kill();
     }
 }

@@ -105,6 +105,24 @@ impl Instance {
         self.ask("release")
     }
 
+    /// Has it call the daemon on a connection of its own, in JSON-RPC.
+    ///
+    /// # Errors
+    /// The error that the daemon answered with.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    #[expect(clippy::needless_pass_by_value, reason = "it is built for the call")]
+    pub fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        self.begin(&format!("call {method} {params}"));
+        let line = self.0.read();
+        let mut answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        match answer.get_mut("error") {
+            Some(error) => Err(error.take()),
+            None => Ok(answer["result"].take()),
+        }
+    }
+
     /// Kills it, and waits until it is gone.
     pub fn kill(&mut self) {
         self.0.kill();

@@ -1,12 +1,15 @@
 //! A server that does nothing but use the client library: `instance [--start] [--siblings oldest] [--label LABEL]
 //! [--none] [ANYTHING…]`.
 //!
-//! It takes commands from standard input, one a line: `load`, `store TOKEN`, `reject`, `release`, `status`. Each is
-//! answered with one line of JSON. It does not start a daemon unless told to. It ends with its standard input.
+//! It takes commands from standard input, one a line: `load`, `store TOKEN`, `reject`, `release`, `status`, and
+//! `call METHOD PARAMS`, which says that to the daemon and answers with `result` or `error`. Each is answered with one
+//! line of JSON. It does not start a daemon unless told to. It ends with its standard input.
 
 use std::io::Write as _;
 
 use mcp_sessiond_client::{Options, Sessiond, Siblings, Start, Status};
+use mcp_sessiond_proto::hello::Codec;
+use mcp_sessiond_tests::Peer;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -27,6 +30,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             "store" => answer["done"] = sessiond.store(argument.as_bytes()).await.into(),
             "reject" => answer["done"] = sessiond.reject().await.into(),
             "release" => sessiond.release().await,
+            "call" => {
+                let (method, params) = argument.split_once(' ').unwrap_or((argument, "{}"));
+                let directory = std::env::var("MCP_SESSIOND_DIR")?;
+                let mut peer = Peer::connect(&mcp_sessiond_proto::paths::socket(directory.as_ref()));
+                peer.greet(Codec::JsonRpc);
+                match peer.call(method, serde_json::from_str(params)?) {
+                    Ok(result) => answer["result"] = result,
+                    Err(error) => answer["error"] = error,
+                }
+            }
             _ => {}
         }
         add_status(&mut answer, &sessiond.status());
