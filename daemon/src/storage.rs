@@ -9,6 +9,10 @@
 //! as a whole or not at all.
 
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
+mod retry;
 
 use std::fmt;
 use std::ops::Range;
@@ -17,6 +21,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
 /// there.

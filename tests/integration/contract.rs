@@ -38,4 +38,6 @@ macro_rules! contract {
 
 contract! {
     memory: crate::contract::backends::InMemory;
+    #[cfg(feature = "postgres")]
+    postgres: crate::contract::backends::InPostgres;
 }

@@ -8,6 +8,8 @@ mod daemon_kill;
 mod lifecycle;
 mod node;
 mod peers;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod python;
 mod refusals;
 mod restarts;

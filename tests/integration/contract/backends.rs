@@ -44,3 +44,50 @@ impl Backend for InMemory {
         self.0 = Arc::default();
     }
 }
+
+#[cfg(feature = "postgres")]
+pub(crate) use in_postgres::InPostgres;
+
+#[cfg(feature = "postgres")]
+mod in_postgres {
+    use std::sync::Arc;
+
+    use mcp_sessiond::storage::postgres::Options;
+    use mcp_sessiond::storage::{Postgres, Storage};
+
+    use super::Backend;
+    use crate::postgres::Schema;
+
+    /// [`Postgres`], in a schema of its own.
+    pub(crate) struct InPostgres {
+        store: Arc<Postgres>,
+        schema: Schema,
+    }
+
+    impl InPostgres {
+        async fn connected(schema: &Schema) -> Arc<Postgres> {
+            Arc::new(Postgres::open(&schema.url(), Options::default()).await.expect("opened"))
+        }
+    }
+
+    impl Backend for InPostgres {
+        const DURABLE: bool = true;
+
+        async fn open() -> Self {
+            let schema = Schema::new();
+            Self { store: Self::connected(&schema).await, schema }
+        }
+
+        fn store(&self) -> Arc<dyn Storage> {
+            self.store.clone()
+        }
+
+        async fn beside(&self) -> Arc<dyn Storage> {
+            Self::connected(&self.schema).await
+        }
+
+        async fn reopen(&mut self) {
+            self.store = Self::connected(&self.schema).await;
+        }
+    }
+}
