@@ -35,7 +35,7 @@ async fn many_daemons_start_at_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_newer_daemon_has_migrated_is_refused() {
     let schema = Schema::new();
     drop(open(&schema.url()).await.expect("opened"));
@@ -44,7 +44,7 @@ async fn what_a_newer_daemon_has_migrated_is_refused() {
     assert_eq!(refused(&schema.url()).await, OpenError::Newer { found: 1000, known: 1 });
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_may_create_nothing_is_enough() {
     let schema = Schema::new();
     drop(open(&schema.url()).await.expect("opened"));
@@ -62,7 +62,7 @@ async fn a_role_that_may_create_nothing_is_enough() {
     client.batch_execute(&drop).await.expect("dropped");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_password_is_never_told() {
     let url = "postgres://somebody:letmein@127.0.0.1:1/base";
     let error = refused(url).await;
@@ -73,7 +73,7 @@ async fn the_password_is_never_told() {
     assert_eq!(format!("{store:?}"), format!("Postgres({})", schema.0));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_that_are_not_there_are_told_at_once() {
     let url = with_options(&server(), "dbname=nowhere");
     let started = std::time::Instant::now();
@@ -82,7 +82,7 @@ async fn databases_that_are_not_there_are_told_at_once() {
     assert!(started.elapsed().as_secs() < 2, "there is nothing to wait for");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_encoding_that_has_not_every_character_is_refused() {
     let schema = Schema::new();
     let client = connect().await;

@@ -76,7 +76,7 @@ const DUE: &str = "
     SELECT owner, name, version, head FROM {schema}.record
     WHERE due_ms <= $1 ORDER BY due_ms, owner, name LIMIT $2";
 
-const COUNT: &str = "SELECT count(*) FROM (SELECT FROM {schema}.record WHERE owner = $1 LIMIT $2) AS some";
+const COUNT: &str = "SELECT count(*) FROM (SELECT FROM {schema}.record WHERE owner = $1 LIMIT $2) AS counted";
 
 /// The statements, as one connection knows them.
 pub(super) struct Statements {
