@@ -9,6 +9,10 @@
 //! as a whole or not at all.
 
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
+mod retry;
 pub mod sqlite;
 mod url;
 
@@ -19,6 +23,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 pub use sqlite::{Durability, Sqlite};
 pub use url::{OpenError, Url, UrlError, open, shown};
 
@@ -45,7 +51,7 @@ pub type Key = Bytes;
 pub struct Item {
     /// Its key.
     pub key: Key,
-    /// What a scan can choose by; empty where nothing does. At most 160 bytes of text.
+    /// What a scan can choose by; empty where nothing does. At most 160 bytes of text without control characters.
     pub tag: String,
     /// Its value: up to 4 MiB.
     pub value: Bytes,
@@ -91,9 +97,10 @@ pub struct Change {
     pub clear: bool,
     /// Items that go. At most 128.
     pub removes: Vec<Key>,
-    /// Items that are put, in place of what had their keys. At most 128, and 4 MiB together.
+    /// Items that are put, in place of what had their keys, each key once. At most 128, and 4 MiB together.
     pub puts: Vec<Item>,
-    /// Items in these ranges go too, but need not be gone at once: nobody asks for them any more.
+    /// Items in these ranges go too, but need not be gone at once: nobody asks for them any more, and nobody puts
+    /// anything into them again.
     pub forget: Vec<Range<Key>>,
 }
 

@@ -99,6 +99,10 @@ pub enum OpenError {
     /// SQLite.
     #[error(transparent)]
     Sqlite(#[from] SqliteError),
+    /// PostgreSQL.
+    #[cfg(feature = "postgres")]
+    #[error("storage.url: {0}")]
+    Postgres(#[from] super::postgres::OpenError),
     /// This build does not have it.
     #[error(
         "this build of mcp-sessiond has no {backend}; build it with `--features {backend}`, or choose another storage.url"
@@ -113,7 +117,10 @@ pub enum OpenError {
 ///
 /// # Errors
 /// [`OpenError`].
-#[expect(clippy::unused_async, reason = "databases that are reached over a network need it")]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "dynamodb")),
+    expect(clippy::unused_async, reason = "databases that are reached over a network need it")
+)]
 pub async fn open(
     url: &str,
     durability: Durability,
@@ -125,6 +132,11 @@ pub async fn open(
             let path = path.unwrap_or_else(|| directory.join(FILE));
             Ok(Arc::new(Sqlite::open(&path, durability)?))
         }
+        #[cfg(feature = "postgres")]
+        Url::Postgres(url) => {
+            Ok(Arc::new(super::Postgres::open(&url, super::postgres::Options::default()).await?))
+        }
+        #[cfg(not(feature = "postgres"))]
         Url::Postgres(_) => Err(OpenError::Absent { backend: "postgres" }),
         Url::DynamoDb(_) => Err(OpenError::Absent { backend: "dynamodb" }),
     }
