@@ -3,6 +3,7 @@
 //! Some need root: another user, a small file system, a pid that is had again. They fail without it, and say so.
 
 mod cli;
+mod contents_kill;
 mod contract;
 mod daemon_kill;
 mod lifecycle;
