@@ -284,7 +284,9 @@ impl Sessiond for Service {
     }
 
     async fn about(self, _: Context) -> About {
-        About { uptime_ms: self.daemon().edge.now(), ..self.daemon().about.clone() }
+        let Daemon { edge, contents, about, .. } = self.daemon();
+        let storage_failure = contents.storage().check().err().map(|error| error.to_string());
+        About { uptime_ms: edge.now(), storage_failure, ..about.clone() }
     }
 
     async fn list_hosts(self, _: Context) -> Vec<HostInfo> {
@@ -306,7 +308,7 @@ impl Sessiond for Service {
     }
 
     async fn inspect_session(self, _: Context, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
-        self.0.inspect(&request.session).await
+        self.0.inspect(request).await
     }
 
     async fn sweep(self, _: Context) -> Result<Vec<Ended>, Error> {

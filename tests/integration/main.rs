@@ -14,6 +14,7 @@ mod postgres;
 mod python;
 mod refusals;
 mod restarts;
+mod sessions;
 mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcp_sessiond_proto::debug::{Inspected, PAGE_MAX};
+use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
@@ -202,8 +202,14 @@ impl Conversation {
         Err(refusal)
     }
 
-    pub(super) async fn inspect(&self, session: &SessionId) -> Result<Vec<Inspected>, Error> {
+    pub(super) async fn inspect(&self, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
+        let InspectRequest { session, owner } = &request;
+        if let Some(owner) = owner {
+            let place = Place { owner: owner.clone(), name: session.to_string() };
+            let (content, streams) = contents.inspect(&place).await?.ok_or(Error::UnknownSession)?;
+            return Ok(vec![Inspected { session: None, content: Some(content), streams }]);
+        }
         let info = edge.session_info(session);
         let mut found = Vec::new();
         let mut after: Option<Place> = None;
