@@ -6,6 +6,8 @@ mod cli;
 mod contents_kill;
 mod contract;
 mod daemon_kill;
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
+mod fleet;
 mod lifecycle;
 mod node;
 mod peers;
@@ -19,6 +21,7 @@ mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;
 mod tokens;
+mod writers;
 
 use std::path::PathBuf;
 
