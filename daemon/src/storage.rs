@@ -8,6 +8,8 @@
 //! **Every change is conditional**: it names the version that was read, or says that there was no record, and applies
 //! as a whole or not at all.
 
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
+mod awaited;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;

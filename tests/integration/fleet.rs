@@ -137,3 +137,28 @@ fleet! {
     #[cfg(feature = "postgres")]
     postgres: crate::postgres::Schema::new();
 }
+
+/// The daemon starts without its database, serves what needs none, and finds it when it comes.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_database_that_is_away_keeps_no_daemon_from_starting() {
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let world =
+        world(&format!("[storage]\nurl = \"postgres://me:hunter2@127.0.0.1:{port}/x?sslmode=disable\"\n"));
+    let _daemon = world.daemon();
+    let mut instance = world.host();
+    let mut server = instance.instance(&[]);
+    server.load().assert_fresh();
+    server.store("token");
+    let refused = world.peer().call("create_session", of()).expect_err("there is no database");
+    assert_eq!((&refused["code"], &refused["http_status"]), (&json!("unavailable"), &json!(503)));
+    assert!(refused["retry_after_ms"].as_u64().is_some_and(|ms| ms > 0), "{refused}");
+    let about = world.peer().call("about", json!({})).expect("about");
+    assert!(about["storage_failure"].is_string(), "{about}");
+    let check = world.sessiond(&["debug", "check"]).output().expect("debug");
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(text.contains("bad       storage") && !text.contains("hunter2"), "{text}");
+    assert!(!world.log.text().contains("hunter2"), "{}", world.log.text());
+    instance.kill();
+}

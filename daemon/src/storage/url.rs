@@ -113,7 +113,21 @@ pub enum OpenError {
     },
 }
 
-/// Opens the storage that a URL names. `directory` is the runtime directory.
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
+impl OpenError {
+    /// Why it does not answer, where it may answer later.
+    pub(super) fn passes(&self) -> Option<String> {
+        use super::StorageError::Unavailable;
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(super::postgres::OpenError::Storage(Unavailable(why))) => Some(why.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Opens the storage that a URL names. A database that does not answer at the moment is asked again and again, behind
+/// what is returned. `directory` is the runtime directory.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -134,7 +148,14 @@ pub async fn open(
         }
         #[cfg(feature = "postgres")]
         Url::Postgres(url) => {
-            Ok(Arc::new(super::Postgres::open(&url, super::postgres::Options::default()).await?))
+            let attempt = move || {
+                let url = url.clone();
+                async move {
+                    let opened = super::Postgres::open(&url, super::postgres::Options::default()).await?;
+                    Ok(Arc::new(opened) as Arc<dyn Storage>)
+                }
+            };
+            super::awaited::open("postgres", attempt).await
         }
         #[cfg(not(feature = "postgres"))]
         Url::Postgres(_) => Err(OpenError::Absent { backend: "postgres" }),
