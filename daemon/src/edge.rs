@@ -206,13 +206,13 @@ impl Edge {
                     }
                 }
                 Effect::DeleteToken(file) => self.delete_later(file),
+                Effect::EndContents(owner, session) => {
+                    // Nobody takes them in when the daemon is about to exit. The next one finds them.
+                    let _ = self.dropped.send(Dropped::Session(self.place(Some(owner), &session)));
+                }
                 recorded => {
                     match &recorded {
                         Effect::DropClaimant(process) => state.unwatch(process),
-                        Effect::DropSession(owner, session) => {
-                            // Nobody takes them in when the daemon is about to exit. The next one finds them.
-                            let _ = self.dropped.send(Dropped::Session(self.place(Some(*owner), session)));
-                        }
                         Effect::DropOwner(host) => {
                             let _ = self.dropped.send(Dropped::Owner(self.owner(*host)));
                         }

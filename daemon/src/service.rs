@@ -111,8 +111,8 @@ impl Sessiond for Service {
     async fn store_token(self, _: Context, request: StoreRequest) -> Result<Stored, Error> {
         let peer = self.0.clone();
         let work = async move {
-            peer.sees(&request.session).await?;
-            peer.daemon.edge.store_token(request).await
+            let session = peer.own(&request.session).await?;
+            peer.daemon.edge.store_token(StoreRequest { session, ..request }).await
         };
         self.detached(|meters| &meters.histograms.store_token_us, work).await
     }
@@ -120,8 +120,8 @@ impl Sessiond for Service {
     async fn reject_token(self, _: Context, request: LeaseRef) -> Result<(), Error> {
         let peer = self.0.clone();
         let work = async move {
-            peer.sees(&request.session).await?;
-            peer.daemon.edge.reject_token(request).await
+            let session = peer.own(&request.session).await?;
+            peer.daemon.edge.reject_token(LeaseRef { session, ..request }).await
         };
         self.detached(|meters| &meters.histograms.store_token_us, work).await
     }
@@ -129,8 +129,8 @@ impl Sessiond for Service {
     async fn release(self, _: Context, request: LeaseRef) -> Result<(), Error> {
         let peer = self.0.clone();
         let work = async move {
-            peer.sees(&request.session).await?;
-            peer.daemon.edge.release(request).await
+            let session = peer.own(&request.session).await?;
+            peer.daemon.edge.release(LeaseRef { session, ..request }).await
         };
         self.detached(|meters| &meters.histograms.claim_us, work).await
     }

@@ -54,6 +54,9 @@ pub struct HostInfo {
 pub struct SessionInfo {
     /// Its id.
     pub session: SessionId,
+    /// The id that its owner chose for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<SessionId>,
     /// Its host's pid.
     pub host: u32,
     /// The name of the executable that it was made for.

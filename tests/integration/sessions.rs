@@ -105,6 +105,34 @@ fn a_host_makes_sessions_and_takes_them_up_by_their_ids() {
         server.call("create_session", json!({"request": "r1", "status": {"is": "ready"}})).expect("made");
     let again = server.call("create_session", json!({"request": "r1"})).expect("the first answer");
     assert_eq!((&again["session"], &again["epoch"]), (&made["session"], &made["epoch"]));
+    // An id of its own choice, which another host may choose as well.
+    let chosen = json!({"session": "chosen"});
+    let mine = server.call("create_session", chosen.clone()).expect("made");
+    assert_eq!((&mine["session"], &mine["epoch"]), (&json!("chosen"), &json!("1")));
+    assert_eq!(server.call("create_session", chosen.clone()).expect_err("taken")["code"], "already_exists");
+    let other_host = world.host();
+    let mut stranger = other_host.instance(&[]);
+    assert_eq!(stranger.call("get_session", chosen.clone()).expect_err("not yet")["code"], "unknown_session");
+    stranger.call("create_session", chosen.clone()).expect("made");
+    let lease_of_chosen = json!({"session": "chosen", "epoch": "1"});
+    let token = json!({"session": "chosen", "epoch": "1", "token": "aGk="});
+    server.call("store_token", token).expect("stored");
+    for (instance, value) in [(&mut server, "1"), (&mut stranger, "2")] {
+        instance
+            .call("write_state", json!({"of": lease_of_chosen, "writes": set("a", value)}))
+            .expect("written");
+    }
+    let read = server.call("read_state", json!({"of": lease_of_chosen, "keys": ["a"]})).expect("read");
+    assert_eq!(read[0]["value"], "1", "each has its own");
+    let shown = world.sessiond(&["debug", "session", "chosen", "--json"]).output().expect("debug");
+    let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
+    assert_eq!(shown.as_array().map(Vec::len), Some(2), "{shown}");
+    server.call("terminate_session", lease_of_chosen.clone()).expect("terminated");
+    assert_eq!(
+        server.call("get_session", chosen.clone()).expect("a tombstone")["status"]["is"],
+        "terminated"
+    );
+    assert_eq!(stranger.call("get_session", chosen).expect("there")["status"]["is"], "initializing");
     let other = server.call("create_session", json!({})).expect("made");
     assert_ne!(other["session"], made["session"]);
     let lease = json!({"session": made["session"], "epoch": made["epoch"]});
@@ -122,7 +150,7 @@ fn a_host_makes_sessions_and_takes_them_up_by_their_ids() {
     );
     let listed = sibling.call("list_own_sessions", json!({})).expect("a list");
     let ids: Vec<&Value> = listed.as_array().expect("a list").iter().map(|one| &one["session"]).collect();
-    assert_eq!(ids, [&made["session"], &other["session"]]);
+    assert_eq!(ids, [&made["session"], &other["session"], &json!("chosen")]);
     // It ends once and for all; then nobody is led to it.
     let lease = json!({"session": made["session"], "epoch": "2"});
     sibling.call("terminate_session", lease.clone()).expect("terminated");

@@ -38,7 +38,8 @@ pub(super) async fn all(connection: &Connection) -> Result<Vec<Seen>, Failure> {
         .into_iter()
         .map(|session| {
             let its = |content: &ContentInfo| {
-                content.session == session.session && !content.owner.starts_with("service ")
+                let told = session.name.as_ref().unwrap_or(&session.session);
+                content.session == *told && owner(&content.owner) == format!("host {}", session.host)
             };
             let content = contents.iter().position(its).map(|at| contents.swap_remove(at));
             Seen { session: Some(session), content }
@@ -107,7 +108,8 @@ fn status(status: &Status) -> &'static str {
 pub(super) fn sessions_text(seen: &[Seen]) -> String {
     let dash = || "-".to_owned();
     let row = |Seen { session, content }: &Seen| {
-        let id = session.as_ref().map(|one| &one.session).or(content.as_ref().map(|one| &one.session));
+        let told = |one: &'_ SessionInfo| one.name.clone().unwrap_or_else(|| one.session.clone());
+        let id = session.as_ref().map(told).or(content.as_ref().map(|one| one.session.clone()));
         let of_host =
             |text: fn(&SessionInfo) -> Option<String>| session.as_ref().and_then(text).unwrap_or_else(dash);
         let held = |text: fn(&ContentInfo) -> String| content.as_ref().map_or_else(dash, text);
@@ -116,7 +118,7 @@ pub(super) fn sessions_text(seen: &[Seen]) -> String {
             |session| format!("host {}", session.host),
         );
         vec![
-            id.map_or_else(dash, ToString::to_string),
+            id.map_or_else(dash, |id| id.to_string()),
             whose,
             of_host(|one| Some(one.program.clone())),
             of_host(|one| one.label.as_ref().map(|label| label.as_str().to_owned())),
@@ -158,6 +160,7 @@ pub(super) fn session_text(inspected: &[Inspected]) -> String {
         };
         if let Some(session) = session {
             line("session", session.session.as_str());
+            line("name", session.name.as_ref().map_or("-", SessionId::as_str));
             line("host", &session.host.to_string());
             line("program", &session.program);
             line("label", session.label.as_ref().map_or("-", |label| label.as_str()));
