@@ -8,7 +8,11 @@
 //! **Every change is conditional**: it names the version that was read, or says that there was no record, and applies
 //! as a whole or not at all.
 
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb;
 pub mod memory;
+#[cfg(feature = "dynamodb")]
+mod retry;
 
 use std::fmt;
 use std::ops::Range;
@@ -16,6 +20,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::DynamoDb;
 pub use memory::Memory;
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
