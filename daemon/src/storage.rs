@@ -11,7 +11,9 @@
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 pub mod memory;
-#[cfg(feature = "dynamodb")]
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod retry;
 
 use std::fmt;
@@ -23,6 +25,8 @@ use futures::future::BoxFuture;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
 /// there.

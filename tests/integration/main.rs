@@ -3,10 +3,13 @@
 //! Some need root: another user, a small file system, a pid that is had again. They fail without it, and say so.
 
 mod cli;
+mod contract;
 mod daemon_kill;
 mod lifecycle;
 mod node;
 mod peers;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod python;
 mod refusals;
 mod restarts;

@@ -49,6 +49,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 pub use fault::Late;
 pub use table::OpenError;
 
+use super::retry::Health;
 use super::{Change, Durable, Key, Listed, Place, Record, Storage, StorageError, Usage, Version};
 use head::Facts;
 
@@ -81,8 +82,7 @@ impl Default for Options {
 pub struct DynamoDb {
     client: Client,
     table: String,
-    /// What was the matter when last something was.
-    trouble: Mutex<Option<String>>,
+    health: Health,
     /// Of records that this daemon was the last to commit: facts that spare reading the head once more. What is
     /// pending there has been applied. Another daemon's commit makes another version, so none of this is ever wrong.
     known: Mutex<HashMap<Place, Facts>>,
@@ -122,24 +122,13 @@ impl DynamoDb {
         let opened = Self {
             client: Client::from_conf(config),
             table,
-            trouble: Mutex::default(),
+            health: Health::default(),
             known: Mutex::default(),
             #[cfg(feature = "fault-points")]
             abandoned: false.into(),
         };
         opened.ready(create).await?;
         Ok(opened)
-    }
-
-    /// Notes that it works.
-    fn works(&self) {
-        lock(&self.trouble).take();
-    }
-
-    /// Notes what is the matter.
-    fn failed(&self, sentence: String) -> StorageError {
-        *lock(&self.trouble) = Some(sentence.clone());
-        StorageError::Unavailable(sentence)
     }
 
     /// What is known of a record, if it has this version.
@@ -176,10 +165,7 @@ impl Storage for DynamoDb {
     }
 
     fn check(&self) -> Result<(), StorageError> {
-        match &*lock(&self.trouble) {
-            None => Ok(()),
-            Some(sentence) => Err(StorageError::Unavailable(sentence.clone())),
-        }
+        self.health.check()
     }
 
     fn read<'a>(

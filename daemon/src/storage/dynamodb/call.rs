@@ -1,7 +1,5 @@
 //! Asking the service, again where it makes sense.
 
-use std::fmt;
-
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::batch_write_item::BatchWriteItemError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
@@ -11,7 +9,7 @@ use aws_sdk_dynamodb::types::WriteRequest;
 
 use super::DynamoDb;
 use crate::storage::StorageError;
-use crate::storage::retry::Patience;
+use crate::storage::retry::{Failure, Patience, patiently};
 
 /// As many requests as are under way at once for one change.
 pub(super) const AT_ONCE: usize = 16;
@@ -27,57 +25,47 @@ pub(super) enum Answer<T> {
     Refused { doubtful: bool },
 }
 
-/// Refusals that pass.
-const PASSING: [&str; 8] = [
+/// Refusals that pass, with nothing done.
+const PASSING: [&str; 5] = [
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
     "Throttling",
     "RequestLimitExceeded",
-    "InternalServerError",
-    "InternalServerErrorException",
-    "ServiceUnavailable",
     "TransactionConflictException",
 ];
 
 impl DynamoDb {
-    /// Asks until there is an answer, or no patience left.
+    /// Asks for what may be done twice.
     pub(super) async fn ask<T, E, F>(&self, request: impl Fn() -> F) -> Result<T, StorageError>
     where
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-        E: ProvideErrorMetadata + fmt::Debug,
+        E: ProvideErrorMetadata,
     {
-        match self.ask_if(request).await? {
-            Answer::Done(output) => Ok(output),
-            Answer::Refused { .. } => Err(self.failed("it names a condition that there was not".into())),
-        }
+        let attempt = || async { request().await.map_err(|error| self.failure(&error)) };
+        self.health.note(patiently(attempt).await)
     }
 
     /// Asks for what has a condition.
     pub(super) async fn ask_if<T, E, F>(&self, request: impl Fn() -> F) -> Result<Answer<T>, StorageError>
     where
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-        E: ProvideErrorMetadata + fmt::Debug,
+        E: ProvideErrorMetadata,
     {
         let mut patience = Patience::new();
-        let mut doubtful = false;
-        loop {
-            let error = match request().await {
-                Ok(output) => {
-                    self.works();
-                    return Ok(Answer::Done(output));
+        let outcome = loop {
+            match request().await {
+                Ok(output) => break Ok(Answer::Done(output)),
+                Err(error) if error.code() == Some("ConditionalCheckFailedException") => {
+                    break Ok(Answer::Refused { doubtful: patience.is_unknown() });
                 }
-                Err(error) => error,
-            };
-            if error.code() == Some("ConditionalCheckFailedException") {
-                self.works();
-                return Ok(Answer::Refused { doubtful });
+                Err(error) => {
+                    if let Err(error) = patience.pause(self.failure(&error)).await {
+                        break Err(error);
+                    }
+                }
             }
-            doubtful = true;
-            let is_passing = is_passing(&error);
-            if !is_passing || !patience.again().await {
-                return Err(self.failed(self.sentence(&error)));
-            }
-        }
+        };
+        self.health.note(outcome)
     }
 
     /// Writes and deletes without conditions, in any order.
@@ -100,41 +88,37 @@ impl DynamoDb {
             if writes.is_empty() {
                 return Ok(());
             }
-            if !patience.again().await {
-                return Err(self.failed("DynamoDB is busy: it leaves a part of a batch undone".into()));
-            }
+            let busy = Failure::Passing("DynamoDB is busy: it leaves a part of a batch undone".into());
+            self.health.note(patience.pause(busy).await)?;
         }
     }
 
-    fn sentence<E: ProvideErrorMetadata>(&self, error: &SdkError<E, HttpResponse>) -> String {
-        let table = &self.table;
+    /// What an error means. Of what the service says, only the code is told: the rest may quote what was sent.
+    fn failure<E: ProvideErrorMetadata>(&self, error: &SdkError<E, HttpResponse>) -> Failure {
+        let final_ = |sentence: String| Failure::Final(StorageError::Unavailable(sentence));
         match error {
-            SdkError::TimeoutError(_) => "DynamoDB does not answer in time".into(),
+            SdkError::TimeoutError(_) => Failure::Unknown("DynamoDB does not answer in time".into()),
+            SdkError::ResponseError(_) => Failure::Unknown("DynamoDB gives an answer that is none".into()),
             SdkError::DispatchFailure(failure) if failure.is_timeout() => {
-                "DynamoDB does not answer in time".into()
+                Failure::Unknown("DynamoDB does not answer in time".into())
             }
-            SdkError::DispatchFailure(failure) if failure.is_io() => "DynamoDB can't be connected to".into(),
-            SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) => {
-                "DynamoDB can't be asked: are there credentials for it, as AWS_ACCESS_KEY_ID or in a profile?"
-                    .into()
+            SdkError::DispatchFailure(failure) if failure.is_io() => {
+                Failure::Unknown("DynamoDB can't be connected to".into())
             }
-            // Not its message: that may quote what was sent.
-            _ => match error.code() {
-                Some("ResourceNotFoundException") => format!("there is no table {table} in DynamoDB"),
-                Some(code) => format!("DynamoDB refuses: {code}"),
-                None => "DynamoDB gives an answer that is none".into(),
+            SdkError::ServiceError(service) => match error.code() {
+                Some("ResourceNotFoundException") => {
+                    final_(format!("there is no table {} in DynamoDB", self.table))
+                }
+                Some(code) if PASSING.contains(&code) => Failure::Passing(format!("DynamoDB: {code}")),
+                code if service.raw().status().as_u16() >= 500 => {
+                    Failure::Unknown(format!("DynamoDB: {}", code.unwrap_or("failed")))
+                }
+                code => final_(format!("DynamoDB refuses: {}", code.unwrap_or("without a reason"))),
             },
+            _ => final_(
+                "DynamoDB can't be asked: are there credentials for it, as AWS_ACCESS_KEY_ID or in a profile?"
+                    .into(),
+            ),
         }
-    }
-}
-
-fn is_passing<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
-    match error {
-        SdkError::TimeoutError(_) | SdkError::ResponseError(_) => true,
-        SdkError::DispatchFailure(failure) => failure.is_timeout() || failure.is_io(),
-        SdkError::ServiceError(service) => {
-            service.raw().status().as_u16() >= 500 || error.code().is_some_and(|code| PASSING.contains(&code))
-        }
-        _ => false,
     }
 }

@@ -136,7 +136,7 @@ impl DynamoDb {
                 _ => return Ok(Installed::Conflict { doubtful }),
             }
         }
-        Err(self.failed("a record in DynamoDB changes faster than it can be created".into()))
+        Err(StorageError::Unavailable("a record in DynamoDB changes faster than it can be created".into()))
     }
 
     async fn put_head(

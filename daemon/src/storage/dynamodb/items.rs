@@ -15,7 +15,7 @@ use super::DynamoDb;
 use super::call::{AT_ONCE, Answer};
 use super::pending::{Content, Part, PartId, Pending, Value};
 use super::row::{self, Attributes as _, Row, binary, damaged, name, number, text};
-use crate::storage::retry::Patience;
+use crate::storage::retry::{Failure, Patience};
 use crate::storage::{Item, Key, StorageError};
 
 /// Sort keys of items begin with this: an item's own key follows.
@@ -157,9 +157,8 @@ impl DynamoDb {
                 None => return Ok(rows),
                 Some(left) => wanted = left,
             }
-            if !patience.again().await {
-                return Err(self.failed("DynamoDB is busy: it leaves a part of a batch unread".into()));
-            }
+            let busy = Failure::Passing("DynamoDB is busy: it leaves a part of a batch unread".into());
+            self.health.note(patience.pause(busy).await)?;
         }
     }
 
@@ -228,7 +227,9 @@ impl DynamoDb {
             .map(|entry| async move {
                 // A clock that was set back has not slept either.
                 if read.elapsed().is_ok_and(|elapsed| elapsed > APPLICABLE) {
-                    return Err(self.failed("a change of long ago is not applied any more".into()));
+                    return Err(StorageError::Unavailable(
+                        "a change of long ago is not applied any more".into(),
+                    ));
                 }
                 self.apply_entry(partition, &entry).await
             })

@@ -189,7 +189,7 @@ impl DynamoDb {
         if seen.iter().all(|version| Some(version) == seen.first()) {
             return damaged();
         }
-        self.failed("a record in DynamoDB changes faster than it can be read".into())
+        StorageError::Unavailable("a record in DynamoDB changes faster than it can be read".into())
     }
 }
 

@@ -55,7 +55,9 @@ impl DynamoDb {
         let deadline = Instant::now() + MAKING;
         while !found.as_ref().is_some_and(is_active) {
             if Instant::now() > deadline {
-                return Err(self.failed("the table in DynamoDB does not become active".into()).into());
+                return Err(
+                    StorageError::Unavailable("the table in DynamoDB does not become active".into()).into()
+                );
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
             found = self.description().await?;

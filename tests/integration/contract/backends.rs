@@ -1,0 +1,93 @@
+//! Where the cases find a backend that nobody else uses.
+
+use std::sync::Arc;
+
+use mcp_sessiond::storage::{Memory, Storage};
+
+/// A backend with nothing in it, for one case alone. What it has made elsewhere goes when it is dropped.
+pub(crate) trait Backend: Sized {
+    /// Whether what was kept is there when the backend is opened again.
+    const DURABLE: bool;
+
+    /// Makes a place of its own for the case.
+    async fn open() -> Self;
+
+    /// The handle of the daemon that the case stands for.
+    fn store(&self) -> Arc<dyn Storage>;
+
+    /// The handle of another daemon, to the same data: a second one where the backend is shared, else the same.
+    async fn beside(&self) -> Arc<dyn Storage>;
+
+    /// Lets the daemon crash and start again: from now on `store` is a new handle to the same data.
+    async fn reopen(&mut self);
+}
+
+/// [`Memory`].
+pub(crate) struct InMemory(Arc<Memory>);
+
+impl Backend for InMemory {
+    const DURABLE: bool = false;
+
+    async fn open() -> Self {
+        Self(Arc::default())
+    }
+
+    fn store(&self) -> Arc<dyn Storage> {
+        self.0.clone()
+    }
+
+    async fn beside(&self) -> Arc<dyn Storage> {
+        self.store()
+    }
+
+    async fn reopen(&mut self) {
+        self.0 = Arc::default();
+    }
+}
+
+#[cfg(feature = "postgres")]
+pub(crate) use in_postgres::InPostgres;
+
+#[cfg(feature = "postgres")]
+mod in_postgres {
+    use std::sync::Arc;
+
+    use mcp_sessiond::storage::postgres::Options;
+    use mcp_sessiond::storage::{Postgres, Storage};
+
+    use super::Backend;
+    use crate::postgres::Schema;
+
+    /// [`Postgres`], in a schema of its own.
+    pub(crate) struct InPostgres {
+        store: Arc<Postgres>,
+        schema: Schema,
+    }
+
+    impl InPostgres {
+        async fn connected(schema: &Schema) -> Arc<Postgres> {
+            Arc::new(Postgres::open(&schema.url(), Options::default()).await.expect("opened"))
+        }
+    }
+
+    impl Backend for InPostgres {
+        const DURABLE: bool = true;
+
+        async fn open() -> Self {
+            let schema = Schema::new();
+            Self { store: Self::connected(&schema).await, schema }
+        }
+
+        fn store(&self) -> Arc<dyn Storage> {
+            self.store.clone()
+        }
+
+        async fn beside(&self) -> Arc<dyn Storage> {
+            Self::connected(&self.schema).await
+        }
+
+        async fn reopen(&mut self) {
+            self.store = Self::connected(&self.schema).await;
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Databases as they are found.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use mcp_sessiond::storage::postgres::{OpenError, Options};
+use mcp_sessiond::storage::{Change, Head, Place, Postgres, Storage, Version};
+
+use super::{Schema, connect, server, with_options};
+
+async fn open(url: &str) -> Result<Postgres, OpenError> {
+    Postgres::open(url, Options::default()).await
+}
+
+async fn refused(url: &str) -> OpenError {
+    open(url).await.expect_err("refused")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_daemons_start_at_once() {
+    let schema = Schema::new();
+    let url = schema.url();
+    let place = Place { owner: "owner".into(), name: "name".into() };
+    let stores: Vec<_> =
+        join_all((0..8).map(|_| open(&url))).await.into_iter().map(|store| store.expect("opened")).collect();
+    let head = Head { bytes: "head".into(), due_ms: u64::MAX };
+    let change = Change { head: Some(head), ..Change::default() };
+    let made = join_all(
+        stores.iter().zip(0..).map(|(store, n)| store.commit(&place, None, Version(n), change.clone())),
+    )
+    .await;
+    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+    for store in stores {
+        assert_eq!(store.count("owner", 10).await, Ok(1));
+    }
+}
+
+#[tokio::test]
+async fn what_a_newer_daemon_has_migrated_is_refused() {
+    let schema = Schema::new();
+    drop(open(&schema.url()).await.expect("opened"));
+    let newer = format!("INSERT INTO {}.migration (number) VALUES (1000)", schema.0);
+    connect().await.batch_execute(&newer).await.expect("inserted");
+    assert_eq!(refused(&schema.url()).await, OpenError::Newer { found: 1000, known: 1 });
+}
+
+#[tokio::test]
+async fn a_role_that_may_create_nothing_is_enough() {
+    let schema = Schema::new();
+    drop(open(&schema.url()).await.expect("opened"));
+    let (role, client) = (&schema.0, connect().await);
+    let grant = format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {role} TO {role};
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {role} TO {role}"
+    );
+    client.batch_execute(&grant).await.expect("granted");
+    let store = Arc::new(open(&with_options(&schema.url(), &format!("user={role}"))).await.expect("opened"));
+    let place = Place { owner: "owner".into(), name: "name".into() };
+    let change = Change { head: Some(Head { bytes: "head".into(), due_ms: u64::MAX }), ..Change::default() };
+    store.commit(&place, None, Version(1), change).await.expect("committed");
+    let drop = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    client.batch_execute(&drop).await.expect("dropped");
+}
+
+#[tokio::test]
+async fn the_password_is_never_told() {
+    let url = "postgres://somebody:letmein@127.0.0.1:1/base";
+    let error = refused(url).await;
+    let told = format!("{error} {error:?}");
+    assert!(told.contains("refused") && !told.contains("letmein"), "{told}");
+    let schema = Schema::new();
+    let store = open(&with_options(&schema.url(), "password=letmein")).await.expect("opened");
+    assert_eq!(format!("{store:?}"), format!("Postgres({})", schema.0));
+}
+
+#[tokio::test]
+async fn databases_that_are_not_there_are_told_at_once() {
+    let url = with_options(&server(), "dbname=nowhere");
+    let started = std::time::Instant::now();
+    let error = refused(&url).await.to_string();
+    assert!(error.contains("nowhere") && error.contains("3D000"), "{error}");
+    assert!(started.elapsed().as_secs() < 2, "there is nothing to wait for");
+}
+
+#[tokio::test]
+async fn an_encoding_that_has_not_every_character_is_refused() {
+    let schema = Schema::new();
+    let client = connect().await;
+    let base = &schema.0;
+    let create = format!("CREATE DATABASE {base} ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'");
+    client.batch_execute(&create).await.expect("created");
+    let error = refused(&with_options(&schema.url(), &format!("dbname={base}"))).await;
+    assert_eq!(error, OpenError::Encoding("LATIN1".into()));
+    client.batch_execute(&format!("DROP DATABASE {base} WITH (FORCE)")).await.expect("dropped");
+}
