@@ -40,4 +40,8 @@ contract! {
     memory: crate::contract::backends::InMemory;
     #[cfg(feature = "postgres")]
     postgres: crate::contract::backends::InPostgres;
+    #[cfg(feature = "dynamodb")]
+    dynamodb_dynalite: crate::contract::backends::InDynamoDb<crate::dynamodb::Dynalite>;
+    #[cfg(feature = "dynamodb")]
+    dynamodb_moto: crate::contract::backends::InDynamoDb<crate::dynamodb::Moto>;
 }

@@ -5,6 +5,8 @@
 mod cli;
 mod contract;
 mod daemon_kill;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 mod lifecycle;
 mod node;
 mod peers;

@@ -33,6 +33,7 @@ mod table;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -52,12 +53,16 @@ pub use table::OpenError;
 use super::retry::Health;
 use super::{Change, Durable, Key, Listed, Place, Record, Storage, StorageError, Usage, Version};
 use head::Facts;
+use tokio::sync::Semaphore;
 
 /// How long one attempt may take; see [`super::retry`] for all of them.
 const ATTEMPT: Duration = Duration::from_secs(2);
 
 /// As many records are known as the latest to have been committed.
 const KNOWN: usize = 4096;
+
+/// As many records as change at once, by and large.
+const CHANGING: usize = 256;
 
 /// Where the table is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +88,10 @@ pub struct DynamoDb {
     client: Client,
     table: String,
     health: Health,
+    turns: Semaphore,
+    /// Held while a record is changed, so that this daemon's own commits of it find out about each other without a
+    /// question. A record takes the one that its place falls on.
+    changing: Vec<tokio::sync::Mutex<()>>,
     /// Of records that this daemon was the last to commit: facts that spare reading the head once more. What is
     /// pending there has been applied. Another daemon's commit makes another version, so none of this is ever wrong.
     known: Mutex<HashMap<Place, Facts>>,
@@ -123,6 +132,8 @@ impl DynamoDb {
             client: Client::from_conf(config),
             table,
             health: Health::default(),
+            turns: Semaphore::new(call::UNDER_WAY),
+            changing: (0..CHANGING).map(|_| tokio::sync::Mutex::default()).collect(),
             known: Mutex::default(),
             #[cfg(feature = "fault-points")]
             abandoned: false.into(),
@@ -131,18 +142,36 @@ impl DynamoDb {
         Ok(opened)
     }
 
-    /// What is known of a record, if it has this version.
-    fn known(&self, place: &Place, version: Version) -> Option<Facts> {
-        lock(&self.known).get(place).filter(|facts| facts.version == version).cloned()
+    /// What is held while this record is changed.
+    fn changing(&self, place: &Place) -> &tokio::sync::Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        place.hash(&mut hasher);
+        &self.changing[hasher.finish() as usize % CHANGING]
+    }
+
+    /// What is known of a record, which another daemon may have changed since.
+    fn known(&self, place: &Place) -> Option<Facts> {
+        lock(&self.known).get(place).cloned()
     }
 
     /// Notes what was committed and applied.
     fn know(&self, place: &Place, facts: Facts) {
         let mut known = lock(&self.known);
+        if facts.dead {
+            known.remove(place);
+            return;
+        }
         if known.len() >= KNOWN {
             known.clear();
         }
         known.insert(place.clone(), facts);
+    }
+
+    /// Notes that nothing is left of the older generations.
+    fn know_clean(&self, place: &Place, version: Version) {
+        if let Some(facts) = lock(&self.known).get_mut(place).filter(|facts| facts.version == version) {
+            facts.old.clear();
+        }
     }
 }
 

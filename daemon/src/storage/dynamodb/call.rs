@@ -2,17 +2,20 @@
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::batch_write_item::BatchWriteItemError;
+use aws_sdk_dynamodb::types::WriteRequest;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-
-use aws_sdk_dynamodb::types::WriteRequest;
+use tokio::sync::SemaphorePermit;
 
 use super::DynamoDb;
 use crate::storage::StorageError;
-use crate::storage::retry::{Failure, Patience, patiently};
+use crate::storage::retry::{Failure, PATIENCE, Patience, patiently};
 
 /// As many requests as are under way at once for one change.
 pub(super) const AT_ONCE: usize = 16;
+
+/// As many requests as are under way at once for all changes: an attempt's time is not to pass in a queue.
+pub(super) const UNDER_WAY: usize = 32;
 
 /// As many writes as a batch may have.
 const BATCH: usize = 25;
@@ -35,12 +38,21 @@ const PASSING: [&str; 5] = [
 ];
 
 impl DynamoDb {
+    /// Waits until fewer requests than [`UNDER_WAY`] are.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, StorageError> {
+        match tokio::time::timeout(PATIENCE, self.turns.acquire()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => self.health.note(Err(StorageError::Unavailable("too much waits for DynamoDB".into()))),
+        }
+    }
+
     /// Asks for what may be done twice.
     pub(super) async fn ask<T, E, F>(&self, request: impl Fn() -> F) -> Result<T, StorageError>
     where
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
         E: ProvideErrorMetadata,
     {
+        let _turn = self.turn().await?;
         let attempt = || async { request().await.map_err(|error| self.failure(&error)) };
         self.health.note(patiently(attempt).await)
     }
@@ -51,6 +63,7 @@ impl DynamoDb {
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
         E: ProvideErrorMetadata,
     {
+        let _turn = self.turn().await?;
         let mut patience = Patience::new();
         let outcome = loop {
             match request().await {

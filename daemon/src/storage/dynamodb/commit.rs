@@ -58,6 +58,7 @@ impl DynamoDb {
         next: Version,
         change: &Change,
     ) -> Result<(), StorageError> {
+        let changing = self.changing(place).lock().await;
         let mut base = self.base(place, expected).await?;
         let is_delete = change.head.is_none();
         let is_anew = base.facts.is_none() || change.clear;
@@ -93,7 +94,9 @@ impl DynamoDb {
                 Err(StorageError::Conflict)
             }
             Installed::Over(former) => {
-                self.finish(plan, former, is_quiet).await;
+                let Some(replaced) = self.applied(&plan, former.as_ref()).await else { return Ok(()) };
+                drop(changing);
+                self.clean_up(&plan, former.as_ref(), replaced, is_quiet).await;
                 Ok(())
             }
         }
@@ -105,8 +108,13 @@ impl DynamoDb {
             // Most that are created are not there; the condition tells.
             return Ok(Base { facts: None, pending: None });
         };
-        if let Some(facts) = self.known(place, expected) {
-            return Ok(Base { facts: Some(facts), pending: None });
+        match self.known(place) {
+            Some(facts) if facts.version == expected => {
+                return Ok(Base { facts: Some(facts), pending: None });
+            }
+            // A change that can't succeed is not worth the question.
+            Some(facts) if facts.was.contains(&expected) => return Err(StorageError::Conflict),
+            _ => {}
         }
         match self.head(place).await? {
             Some(head) if head.facts.version == expected && !head.facts.dead => {
@@ -159,29 +167,33 @@ impl DynamoDb {
         })
     }
 
-    /// Does what may fail without anybody noticing: whatever is left undone is done by a later commit.
-    async fn finish(&self, plan: Plan<'_>, former: Option<Facts>, is_quiet: bool) {
+    /// Applies what was installed. None: whoever commits next does it.
+    async fn applied(&self, plan: &Plan<'_>, former: Option<&Facts>) -> Option<Vec<PartId>> {
         #[cfg(feature = "fault-points")]
         if self.is_abandoned() {
+            return None;
+        }
+        let facts = plan.head(former).facts;
+        let partition = facts.generation.partition(plan.place);
+        let replaced = self.apply(&partition, facts.count, plan.pending.clone()).await.ok()?;
+        self.know(plan.place, facts);
+        Some(replaced)
+    }
+
+    /// Does what may fail without anybody noticing: what is left undone is done by a later commit, or a look at what
+    /// is due.
+    async fn clean_up(&self, plan: &Plan<'_>, former: Option<&Facts>, replaced: Vec<PartId>, is_quiet: bool) {
+        let facts = plan.head(former).facts;
+        let cleaning = self.clean(plan.place, &facts, replaced, &plan.change.forget);
+        let is_clean = matches!(tokio::time::timeout(CLEANING, cleaning).await, Ok(Ok(())));
+        // Whoever deleted the record that was here may be purging it still.
+        if !is_clean || !is_quiet || former.is_some_and(|former| former.dead) {
             return;
         }
-        let mut facts = plan.head(former.as_ref()).facts;
-        // Whoever deleted the record that was here may be purging it still.
-        let is_quiet = is_quiet && !former.is_some_and(|former| former.dead);
-        let Plan { place, change, pending, .. } = plan;
-        let partition = facts.generation.partition(place);
-        let Ok(replaced) = self.apply(&partition, facts.count, pending).await else { return };
-        let cleaning = self.clean(place, &facts, replaced, &change.forget);
-        let is_clean = matches!(tokio::time::timeout(CLEANING, cleaning).await, Ok(Ok(())));
-        if is_clean && is_quiet {
-            facts.old.clear();
-            if facts.dead {
-                self.best_effort(self.bury(place, facts.version)).await;
-                return;
-            }
-        }
-        if !facts.dead {
-            self.know(place, facts);
+        if facts.dead {
+            self.best_effort(self.bury(plan.place, facts.version)).await;
+        } else {
+            self.know_clean(plan.place, facts.version);
         }
     }
 

@@ -118,7 +118,8 @@ impl DynamoDb {
                 if row.contains_key(name::DEAD) {
                     dead.push(place(&row)?);
                 } else {
-                    found.push(listed(row)?);
+                    let due_ms = row.number(name::DUE)?.ok_or_else(damaged)?;
+                    found.push((due_ms, listed(row)?));
                 }
             }
             if next.is_none() {
@@ -126,6 +127,8 @@ impl DynamoDb {
             }
             from = next;
         }
+        // The index has no order among those that are due at the same time.
+        found.sort_by(|(one, listed), (other, beside)| (one, &listed.place).cmp(&(other, &beside.place)));
         found.truncate(most);
         let purging = async {
             for place in &dead {
@@ -135,7 +138,7 @@ impl DynamoDb {
         };
         // What is left is found at the next look.
         let _ = tokio::time::timeout(PURGING, purging).await;
-        Ok(found)
+        Ok(found.into_iter().map(|(_, listed)| listed).collect())
     }
 }
 
