@@ -137,7 +137,8 @@ async fn two_daemons_take_turns<S: Server>(table: Table<S>) {
         let key = Bytes::from(format!("{turn}"));
         let mut change = puts([Item { key, ..item("", "turn") }, item("turn", ["even", "odd"][turn % 2])]);
         change.removes.push(Bytes::from(format!("{}", turn.saturating_sub(3))));
-        let former = std::mem::replace(&mut version, commit(mine, Some(version), change).await);
+        let former = version;
+        version = commit(mine, Some(former), change).await;
         let stale = other.commit(&place(), Some(former), Version(fastrand::u64(..)), puts([])).await;
         assert!(matches!(stale, Err(StorageError::Conflict)));
         assert_eq!(items(mine).await, items(other).await);
