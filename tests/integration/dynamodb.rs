@@ -19,8 +19,10 @@ macro_rules! cases {
 }
 use cases;
 
+mod failures;
 mod opening;
 mod protocol;
+mod proxy;
 
 use std::env;
 use std::marker::PhantomData;
@@ -65,18 +67,28 @@ impl<S: Server> Table<S> {
         Self { name: format!("test-{:016x}", fastrand::u64(..)), server: PhantomData }
     }
 
+    /// Where its server is.
+    fn server() -> String {
+        let variable = S::VARIABLE;
+        env::var(variable).unwrap_or_else(|_| {
+            panic!("{variable} names no server; use tests/run, or tests/servers with what it is to run")
+        })
+    }
+
     /// With what a daemon opens it.
     fn options(&self) -> Options {
-        let variable = S::VARIABLE;
-        let endpoint = env::var(variable).unwrap_or_else(|_| {
-            panic!("{variable} names no server; use tests/run, or tests/servers with what it is to run")
-        });
-        let region = Some("us-east-1".into());
-        Options { table: self.name.clone(), endpoint: Some(endpoint), region, create: true }
+        let (endpoint, region) = (Some(Self::server()), Some("us-east-1".into()));
+        Options { table: self.name.clone(), endpoint, region, create: true }
     }
 
     /// A daemon's handle.
     pub(crate) async fn connected(&self) -> Arc<DynamoDb> {
         Arc::new(DynamoDb::open(self.options()).await.expect("opened"))
+    }
+
+    /// A daemon's handle, with something in the way.
+    async fn through(&self, proxy: &proxy::Proxy) -> Arc<DynamoDb> {
+        let options = Options { endpoint: Some(proxy.url.clone()), ..self.options() };
+        Arc::new(DynamoDb::open(options).await.expect("opened"))
     }
 }

@@ -1,5 +1,8 @@
 //! Asking the service, again where it makes sense.
 
+use std::error::Error;
+
+use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::operation::batch_write_item::BatchWriteItemError;
 use aws_sdk_dynamodb::types::WriteRequest;
@@ -50,7 +53,7 @@ impl DynamoDb {
     pub(super) async fn ask<T, E, F>(&self, request: impl Fn() -> F) -> Result<T, StorageError>
     where
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-        E: ProvideErrorMetadata,
+        E: ProvideErrorMetadata + Error + 'static,
     {
         let _turn = self.turn().await?;
         let attempt = || async { request().await.map_err(|error| self.failure(&error)) };
@@ -61,7 +64,7 @@ impl DynamoDb {
     pub(super) async fn ask_if<T, E, F>(&self, request: impl Fn() -> F) -> Result<Answer<T>, StorageError>
     where
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>>,
-        E: ProvideErrorMetadata,
+        E: ProvideErrorMetadata + Error + 'static,
     {
         let _turn = self.turn().await?;
         let mut patience = Patience::new();
@@ -107,7 +110,10 @@ impl DynamoDb {
     }
 
     /// What an error means. Of what the service says, only the code is told: the rest may quote what was sent.
-    fn failure<E: ProvideErrorMetadata>(&self, error: &SdkError<E, HttpResponse>) -> Failure {
+    fn failure<E>(&self, error: &SdkError<E, HttpResponse>) -> Failure
+    where
+        E: ProvideErrorMetadata + Error + 'static,
+    {
         let final_ = |sentence: String| Failure::Final(StorageError::Unavailable(sentence));
         match error {
             SdkError::TimeoutError(_) => Failure::Unknown("DynamoDB does not answer in time".into()),
@@ -117,6 +123,9 @@ impl DynamoDb {
             }
             SdkError::DispatchFailure(failure) if failure.is_io() => {
                 Failure::Unknown("DynamoDB can't be connected to".into())
+            }
+            SdkError::DispatchFailure(_) if !is_about_credentials(error) => {
+                Failure::Unknown("DynamoDB does not answer".into())
             }
             SdkError::ServiceError(service) => match error.code() {
                 Some("ResourceNotFoundException") => {
@@ -134,4 +143,9 @@ impl DynamoDb {
             ),
         }
     }
+}
+
+/// Whether the request was not even signed.
+fn is_about_credentials(error: &(dyn Error + 'static)) -> bool {
+    error.is::<CredentialsError>() || error.source().is_some_and(is_about_credentials)
 }
