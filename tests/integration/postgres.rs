@@ -10,13 +10,20 @@ use std::thread;
 use tokio::runtime;
 use tokio_postgres::{Client, NoTls};
 
-/// Names the server, as `tests/servers` sets it.
-const SERVER: &str = "MCP_SESSIOND_TEST_POSTGRES";
-
-/// The URL of the server.
+/// The URL of the server, without TLS.
 fn server() -> String {
-    env::var(SERVER).unwrap_or_else(|_| {
-        panic!("{SERVER} names no server; use tests/run, or tests/servers with what it is to run")
+    named("MCP_SESSIOND_TEST_POSTGRES")
+}
+
+/// The URL of the server, with TLS and the certificate that it has.
+fn tls_server() -> String {
+    named("MCP_SESSIOND_TEST_POSTGRES_TLS")
+}
+
+/// What `tests/servers` says.
+fn named(variable: &str) -> String {
+    env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} names no server; use tests/run, or tests/servers with what it is to run")
     })
 }
 
@@ -38,6 +45,8 @@ pub(crate) struct Schema(String);
 
 impl Schema {
     pub(crate) fn new() -> Self {
+        // Without a server there is nothing that has to go.
+        drop(server());
         Self(format!("test_{:016x}", fastrand::u64(..)))
     }
 

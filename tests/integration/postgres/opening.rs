@@ -6,7 +6,7 @@ use futures::future::join_all;
 use mcp_sessiond::storage::postgres::{OpenError, Options};
 use mcp_sessiond::storage::{Change, Head, Place, Postgres, Storage, Version};
 
-use super::{Schema, connect, server, with_options};
+use super::{Schema, connect, server, tls_server, with_options};
 
 async fn open(url: &str) -> Result<Postgres, OpenError> {
     Postgres::open(url, Options::default()).await
@@ -35,7 +35,7 @@ async fn many_daemons_start_at_once() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_newer_daemon_has_migrated_is_refused() {
     let schema = Schema::new();
     drop(open(&schema.url()).await.expect("opened"));
@@ -44,7 +44,7 @@ async fn what_a_newer_daemon_has_migrated_is_refused() {
     assert_eq!(refused(&schema.url()).await, OpenError::Newer { found: 1000, known: 1 });
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_may_create_nothing_is_enough() {
     let schema = Schema::new();
     drop(open(&schema.url()).await.expect("opened"));
@@ -62,7 +62,7 @@ async fn a_role_that_may_create_nothing_is_enough() {
     client.batch_execute(&drop).await.expect("dropped");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_password_is_never_told() {
     let url = "postgres://somebody:letmein@127.0.0.1:1/base";
     let error = refused(url).await;
@@ -73,7 +73,7 @@ async fn the_password_is_never_told() {
     assert_eq!(format!("{store:?}"), format!("Postgres({})", schema.0));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_that_are_not_there_are_told_at_once() {
     let url = with_options(&server(), "dbname=nowhere");
     let started = std::time::Instant::now();
@@ -82,7 +82,7 @@ async fn databases_that_are_not_there_are_told_at_once() {
     assert!(started.elapsed().as_secs() < 2, "there is nothing to wait for");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_encoding_that_has_not_every_character_is_refused() {
     let schema = Schema::new();
     let client = connect().await;
@@ -92,4 +92,30 @@ async fn an_encoding_that_has_not_every_character_is_refused() {
     let error = refused(&with_options(&schema.url(), &format!("dbname={base}"))).await;
     assert_eq!(error, OpenError::Encoding("LATIN1".into()));
     client.batch_execute(&format!("DROP DATABASE {base} WITH (FORCE)")).await.expect("dropped");
+}
+
+/// Whoever asks for TLS, or just meets it, wants to know whom it is with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_is_with_the_server_that_was_meant() {
+    let schema = Schema::new();
+    let trusting = with_options(&tls_server(), &schema.options());
+    for mode in ["prefer", "require", "verify-full"] {
+        let store = open(&with_options(&trusting, &format!("sslmode={mode}"))).await.expect("opened");
+        assert_eq!(store.count("owner", 1).await, Ok(0));
+    }
+    let query = format!(
+        "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = '{}'",
+        schema.0
+    );
+    let store = open(&trusting).await.expect("opened");
+    assert_eq!(store.count("owner", 1).await, Ok(0));
+    assert!(connect().await.query_one(&query, &[]).await.expect("listed").get::<_, bool>(0), "it is TLS");
+    let (base, _) = trusting.split_once('?').expect("options");
+    let unknown = refused(base).await.to_string();
+    assert!(unknown.contains("UnknownIssuer") && unknown.contains("sslrootcert"), "{unknown}");
+    let other_name = refused(&trusting.replace("@localhost", "@127.0.0.1")).await.to_string();
+    assert!(other_name.contains("127.0.0.1"), "{other_name}");
+    let nobody = with_options(base, "sslmode=require&sslrootcert=/dev/null");
+    assert_eq!(refused(&nobody).await, OpenError::Certificates);
+    open(&with_options(base, &format!("{}&sslmode=disable", schema.options()))).await.expect("opened");
 }

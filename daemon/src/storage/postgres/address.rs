@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
@@ -25,16 +27,22 @@ const PROBE_AFTER: Duration = Duration::from_secs(30);
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) schema: String,
+    /// A file with the certificates to trust, in place of this machine's.
+    certificates: Option<String>,
 }
 
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
-        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        // A password may have anything in it but what ends it.
+        let host = url.find('@').unwrap_or_default();
+        let (base, query) = url.split_at(url[host..].find('?').map_or(url.len(), |at| host + at));
+        let query = query.strip_prefix('?').unwrap_or_default();
         let mut schema = SCHEMA.to_owned();
-        let mut options = Vec::new();
+        let (mut certificates, mut options) = (None, Vec::new());
         for option in query.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("schema", name)) => name.clone_into(&mut schema),
+                Some(("sslrootcert", path)) => certificates = Some(path.to_owned()),
                 // Certificates and the name in them are verified whenever there is TLS at all.
                 Some(("sslmode", "verify-ca" | "verify-full")) => options.push("sslmode=require"),
                 _ => options.push(option),
@@ -58,16 +66,16 @@ impl Address {
             config.tcp_user_timeout(ANSWER_TIMEOUT);
         }
         config.keepalives_idle(config.get_keepalives_idle().min(PROBE_AFTER));
-        Ok(Self { config, schema })
+        Ok(Self { config, schema, certificates })
     }
 
-    /// TLS as `sslmode` says. Whom to trust is this machine's matter: its certificates, or what `SSL_CERT_FILE` and
-    /// `SSL_CERT_DIR` name.
+    /// TLS as `sslmode` says. Whom to trust is said by `sslrootcert`, or else is this machine's matter: its certificates,
+    /// or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
     pub(super) fn tls(&self) -> Result<MakeRustlsConnect, OpenError> {
         let is_local = self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
         let mut roots = RootCertStore::empty();
         if !is_local && self.config.get_ssl_mode() != SslMode::Disable {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots.add_parsable_certificates(self.certificates()?);
             if roots.is_empty() && self.config.get_ssl_mode() == SslMode::Require {
                 return Err(OpenError::Certificates);
             }
@@ -77,6 +85,14 @@ impl Address {
             .with_safe_default_protocol_versions()
             .map_err(|_| OpenError::Certificates)?;
         Ok(MakeRustlsConnect::new(config.with_root_certificates(roots).with_no_client_auth()))
+    }
+
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, OpenError> {
+        let Some(path) = &self.certificates else {
+            return Ok(rustls_native_certs::load_native_certs().certs);
+        };
+        let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+        certificates.map_err(|_| OpenError::Certificates)
     }
 }
 
@@ -114,6 +130,9 @@ mod tests {
             let address = parsed(&format!("postgres://host/base?sslmode={mode}"));
             assert_eq!(address.config.get_ssl_mode(), SslMode::Require, "{mode}");
         }
+        let address = parsed("postgres://me:sec?schema=ret&@host/base?schema=other");
+        assert_eq!(address.config.get_password(), Some(&b"sec?schema=ret&"[..]));
+        assert_eq!(address.schema, "other");
         let address = parsed("postgres://one,other/base");
         assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
     }
@@ -121,9 +140,8 @@ mod tests {
     #[test]
     fn what_is_refused_is_not_repeated() {
         for url in [
-            "postgres://me:sec/ret@host/base",
-            "postgres://me:sec?ret@host/base",
             "postgres://host/base?sec=ret",
+            "postgres://host/base?sslmode=secret",
             "mysql://me:secret@host/base",
             "host=here password=secret",
             "postgres://",

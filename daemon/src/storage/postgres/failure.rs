@@ -31,7 +31,7 @@ pub(super) fn of_connecting(error: &Error) -> Failure {
         None if is_tls(error) => {
             let why = sentence(error);
             Failure::Final(StorageError::Unavailable(format!(
-                "{why}; SSL_CERT_FILE can name further certificates to trust, and sslmode=disable does without TLS"
+                "{why}; sslrootcert=FILE names certificates to trust, and sslmode=disable does without TLS"
             )))
         }
         None => Failure::Passing(sentence(error)),

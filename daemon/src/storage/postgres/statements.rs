@@ -1,4 +1,7 @@
 //! Every statement that there is, and a connection that has them prepared.
+//!
+//! None may depend on statistics: a record with a hundred thousand items must not be read whole because most have ten.
+//! So what looks for keys does it in a subquery by itself (`OFFSET 0` keeps it one), for which there is only the index.
 
 use futures::future::try_join_all;
 use tokio_postgres::{Client, Error, Statement};
@@ -18,17 +21,22 @@ const CREATE: &str = "
     )
     SELECT count(*) FROM changed";
 
-/// Changes a record. What goes are ranges of keys; what is put is in none of them, so no row is touched twice.
+/// Changes a record. What goes are ranges of keys but for what is put, so no row is touched twice. Items change with their
+/// record alone: where it has the version that was named, they are where the statement's snapshot has them.
 const UPDATE: &str = "
     WITH changed AS (
         UPDATE {schema}.record SET version = $3, head = $4, due_ms = $5
         WHERE owner = $1 AND name = $2 AND version = $9
         RETURNING owner, name
     ), gone AS (
-        DELETE FROM {schema}.item
-        USING changed, unnest($10::bytea[], $11::bytea[]) AS range (low, high)
-        WHERE item.owner = $1 AND item.name = $2 AND item.key >= range.low AND item.key < range.high
-        AND item.key <> ALL ($6::bytea[])
+        DELETE FROM {schema}.item WHERE ctid = ANY (ARRAY(
+            SELECT found.ctid FROM changed, unnest($10::bytea[], $11::bytea[]) AS range (low, high), LATERAL (
+                SELECT ctid FROM {schema}.item
+                WHERE owner = changed.owner AND name = changed.name AND key >= range.low AND key < range.high
+                AND key <> ALL ($6::bytea[])
+                OFFSET 0
+            ) AS found
+        ))
     ), put AS (
         INSERT INTO {schema}.item (owner, name, key, tag, value)
         SELECT changed.owner, changed.name, one.key, one.tag, one.value
@@ -47,8 +55,12 @@ const RECORD: &str = "SELECT version, head FROM {schema}.record WHERE owner = $1
 
 const VERSION: &str = "SELECT version FROM {schema}.record WHERE owner = $1 AND name = $2";
 
-const ITEMS: &str =
-    "SELECT key, tag, value FROM {schema}.item WHERE owner = $1 AND name = $2 AND key = ANY ($3::bytea[])";
+const ITEMS: &str = "
+    SELECT found.key, found.tag, found.value FROM unnest($3::bytea[]) AS wanted (key), LATERAL (
+        SELECT key, tag, value FROM {schema}.item
+        WHERE owner = $1 AND name = $2 AND key = wanted.key
+        OFFSET 0
+    ) AS found";
 
 /// The window is computed as the rows are read, in the order of the index, and no further than the limit.
 const SCAN: &str = "
@@ -76,7 +88,7 @@ const DUE: &str = "
     SELECT owner, name, version, head FROM {schema}.record
     WHERE due_ms <= $1 ORDER BY due_ms, owner, name LIMIT $2";
 
-const COUNT: &str = "SELECT count(*) FROM (SELECT FROM {schema}.record WHERE owner = $1 LIMIT $2) AS some";
+const COUNT: &str = "SELECT count(*) FROM (SELECT FROM {schema}.record WHERE owner = $1 LIMIT $2) AS counted";
 
 /// The statements, as one connection knows them.
 pub(super) struct Statements {
