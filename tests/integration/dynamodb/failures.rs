@@ -118,7 +118,8 @@ async fn a_batch_that_was_left_undone_is_asked_again<S: Server>(table: Table<S>)
     let large = change.puts[0].clone();
     store.commit(&place(), None, drawn(), change).await.expect("committed");
     assert_eq!(times.swap(2, Ordering::SeqCst), 0);
-    let found = store.read(&place(), &[large.key.clone()]).await.expect("readable").expect("a record");
+    let found =
+        store.read(&place(), std::slice::from_ref(&large.key)).await.expect("readable").expect("a record");
     assert_eq!((found.items, times.load(Ordering::SeqCst)), (vec![Some(large)], 0));
 }
 

@@ -90,7 +90,7 @@ async fn a_crash_before_application_is_invisible<S: Server>(table: Table<S>) {
             async move { store.scan(&place(), range, &tags, most, 1000).await.expect("readable") }
         };
         assert_eq!(scan("tag", 9).await, [item("c", "3")]);
-        assert_eq!(scan("other", 9).await, [other.clone()]);
+        assert!(matches!(&scan("other", 9).await[..], [found] if *found == other));
         assert_eq!(store.scan(&place(), range.clone(), &[], 1, 1000).await, Ok(vec![other.clone()]));
     }
 }
@@ -110,8 +110,11 @@ async fn a_slow_helper_overwrites_nothing<S: Server>(table: Table<S>) {
     let (store, dying, first) = begun(&table).await;
     let second = commit(&dying, Some(first), puts([item("a", "old"), item("c", "old")])).await;
     let late = dying.late(&place()).await.expect("a head");
-    commit(&store, Some(second), puts([item("a", "new"), item("d", "new")])).await;
+    let third = commit(&store, Some(second), puts([item("a", "new"), item("d", "new")])).await;
     late.apply().await.expect("in vain");
+    assert_eq!(items(&store).await, "a=new b=2 c=old d=new ");
+    // With nothing pending that would cover it up.
+    commit(&store, Some(third), puts([])).await;
     assert_eq!(items(&store).await, "a=new b=2 c=old d=new ");
 }
 
@@ -124,7 +127,9 @@ async fn a_slow_helper_brings_nothing_back<S: Server>(table: Table<S>) {
     let third = commit(&store, Some(second), Change { removes, ..puts([]) }).await;
     late.apply().await.expect("in vain");
     assert_eq!(items(&store).await, "b=2 ");
-    commit(&store, Some(third), Change { clear: true, ..puts([item("e", "5")]) }).await;
+    let fourth = commit(&store, Some(third), puts([])).await;
+    assert_eq!(items(&store).await, "b=2 ");
+    commit(&store, Some(fourth), Change { clear: true, ..puts([item("e", "5")]) }).await;
     later.apply().await.expect("in vain");
     assert_eq!(items(&store).await, "e=5 ", "and not after a clear, either");
 }
