@@ -56,7 +56,7 @@ use head::Facts;
 use tokio::sync::Semaphore;
 
 /// How long one attempt may take; see [`super::retry`] for all of them.
-const ATTEMPT: Duration = Duration::from_secs(2);
+const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// As many records are known as the latest to have been committed.
 const KNOWN: usize = 4096;
@@ -101,7 +101,8 @@ pub struct DynamoDb {
 
 impl DynamoDb {
     /// Opens a table. Credentials are found where AWS's own tools find them: in the environment, in a profile, by way
-    /// of a role.
+    /// of a role. What they must permit: DescribeTable, GetItem, BatchGetItem, PutItem, DeleteItem, BatchWriteItem,
+    /// Query and Scan, of the table and its indexes; and CreateTable and UpdateTimeToLive, to create it.
     ///
     /// # Errors
     /// [`OpenError`], which says what to do.
@@ -122,7 +123,7 @@ impl DynamoDb {
             return Err(OpenError::NoRegion);
         }
         let timeouts =
-            TimeoutConfig::builder().connect_timeout(ATTEMPT / 2).operation_attempt_timeout(ATTEMPT);
+            TimeoutConfig::builder().connect_timeout(ATTEMPT / 3).operation_attempt_timeout(ATTEMPT);
         // Who asks again must know that there was an answer that was lost: so that is done here, and not in there.
         let config = aws_sdk_dynamodb::config::Builder::from(&found)
             .retry_config(RetryConfig::disabled())

@@ -63,7 +63,7 @@ impl DynamoDb {
         let is_delete = change.head.is_none();
         let is_anew = base.facts.is_none() || change.clear;
         // Who wrote that pending change may be applying it still, and leave rows behind what is purged now.
-        let is_quiet = base.pending.is_none();
+        let is_quiet = base.pending.as_ref().is_none_or(Pending::is_empty);
         if let (Some(facts), Some(pending)) = (&base.facts, base.pending.take())
             && !is_anew
             && !is_delete
@@ -173,7 +173,7 @@ impl DynamoDb {
         if self.is_abandoned() {
             return None;
         }
-        let facts = plan.head(former).facts;
+        let facts = plan.facts(former);
         let partition = facts.generation.partition(plan.place);
         let replaced = self.apply(&partition, facts.count, plan.pending.clone()).await.ok()?;
         self.know(plan.place, facts);
@@ -183,7 +183,7 @@ impl DynamoDb {
     /// Does what may fail without anybody noticing: what is left undone is done by a later commit, or a look at what
     /// is due.
     async fn clean_up(&self, plan: &Plan<'_>, former: Option<&Facts>, replaced: Vec<PartId>, is_quiet: bool) {
-        let facts = plan.head(former).facts;
+        let facts = plan.facts(former);
         let cleaning = self.clean(plan.place, &facts, replaced, &plan.change.forget);
         let is_clean = matches!(tokio::time::timeout(CLEANING, cleaning).await, Ok(Ok(())));
         // Whoever deleted the record that was here may be purging it still.
@@ -220,8 +220,8 @@ impl DynamoDb {
 }
 
 impl Plan<'_> {
-    /// The head to install over the former one.
-    fn head(&self, former: Option<&Facts>) -> Head {
+    /// What is to be known of the head that replaces the former one.
+    fn facts(&self, former: Option<&Facts>) -> Facts {
         let mut old = former.map_or(Vec::new(), |former| former.old.clone());
         let dead = self.change.head.is_none();
         if let Some(former) = former
@@ -230,22 +230,22 @@ impl Plan<'_> {
         {
             old.push(former.generation);
         }
+        Facts {
+            version: self.next,
+            count: former.map_or(1, |former| former.count + 1),
+            generation: self.generation,
+            dead,
+            old,
+            was: former.map_or(Vec::new(), Facts::remembered),
+        }
+    }
+
+    /// The head to install over the former one.
+    fn head(&self, former: Option<&Facts>) -> Head {
         let (bytes, due_ms) = match &self.change.head {
             Some(head) => (head.bytes.clone(), head.due_ms),
             None => (Bytes::new(), super::now_ms() + BURIAL.as_millis() as u64),
         };
-        Head {
-            facts: Facts {
-                version: self.next,
-                count: former.map_or(1, |former| former.count + 1),
-                generation: self.generation,
-                dead,
-                old,
-                was: former.map_or(Vec::new(), Facts::remembered),
-            },
-            bytes,
-            due_ms,
-            pending: self.pending.clone(),
-        }
+        Head { facts: self.facts(former), bytes, due_ms, pending: self.pending.clone() }
     }
 }

@@ -27,6 +27,11 @@ const PART: u8 = 2;
 /// As many rows as a batch may ask for.
 const BATCH: usize = 100;
 
+/// As many parts as are asked for in a batch, and as many bytes as are written in one: about a megabyte, which comes
+/// and goes within the time of an attempt.
+const PARTS: usize = 3;
+const PARTS_BYTES: usize = 1 << 20;
+
 /// For how long a removed item is known to have been removed.
 const TOMBSTONE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -121,13 +126,18 @@ impl DynamoDb {
     /// The entries of these keys, in any order; none for those that there are not.
     pub(super) async fn entries(&self, partition: &str, keys: &[&Key]) -> Result<Vec<Entry>, StorageError> {
         let sort_keys = keys.iter().map(|key| item_key(key)).collect();
-        self.rows(partition, sort_keys).await?.into_iter().map(Entry::from_row).collect()
+        self.rows(partition, sort_keys, BATCH).await?.into_iter().map(Entry::from_row).collect()
     }
 
     /// Rows by their sort keys, which must differ.
-    async fn rows(&self, partition: &str, sort_keys: Vec<Bytes>) -> Result<Vec<Row>, StorageError> {
+    async fn rows(
+        &self,
+        partition: &str,
+        sort_keys: Vec<Bytes>,
+        batch: usize,
+    ) -> Result<Vec<Row>, StorageError> {
         let batches: Vec<Vec<Row>> = sort_keys
-            .chunks(BATCH)
+            .chunks(batch)
             .map(|batch| batch.iter().map(|key| row_key(partition, key)).collect())
             .collect();
         let rows: Vec<Vec<Row>> = stream::iter(batches)
@@ -172,7 +182,7 @@ impl DynamoDb {
         let ids = contents.iter().flat_map(|(_, content)| content.value.parts());
         let sort_keys = ids.map(|id| prefixed(PART, id)).collect();
         let mut parts: HashMap<Bytes, Bytes> = HashMap::new();
-        for mut part in self.rows(partition, sort_keys).await? {
+        for mut part in self.rows(partition, sort_keys, PARTS).await? {
             let sort_key = part.bytes(name::SK)?.ok_or_else(damaged)?;
             parts.insert(sort_key.slice(1..), part.bytes(name::VALUE)?.ok_or_else(damaged)?);
         }
@@ -200,7 +210,16 @@ impl DynamoDb {
             let request = PutRequest::builder().set_item(Some(row)).build().ok();
             WriteRequest::builder().set_put_request(request).build()
         };
-        self.write_all(parts.iter().map(write).collect()).await
+        let (mut batch, mut weight) = (Vec::new(), 0);
+        for part in parts {
+            if weight + part.bytes.len() > PARTS_BYTES {
+                self.write_all(std::mem::take(&mut batch)).await?;
+                weight = 0;
+            }
+            weight += part.bytes.len();
+            batch.push(write(part));
+        }
+        self.write_all(batch).await
     }
 
     /// Deletes parts that nothing refers to any more.
