@@ -136,6 +136,10 @@ macro_rules! fleet {
 fleet! {
     #[cfg(feature = "postgres")]
     postgres: crate::postgres::Schema::new();
+    #[cfg(feature = "dynamodb")]
+    dynamodb_dynalite: crate::dynamodb::Table::<crate::dynamodb::Dynalite>::new();
+    #[cfg(feature = "dynamodb")]
+    dynamodb_moto: crate::dynamodb::Table::<crate::dynamodb::Moto>::new();
 }
 
 /// The daemon starts without its database, serves what needs none, and finds it when it comes.

@@ -6,6 +6,8 @@ mod cli;
 mod contents_kill;
 mod contract;
 mod daemon_kill;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;
 mod lifecycle;
