@@ -6,9 +6,6 @@ use serde_json::{Value, json};
 use crate::world;
 use crate::writers::{check, some_progress, write_under};
 
-/// How often one daemon or the other is killed.
-const KILLS: usize = 30;
-
 /// Two machines, as far as their daemons can tell.
 fn machines(url: &str) -> [World; 2] {
     let configuration = format!(
@@ -95,12 +92,12 @@ fn a_host_s_session_is_its_own_daemon_s(url: &str) {
     until("nothing is left", || (left() == 0).then_some(()));
 }
 
-fn the_kill_of_either_loses_nothing(url: &str) {
+fn the_kill_of_either_loses_nothing(url: &str, kills: usize) {
     let [here, there] = machines(url);
     let mut daemons: [Daemon; 2] = [here.daemon(), there.daemon()];
     let mut random = random();
     let written = write_under(&[&here, &there], &mut random, |random, done| {
-        for _ in 0..KILLS {
+        for _ in 0..kills {
             some_progress(done, random);
             daemons[random.usize(0..2)].restart();
         }
@@ -111,38 +108,39 @@ fn the_kill_of_either_loses_nothing(url: &str) {
     check(&here, &written);
 }
 
-/// The same for each kind of database.
+/// The same for each kind of database, and how often one daemon or the other is killed on it.
 macro_rules! fleet {
-    ($($(#[$only:meta])* $name:ident: $database:expr;)*) => {$(
+    ($($(#[$only:meta])* $name:ident: $database:expr, $kills:literal kills;)*) => {$(
         $(#[$only])*
         mod $name {
             fleet! { @tests $database,
-                a_session_goes_from_daemon_to_daemon
-                a_termination_counts_everywhere
-                a_host_s_session_is_its_own_daemon_s
-                the_kill_of_either_loses_nothing
+                a_session_goes_from_daemon_to_daemon()
+                a_termination_counts_everywhere()
+                a_host_s_session_is_its_own_daemon_s()
+                the_kill_of_either_loses_nothing($kills)
             }
         }
     )*};
-    (@tests $database:expr, $($case:ident)*) => {$(
+    (@tests $database:expr, $($case:ident($($kills:literal)?))*) => {$(
         #[test]
         fn $case() {
             let database = $database;
-            super::$case(&database.url());
+            super::$case(&database.url() $(, $kills)?);
         }
     )*};
 }
 
 fleet! {
     #[cfg(feature = "postgres")]
-    postgres: crate::postgres::Schema::new();
+    postgres: crate::postgres::Schema::new(), 30 kills;
     #[cfg(feature = "dynamodb")]
-    dynamodb_dynalite: crate::dynamodb::Table::<crate::dynamodb::Dynalite>::new();
+    dynamodb_dynalite: crate::dynamodb::Table::<crate::dynamodb::Dynalite>::new(), 20 kills;
+    // It answers some two hundred requests in a second.
     #[cfg(feature = "dynamodb")]
-    dynamodb_moto: crate::dynamodb::Table::<crate::dynamodb::Moto>::new();
+    dynamodb_moto: crate::dynamodb::Table::<crate::dynamodb::Moto>::new(), 5 kills;
 }
 
-/// The daemon starts without its database, serves what needs none, and finds it when it comes.
+/// The daemon starts without its database, serves what needs none, and says what it is waiting for.
 #[cfg(feature = "postgres")]
 #[test]
 fn a_database_that_is_away_keeps_no_daemon_from_starting() {
