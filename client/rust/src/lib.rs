@@ -50,9 +50,12 @@ mod calls;
 mod connection;
 mod directory;
 mod error;
+mod line;
 mod log;
 mod options;
+mod session;
 mod sessiond;
+mod sessions;
 mod start;
 
 #[cfg(test)]
@@ -60,11 +63,23 @@ mod tests;
 
 pub use connection::{CONNECT_TIMEOUT, Connection, connect};
 pub use directory::Directory;
-pub use error::{ConnectError, Reason};
+pub use error::{ConnectError, Reason, SessionError};
+pub use mcp_sessiond_proto::sessions::{
+    Binding, Caller, CredentialHash, FailedPart, Handle, Lifetimes, Minted, OnMismatch,
+    Session as SessionView, Status as SessionStatus,
+};
+pub use mcp_sessiond_proto::state::{StateEntry, StateKeyInfo, StateVersion, StateWrite};
+pub use mcp_sessiond_proto::streams::{
+    Appended, Cursor, Event, EventId, Gap, Replayed, Stream as StreamView,
+};
 pub use mcp_sessiond_proto::types::Outcome;
-pub use mcp_sessiond_proto::{ClaimRequest, Epoch, Error, Label, SessionId, Siblings, Token};
+pub use mcp_sessiond_proto::{
+    ClaimRequest, Epoch, Error, Json, Label, ServiceName, SessionId, Siblings, StateKey, StreamId, Token,
+};
 pub use options::{CALL_TIMEOUT, Options};
+pub use session::{Attachment, Session, Stream, Update};
 pub use sessiond::{Sessiond, Status};
+pub use sessions::{CreateOptions, Sessions, credential};
 pub use start::{BINARY_VARIABLE, Start};
 
 /// The target of every line that this crate logs.
