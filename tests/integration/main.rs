@@ -10,6 +10,7 @@ mod peers;
 mod python;
 mod refusals;
 mod restarts;
+mod sessions_client;
 mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;
