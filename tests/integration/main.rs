@@ -27,6 +27,7 @@ static BINARIES: Binaries = Binaries {
     instance: env!("CARGO_BIN_EXE_instance"),
     stranger: env!("CARGO_BIN_EXE_stranger"),
     example_server: env!("CARGO_BIN_EXE_example-server"),
+    event_service: env!("CARGO_BIN_EXE_event-service"),
 };
 
 /// A world, with the configuration that it is given.

@@ -1,6 +1,9 @@
 //! The client's sessions against a daemon that is killed between calls and during them: nothing acknowledged is lost,
 //! nothing is done twice, and nobody who calls notices.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -311,4 +314,66 @@ async fn few_at_a_time_are_all_in_the_end() {
     for said in [by_number, waited] {
         assert_eq!(said["events"][0]["number"], "301", "{said}");
     }
+}
+
+/// The example of a service, until this is dropped.
+struct EventService {
+    child: Child,
+    address: String,
+}
+
+impl EventService {
+    fn start(world: &World) -> Self {
+        let mut command = world.command(world.binaries.event_service);
+        let mut child = command.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().expect("the example");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let address = line.trim_end().rsplit(' ').next().expect("an address").to_owned();
+        Self { child, address }
+    }
+
+    /// Sends a request, and reads the answer to its end.
+    fn ask(&self, method: &str, headers: &[(&str, &str)], body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
+        let request = format!("{method} / HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+}
+
+impl Drop for EventService {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_example_says_again_what_was_missed() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let service = EventService::start(&world);
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"count"}"#;
+    let first = service.ask("POST", &[], call);
+    let (head, said) = first.split_once("\r\n\r\n").expect("a head");
+    let session = head.lines().find_map(|line| line.strip_prefix("Mcp-Session-Id: ")).expect("a session");
+    let (primed, rest) = said.split_once("\ndata:\n\n").expect("a priming event");
+    let primed = primed.strip_prefix("id: ").expect("its id");
+    assert!(rest.contains(r#""calls":1"#), "{rest}");
+    drop(service);
+    daemon.restart();
+    let service = EventService::start(&world);
+    let of = ("mcp-session-id", session);
+    let again = service.ask("GET", &[of, ("Last-Event-ID", primed)], "");
+    assert_eq!(again.split_once("\r\n\r\n").map(|(_, said)| said), Some(rest));
+    assert!(service.ask("POST", &[of], call).contains(r#""calls":2"#));
+    let unknown = service.ask("GET", &[of, ("Last-Event-ID", "made-up")], "");
+    assert!(unknown.starts_with("HTTP/1.1 404 "), "{unknown}");
+    assert!(service.ask("DELETE", &[of], "").starts_with("HTTP/1.1 204 "));
+    assert!(service.ask("POST", &[of], call).starts_with("HTTP/1.1 404 "));
 }
