@@ -11,12 +11,13 @@ use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::sleep;
 
 use crate::connection::{Absent, Connection, connect_within};
 use crate::directory::Directory;
 use crate::error::{Reason, SessionError};
 use crate::options::Options;
+use crate::patience::Patience;
 
 /// When to try again after the daemon had too many requests of this connection in flight: they are short.
 const CROWDED_PAUSE: Duration = Duration::from_millis(50);
@@ -26,37 +27,6 @@ pub(crate) const BROKEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not refuse any.
 pub(crate) const PLACES: usize = 24;
-
-/// How long one call may take, and until when.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    whole: Duration,
-    until: Instant,
-}
-
-impl Patience {
-    pub(crate) fn new(whole: Duration) -> Self {
-        Self { whole, until: Instant::now() + whole }
-    }
-
-    fn left(self) -> Duration {
-        self.until.saturating_duration_since(Instant::now())
-    }
-
-    fn out(self) -> Reason {
-        Reason::NoAnswer(self.whole)
-    }
-
-    /// The context of a call that may take what is left.
-    fn context(self) -> Context {
-        Connection::context(self.left())
-    }
-
-    /// What comes of it in time.
-    pub(crate) async fn bound<T>(self, work: impl Future<Output = T>) -> Result<T, Reason> {
-        timeout_at(self.until, work).await.map_err(|_| self.out())
-    }
-}
 
 /// Why a call on a connection came to nothing.
 #[derive(Debug)]

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::calls::{Calls, Patience};
+use crate::calls::Calls;
 use crate::error::Reason;
 use crate::options::Options;
+use crate::patience::Patience;
 
 /// Connections for calls that wait. Together with the first one, and with somebody else's in this process, they are fewer
 /// than a daemon lets a process have.

@@ -20,10 +20,11 @@ use tarpc::context::Context;
 pub use attachment::Attachment;
 pub use stream::Stream;
 
-use crate::calls::{Calls, Link, Patience};
+use crate::calls::{Calls, Link};
 use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::line::Line;
+use crate::patience::Patience;
 use crate::sessiond::Sessiond;
 use crate::sessions;
 

@@ -6,8 +6,8 @@ use mcp_sessiond_proto::streams::{Cursor, ReplayRequest, Replayed, WAIT_MAX_MS, 
 use tokio::time::{Instant, sleep};
 
 use super::Session;
-use crate::calls::Patience;
 use crate::error::SessionError;
+use crate::patience::Patience;
 
 /// The pause after a `wait` that ended before its time with nothing to tell: the daemon is about to exit.
 const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
