@@ -1,7 +1,7 @@
 //! The calls on a connection that may break at any moment, each within the patience of its caller.
 
 use std::future::Future;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -275,6 +275,10 @@ impl Calls {
                     return Err(Error::InvalidArgument { sentence: error.detail }.into());
                 }
                 Err(RpcError::Server(_)) => CROWDED_PAUSE,
+                Err(RpcError::Send(error)) if is_no_frame(&*error) => {
+                    let sentence = format!("this can't be sent: {error}");
+                    return Err(Error::InvalidArgument { sentence }.into());
+                }
                 Err(RpcError::DeadlineExceeded) => {
                     self.forget(link.number);
                     return Err(Failure::Gone(patience.out()));
@@ -291,4 +295,9 @@ impl Calls {
             sleep(pause.min(patience.left())).await;
         }
     }
+}
+
+/// Whether it is the call that is wrong, and not the connection: it is larger than the daemon takes.
+fn is_no_frame(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::InvalidData)
 }

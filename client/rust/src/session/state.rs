@@ -115,7 +115,8 @@ impl Session {
         self.write_one(key, Some(expected), value).await
     }
 
-    /// Writes and removes up to 50 values, all or none. Returns their versions, in the order of the writes.
+    /// Writes and removes up to 50 values, all or none. Returns their versions, in the order of the writes. What is not
+    /// conditional and has to be repeated is written over whatever was written in between.
     ///
     /// # Errors
     /// As [`Session::compare_and_set`], and `invalid_argument`.

@@ -145,6 +145,21 @@ async fn values_are_of_types_of_ones_own() {
 }
 
 #[tokio::test]
+async fn what_is_larger_than_a_frame_is_refused_and_the_connection_goes_on() {
+    let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::Stall, Turn::Done]);
+    let session = session(&fake).await;
+    let (touching, stalled) = (session.clone(), fake.shared.stalled.notified());
+    let touching = tokio::spawn(async move { touching.touch().await });
+    stalled.await;
+    let refused = session.set_as(&key(), &"x".repeat(5 << 20)).await.expect_err("5 MiB");
+    assert!(matches!(refused.refusal(), Some(Error::InvalidArgument { .. })), "{refused}");
+    session.touch().await.expect("on the same connection");
+    assert!(!touching.is_finished());
+    assert_eq!(fake.heard().len(), 2);
+    touching.abort();
+}
+
+#[tokio::test]
 async fn of_a_credential_only_the_hash_travels() {
     let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::HangUp, Turn::Done, Turn::Done]);
     let caller = credential(b"hunter1");
