@@ -68,19 +68,29 @@ impl Serialize for CredentialHash {
 }
 
 impl<'de> Deserialize<'de> for CredentialHash {
+    /// Takes either form: within [`Caller`], whose kind is read first, serde does not tell which format it is.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wrong =
-            || de::Error::custom("the hash of a credential has 32 bytes, in JSON 64 hexadecimal digits");
-        let bytes = if deserializer.is_human_readable() {
-            let text = String::deserialize(deserializer)?;
-            let digits = text.as_bytes();
-            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-            let hex = digits.iter().all(u8::is_ascii_hexdigit) && digits.len().is_multiple_of(2);
-            hex.then(|| digits.chunks(2).filter_map(byte).collect()).ok_or_else(wrong)?
-        } else {
-            serde_bytes::ByteBuf::deserialize(deserializer)?.into_vec()
-        };
-        bytes.try_into().map(Self).map_err(|_| wrong())
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = CredentialHash;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("the hash of a credential: 32 bytes, in JSON 64 hexadecimal digits")
+            }
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<CredentialHash, E> {
+                bytes.try_into().map(CredentialHash).map_err(|_| E::invalid_length(bytes.len(), &self))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<CredentialHash, E> {
+                let wrong = || E::invalid_length(text.len(), &self);
+                let digits = text.as_bytes();
+                let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+                if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+                    return Err(wrong());
+                }
+                let bytes: Vec<u8> = digits.chunks(2).filter_map(byte).collect();
+                self.visit_bytes(&bytes)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
     }
 }
 
@@ -316,4 +326,32 @@ pub struct OpenHandleRequest {
     /// Who is asking, where the session is bound to somebody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<Caller>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_of_a_credential_is_binary_in_messagepack_and_hexadecimal_in_json() {
+        let caller = Caller::Credential { hash: CredentialHash([0xab; 32]) };
+        let bytes = rmp_serde::to_vec_named(&caller).expect("msgpack");
+        assert!(bytes.len() < 64, "32 bytes, not 64 digits");
+        assert_eq!(rmp_serde::from_slice::<Caller>(&bytes).expect("back"), caller);
+        let json = serde_json::to_value(&caller).expect("json");
+        assert_eq!(json["hash"], "ab".repeat(32));
+        assert_eq!(serde_json::from_value::<Caller>(json).expect("back"), caller);
+        for wrong in ["ab".repeat(31), "xy".repeat(32), String::new()] {
+            let wrong = serde_json::json!({"kind": "credential", "hash": wrong});
+            let error = serde_json::from_value::<Caller>(wrong).expect_err("no hash").to_string();
+            assert!(!error.contains("abab") && !error.contains("xyxy"), "{error}");
+        }
+        let rotate = RotateRequest {
+            of: SessionRef { session: SessionId::mint(), service: None, epoch: None, caller: Some(caller) },
+            hash: CredentialHash([1; 32]),
+            grace_ms: None,
+        };
+        let bytes = rmp_serde::to_vec_named(&rotate).expect("msgpack");
+        assert_eq!(rmp_serde::from_slice::<RotateRequest>(&bytes).expect("back"), rotate);
+    }
 }

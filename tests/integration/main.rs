@@ -19,6 +19,7 @@ mod python;
 mod refusals;
 mod restarts;
 mod sessions;
+mod sessions_client;
 mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;
@@ -36,6 +37,7 @@ static BINARIES: Binaries = Binaries {
     instance: env!("CARGO_BIN_EXE_instance"),
     stranger: env!("CARGO_BIN_EXE_stranger"),
     example_server: env!("CARGO_BIN_EXE_example-server"),
+    event_service: env!("CARGO_BIN_EXE_event-service"),
 };
 
 /// A world, with the configuration that it is given.

@@ -27,6 +27,8 @@ pub struct Binaries {
     pub stranger: &'static str,
     /// `example-server`.
     pub example_server: &'static str,
+    /// `event-service`.
+    pub event_service: &'static str,
 }
 
 /// A private directory with a runtime directory in it, a configuration, and the daemon's log.

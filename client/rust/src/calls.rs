@@ -1,47 +1,34 @@
 //! The calls on a connection that may break at any moment, each within the patience of its caller.
 
 use std::future::Future;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
 use tarpc::client::RpcError;
-use tokio::time::{Instant, sleep, timeout_at};
+use tarpc::context::Context;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
 
 use crate::connection::{Absent, Connection, connect_within};
 use crate::directory::Directory;
-use crate::error::{ConnectError, Reason};
+use crate::error::{Reason, SessionError};
 use crate::options::Options;
+use crate::patience::Patience;
 
 /// When to try again after the daemon had too many requests of this connection in flight: they are short.
 const CROWDED_PAUSE: Duration = Duration::from_millis(50);
 
 /// The pause after a broken connection, so that a daemon that breaks each one is not asked in a hot loop.
-const BROKEN_PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const BROKEN_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long one call may take, and until when.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    whole: Duration,
-    until: Instant,
-}
+/// Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not refuse any.
+pub(crate) const PLACES: usize = 24;
 
-impl Patience {
-    pub(crate) fn new(whole: Duration) -> Self {
-        Self { whole, until: Instant::now() + whole }
-    }
-
-    fn left(self) -> Duration {
-        self.until.saturating_duration_since(Instant::now())
-    }
-
-    fn out(self) -> Reason {
-        Reason::NoAnswer(self.whole)
-    }
-}
-
-/// Why a call on a lease came to nothing.
+/// Why a call on a connection came to nothing.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The connection broke. Whether the call was carried out is unknown; it may be repeated.
@@ -58,50 +45,118 @@ impl From<Error> for Failure {
     }
 }
 
-/// The connection, made anew when it breaks.
-#[derive(Debug, Default)]
+/// A connection, and which one it is: they are counted from 1.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    pub(crate) number: u64,
+}
+
+/// The connection, made anew when it breaks. Calls may be made from several tasks at once.
+#[derive(Debug)]
 pub(crate) struct Calls {
-    connection: Option<Connection>,
+    slot: StdMutex<Slot>,
+    /// Held by whoever connects.
+    connecting: Mutex<()>,
+    /// One for each call that may be under way.
+    places: Arc<Semaphore>,
+    /// Whether a daemon has answered before, on whichever connection.
+    known: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    link: Option<Link>,
     /// How many connections there were.
     number: u64,
 }
 
+impl Default for Calls {
+    fn default() -> Self {
+        Self::knowing(Arc::default())
+    }
+}
+
 impl Calls {
-    /// Connects, unless there is a connection. Returns its number.
-    pub(crate) async fn connect(
-        &mut self,
-        options: &Options,
-        patience: Patience,
-    ) -> Result<u64, ConnectError> {
-        if self.connection.is_none() {
-            let directory = match &options.directory {
-                Some(path) => Directory::at(path)?,
-                None => Directory::of_user()?,
-            };
-            // A daemon that answered before is restarting, and whoever restarts it is not us.
-            let absent = if self.number == 0 { Absent::Fails } else { Absent::Waits };
-            let connection = connect_within(&directory, &options.start, absent, patience.left()).await?;
-            self.connection = Some(connection);
-            self.number += 1;
-        }
-        Ok(self.number)
+    fn knowing(known: Arc<AtomicBool>) -> Self {
+        let places = Arc::new(Semaphore::new(PLACES));
+        Self { slot: StdMutex::default(), connecting: Mutex::default(), places, known }
     }
 
-    /// Claims, over as many connections as it takes. Returns the number of the last one.
+    /// Another connection to the same daemon.
+    pub(crate) fn beside(&self) -> Self {
+        Self::knowing(self.known.clone())
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection that there is.
+    pub(crate) fn current(&self) -> Option<Link> {
+        self.slot().link.clone().filter(|link| !link.connection.is_ended())
+    }
+
+    /// Lets the connection go. Calls that are under way on it go on.
+    pub(crate) fn hang_up(&self) {
+        self.slot().link = None;
+    }
+
+    /// Whatever is wrong with that connection, it is not left in the way of the next call.
+    fn forget(&self, number: u64) {
+        let mut slot = self.slot();
+        if slot.link.as_ref().is_some_and(|link| link.number == number) {
+            slot.link = None;
+        }
+    }
+
+    /// Connects, unless there is a connection.
+    pub(crate) async fn connect(&self, options: &Options, patience: Patience) -> Result<Link, Reason> {
+        if let Some(link) = self.current() {
+            return Ok(link);
+        }
+        let _connecting = patience.bound(self.connecting.lock()).await?;
+        if let Some(link) = self.current() {
+            return Ok(link);
+        }
+        let directory = match &options.directory {
+            Some(path) => Directory::at(path)?,
+            None => Directory::of_user()?,
+        };
+        // A daemon that answered before is restarting, and whoever restarts it is not us.
+        let absent = if self.known.load(Ordering::Relaxed) { Absent::Waits } else { Absent::Fails };
+        let connection = connect_within(&directory, &options.start, absent, patience.left()).await?;
+        self.known.store(true, Ordering::Relaxed);
+        let mut slot = self.slot();
+        slot.number += 1;
+        let link = Link { connection, number: slot.number };
+        slot.link = Some(link.clone());
+        Ok(link)
+    }
+
+    /// A place for a call, if there is one.
+    pub(crate) fn try_place(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().ok()
+    }
+
+    /// A place for a call, when there is one.
+    pub(crate) async fn place(&self, patience: Patience) -> Result<OwnedSemaphorePermit, Reason> {
+        let place = patience.bound(self.places.clone().acquire_owned()).await?;
+        // It is never closed.
+        place.map_err(|_| patience.out())
+    }
+
+    /// Claims, over as many connections as it takes. Returns the last one, too.
     pub(crate) async fn claim(
-        &mut self,
+        &self,
         request: ClaimRequest,
         options: &Options,
         patience: Patience,
-    ) -> Result<(Claimed, u64), Reason> {
+    ) -> Result<(Claimed, Link), Reason> {
         loop {
-            let number = self.connect(options, patience).await?;
-            let call = |connection: Connection| {
-                let request = request.clone();
-                async move { connection.claim(Connection::context(patience.left()), request).await }
-            };
-            match self.call(patience, call).await {
-                Ok(claimed) => return Ok((claimed, number)),
+            let link = self.connect(options, patience).await?;
+            match self.claim_on(&link, request.clone(), patience).await {
+                Ok(claimed) => return Ok((claimed, link)),
                 Err(Failure::Disconnected) => {}
                 Err(Failure::Refused(error)) => return Err(error.into()),
                 Err(Failure::Gone(reason)) => return Err(reason),
@@ -109,49 +164,101 @@ impl Calls {
         }
     }
 
-    /// Stores a token, on the connection that there is.
-    pub(crate) async fn store(
-        &mut self,
-        request: StoreRequest,
+    /// Claims, on this connection.
+    pub(crate) async fn claim_on(
+        &self,
+        link: &Link,
+        request: ClaimRequest,
         patience: Patience,
-    ) -> Result<Stored, Failure> {
-        self.call(patience, |connection| {
+    ) -> Result<Claimed, Failure> {
+        self.call(link, patience, |connection, context| {
             let request = request.clone();
-            async move { connection.store_token(Connection::context(patience.left()), request).await }
+            async move { connection.claim(context, request).await }
         })
         .await
     }
 
-    /// Deletes the token, on the connection that there is.
-    pub(crate) async fn reject(&mut self, request: LeaseRef, patience: Patience) -> Result<(), Failure> {
-        self.call(patience, |connection| {
+    /// Stores a token.
+    pub(crate) async fn store(
+        &self,
+        link: &Link,
+        request: StoreRequest,
+        patience: Patience,
+    ) -> Result<Stored, Failure> {
+        self.call(link, patience, |connection, context| {
             let request = request.clone();
-            async move { connection.reject_token(Connection::context(patience.left()), request).await }
+            async move { connection.store_token(context, request).await }
+        })
+        .await
+    }
+
+    /// Deletes the token.
+    pub(crate) async fn reject(
+        &self,
+        link: &Link,
+        request: LeaseRef,
+        patience: Patience,
+    ) -> Result<(), Failure> {
+        self.call(link, patience, |connection, context| {
+            let request = request.clone();
+            async move { connection.reject_token(context, request).await }
         })
         .await
     }
 
     /// Ends the lease, on the connection that there is.
-    pub(crate) async fn release(&mut self, request: LeaseRef, timeout: Duration) -> Result<(), Failure> {
-        let patience = Patience::new(timeout);
-        self.call(patience, |connection| {
+    pub(crate) async fn release(&self, request: LeaseRef, timeout: Duration) -> Result<(), Failure> {
+        let Some(link) = self.current() else { return Err(Failure::Disconnected) };
+        self.call(&link, Patience::new(timeout), |connection, context| {
             let request = request.clone();
-            async move { connection.release(Connection::context(patience.left()), request).await }
+            async move { connection.release(context, request).await }
         })
         .await
     }
 
+    /// One call, over as many connections as it takes. `ready` finds one, and what the call needs to know on it.
+    /// Returns the last connection, too.
+    pub(crate) async fn repeat<T, R, G, F>(
+        &self,
+        patience: Patience,
+        ready: impl Fn() -> G,
+        call: impl Fn(Connection, Context, R) -> F,
+    ) -> Result<(T, Link), SessionError>
+    where
+        R: Clone,
+        G: Future<Output = Result<(Link, R), SessionError>>,
+        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+    {
+        loop {
+            let (link, known) = ready().await?;
+            let call = |connection, context| call(connection, context, known.clone());
+            match self.call(&link, patience, call).await {
+                Ok(value) => return Ok((value, link)),
+                Err(Failure::Disconnected) => {}
+                Err(Failure::Refused(error)) => return Err(error.into()),
+                Err(Failure::Gone(reason)) => return Err(reason.into()),
+            }
+        }
+    }
+
     /// One call, repeated while the daemon asks to be asked again.
-    async fn call<T, F>(&mut self, patience: Patience, call: impl Fn(Connection) -> F) -> Result<T, Failure>
+    pub(crate) async fn call<T, F>(
+        &self,
+        link: &Link,
+        patience: Patience,
+        call: impl Fn(Connection, Context) -> F,
+    ) -> Result<T, Failure>
     where
         F: Future<Output = Result<Result<T, Error>, RpcError>>,
     {
         loop {
-            let Some(connection) = self.connection.clone() else { return Err(Failure::Disconnected) };
-            let Ok(answer) = timeout_at(patience.until, call(connection)).await else {
-                // Whatever is wrong with it, it is not left in the way of the next call.
-                self.connection = None;
-                return Err(Failure::Gone(patience.out()));
+            let calling = call(link.connection.clone(), patience.context());
+            let answer = match patience.bound(calling).await {
+                Ok(answer) => answer,
+                Err(reason) => {
+                    self.forget(link.number);
+                    return Err(Failure::Gone(reason));
+                }
             };
             let pause = match answer {
                 Ok(Ok(value)) => return Ok(value),
@@ -168,12 +275,16 @@ impl Calls {
                     return Err(Error::InvalidArgument { sentence: error.detail }.into());
                 }
                 Err(RpcError::Server(_)) => CROWDED_PAUSE,
+                Err(RpcError::Send(error)) if is_no_frame(&*error) => {
+                    let sentence = format!("this can't be sent: {error}");
+                    return Err(Error::InvalidArgument { sentence }.into());
+                }
                 Err(RpcError::DeadlineExceeded) => {
-                    self.connection = None;
+                    self.forget(link.number);
                     return Err(Failure::Gone(patience.out()));
                 }
                 Err(RpcError::Shutdown | RpcError::Send(_) | RpcError::Channel(_)) => {
-                    self.connection = None;
+                    self.forget(link.number);
                     if patience.left() <= BROKEN_PAUSE {
                         return Err(Failure::Gone(patience.out()));
                     }
@@ -184,4 +295,9 @@ impl Calls {
             sleep(pause.min(patience.left())).await;
         }
     }
+}
+
+/// Whether it is the call that is wrong, and not the connection: it is larger than the daemon takes.
+fn is_no_frame(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::InvalidData)
 }

@@ -9,6 +9,7 @@ use mcp_sessiond_proto::hello::{Codec, Hello, HelloError, greet};
 use mcp_sessiond_proto::service::SessiondClient;
 use tarpc::context::{self, Context};
 use tokio::net::UnixStream;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
@@ -33,6 +34,8 @@ const START_AGAIN: Duration = Duration::from_millis(500);
 pub struct Connection {
     client: SessiondClient,
     hello: Hello,
+    /// Its sender goes with the connection.
+    open: watch::Receiver<()>,
 }
 
 impl Connection {
@@ -40,6 +43,18 @@ impl Connection {
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello
+    }
+
+    /// Whether it has ended, as far as is known.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.open.has_changed().is_err()
+    }
+
+    /// Waits until it has ended: the daemon has exited, or has hung up.
+    pub async fn ended(&self) {
+        let mut open = self.open.clone();
+        while open.changed().await.is_ok() {}
     }
 
     /// The context of a call that may take `patience`.
@@ -152,6 +167,11 @@ async fn attempt(directory: &Directory) -> Result<Connection, ConnectError> {
     let transport = codec::client(stream, hello.frame_max);
     let new = SessiondClient::new(tarpc::client::Config::default(), transport);
     // tarpc logs a broken connection as a warning. Here that is daily business, and the server's log is not ours.
-    tokio::spawn(new.dispatch.with_subscriber(NoSubscriber::default()));
-    Ok(Connection { client: new.client, hello })
+    let (connected, open) = watch::channel(());
+    let dispatch = new.dispatch.with_subscriber(NoSubscriber::default());
+    tokio::spawn(async move {
+        drop(dispatch.await);
+        drop(connected);
+    });
+    Ok(Connection { client: new.client, hello, open })
 }

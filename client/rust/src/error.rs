@@ -1,4 +1,5 @@
-//! Why there is no connection, and why there is no resuming. Each sentence says what to do next.
+//! Why there is no connection, why there is no resuming, and why a call of a session's failed. Each sentence says what to
+//! do next.
 
 use std::io;
 use std::path::PathBuf;
@@ -135,5 +136,75 @@ impl Reason {
             Self::SessionLost => true,
             Self::Connect(_) | Self::NoAnswer(_) => false,
         }
+    }
+}
+
+/// Why a call about a session came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The daemon refused. What to do follows from the code.
+    #[error(transparent)]
+    Refused(#[from] Error),
+    /// The daemon could not be reached in time, or was not trusted.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The daemon did not answer in time. Whether the call was carried out is not known.
+    #[error("the daemon did not answer within {} ms; see `mcp-sessiond debug check`", .0.as_millis())]
+    NoAnswer(Duration),
+    /// The answer to a conditional write was lost, and when it was repeated the condition did not hold any more: by its
+    /// own doing, or by somebody else's. Read the value, and decide again.
+    #[error("the answer to a write was lost, and then {0}: whether it was carried out is not known")]
+    Uncertain(Error),
+    /// The value is not of the type that it was to be read as, or can't be written as JSON. It is not shown.
+    #[error("the value does not fit its type: line {line}, column {column} of the JSON")]
+    Type {
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1; 0 where the line had not begun.
+        column: usize,
+    },
+}
+
+impl SessionError {
+    /// What the daemon said, where it refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Error> {
+        match self {
+            Self::Refused(error) | Self::Uncertain(error) => Some(error),
+            Self::Connect(_) | Self::NoAnswer(_) | Self::Type { .. } => None,
+        }
+    }
+
+    /// The HTTP status (RFC 9110, section 15) that a server may answer: that of the refusal, 503 without the daemon.
+    #[must_use]
+    pub fn http_status(&self) -> u16 {
+        match self {
+            Self::Refused(error) | Self::Uncertain(error) => error.http_status(),
+            Self::Connect(_) | Self::NoAnswer(_) => 503,
+            Self::Type { .. } => 500,
+        }
+    }
+
+    /// Whether the same call may go better later.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::NoAnswer(_) | Self::Refused(Error::Unavailable { .. }))
+    }
+}
+
+impl From<Reason> for SessionError {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Connect(error) => Self::Connect(error),
+            Reason::Refused(error) => Self::Refused(error),
+            Reason::NoAnswer(waited) => Self::NoAnswer(waited),
+            Reason::SessionLost => Self::Refused(Error::UnknownSession),
+        }
+    }
+}
+
+impl From<serde_json::Error> for SessionError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Type { line: error.line(), column: error.column() }
     }
 }

@@ -1,4 +1,7 @@
-//! Keeps an MCP server's broker session across restarts, with the per-user daemon `mcp-sessiond`.
+//! Keeps an MCP server's sessions across restarts, with the per-user daemon `mcp-sessiond`: the one with its broker by
+//! a token ([`Sessiond`]), and those with its clients by their state and what was said in them ([`Sessions`]).
+//!
+//! # A token
 //!
 //! A server that holds a session with a broker gets a *resume token* from it. This crate hands that token to the
 //! daemon, which gives it to the next instance of the same server under the same host, and to nobody else. Three
@@ -40,6 +43,39 @@
 //! Where the configuration of the host tells two instances of a server apart, and nothing else does, give each a
 //! label: `Options::default().label("staging".parse()?)`.
 //!
+//! # State and streams
+//!
+//! A server that serves many clients keeps each one's session with the daemon: JSON values by key, and events that can be
+//! said again from any place. It is a *service*, and finds its sessions again by their ids, whoever started it. The
+//! sessions of a *host* belong to the process that started this one, and end with it; [`Sessiond::session`] is the one
+//! that this instance has claimed.
+//!
+//! ```no_run
+//! use mcp_sessiond_client::{CreateOptions, Cursor, Json, Options, Sessions, StateKey};
+//! use std::time::Duration;
+//!
+//! # async fn example(last_event_id: mcp_sessiond_client::EventId) -> Result<(), Box<dyn std::error::Error>> {
+//! let sessions = Sessions::of_service("shop".parse()?, Options::default());
+//! let session = sessions.create(CreateOptions::default()).await?;
+//! // For `Mcp-Session-Id`; `sessions.open` finds the session by it.
+//! let id = session.id();
+//!
+//! let cart: StateKey = "cart".parse()?;
+//! session.set_as(&cart, &["apples"]).await?;
+//! let message = Json::new(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#)?;
+//! let appended = session.standalone().append(message).await?;
+//! // Kept, and only now said: with `appended.id` for the id of the SSE event.
+//!
+//! // A client comes back with its `Last-Event-ID`.
+//! let missed = session.replay_all(&Cursor::Event(last_event_id)).await?;
+//! let more = session.wait(&missed.next, Duration::from_secs(15)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! These calls say what went wrong ([`SessionError`]). What passes is none of it: a daemon that is restarted between two
+//! calls, or during one, is not noticed. `examples/event_service.rs` is a whole server.
+//!
 //! **Runtime.** Every call must be made within a tokio runtime that has its I/O and time drivers enabled
 //! (`#[tokio::main]` does). A future that is dropped half-way does no harm: the next call finds the lease again.
 //!
@@ -50,9 +86,13 @@ mod calls;
 mod connection;
 mod directory;
 mod error;
+mod line;
 mod log;
 mod options;
+mod patience;
+mod session;
 mod sessiond;
+mod sessions;
 mod start;
 
 #[cfg(test)]
@@ -60,11 +100,23 @@ mod tests;
 
 pub use connection::{CONNECT_TIMEOUT, Connection, connect};
 pub use directory::Directory;
-pub use error::{ConnectError, Reason};
+pub use error::{ConnectError, Reason, SessionError};
+pub use mcp_sessiond_proto::sessions::{
+    Binding, Caller, CredentialHash, FailedPart, Handle, Lifetimes, Minted, OnMismatch,
+    Session as SessionView, Status as SessionStatus,
+};
+pub use mcp_sessiond_proto::state::{StateEntry, StateKeyInfo, StateVersion, StateWrite};
+pub use mcp_sessiond_proto::streams::{
+    Appended, Cursor, Event, EventId, Gap, Replayed, Stream as StreamView,
+};
 pub use mcp_sessiond_proto::types::Outcome;
-pub use mcp_sessiond_proto::{ClaimRequest, Epoch, Error, Label, SessionId, Siblings, Token};
+pub use mcp_sessiond_proto::{
+    ClaimRequest, Epoch, Error, Json, Label, ServiceName, SessionId, Siblings, StateKey, StreamId, Token,
+};
 pub use options::{CALL_TIMEOUT, Options};
+pub use session::{Attachment, Session, Stream, Update};
 pub use sessiond::{Sessiond, Status};
+pub use sessions::{CreateOptions, Sessions, credential};
 pub use start::{BINARY_VARIABLE, Start};
 
 /// The target of every line that this crate logs.

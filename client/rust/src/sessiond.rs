@@ -1,17 +1,22 @@
 //! Version 1's three calls. They carry out what a server means, and swallow what it must not have to handle.
 
+mod lease;
+
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, TokenStatus};
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, SessionId, Token};
+use mcp_sessiond_proto::{ClaimRequest, Epoch, Error, SessionId, Token};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::calls::{Calls, Failure, Patience};
+use crate::calls::Failure;
 use crate::error::Reason;
+use crate::line::Line;
 use crate::log;
 use crate::options::Options;
+use crate::patience::Patience;
+use crate::session::Session;
 
 /// How long a daemon that could not be reached is left alone, so that a server is not slowed by each of its calls.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -49,7 +54,7 @@ pub enum Status {
 
 #[derive(Debug)]
 struct Inner {
-    options: Options,
+    line: Arc<Line>,
     state: Mutex<State>,
     /// A copy, for who asks while a call is under way.
     status: StdMutex<Status>,
@@ -57,7 +62,6 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    calls: Calls,
     lease: Option<Lease>,
     /// A token was loaded, and since then neither stored nor rejected.
     offered: bool,
@@ -71,7 +75,7 @@ struct Lease {
     session: SessionId,
     epoch: Epoch,
     outcome: Outcome,
-    /// The connection that it was claimed on: on another one it is claimed again before it is used.
+    /// The number of the connection that it was claimed on: on another one it is claimed again before it is used.
     connection: u64,
 }
 
@@ -89,15 +93,16 @@ impl Sessiond {
     #[must_use]
     pub fn init(options: Options) -> Self {
         let status = StdMutex::new(Status::Unclaimed);
-        Self(Arc::new(Inner { options, state: Mutex::default(), status }))
+        Self(Arc::new(Inner { line: Line::new(options), state: Mutex::default(), status }))
     }
 
     /// The token that a former instance stored, to be offered to the broker. None: start afresh.
     pub async fn load(&self) -> Option<Token> {
         let mut state = self.0.state.lock().await;
         let patience = self.patience(&state)?;
-        let claimed = match self.claim(&mut state, patience).await {
-            Ok(claimed) => claimed,
+        let request = self.0.line.options.claim.clone();
+        let claimed = match self.claim(&mut state, request, patience).await {
+            Ok((claimed, _)) => claimed,
             Err(reason) => {
                 self.disable(&mut state, reason);
                 return None;
@@ -129,7 +134,7 @@ impl Sessiond {
             Ok(resumed) => {
                 // Only what this very process was offered can have been accepted; for an ancestor, another command
                 // may have been offered it.
-                let offered = state.offered || self.0.options.claim.instance.is_some();
+                let offered = state.offered || self.0.line.options.claim.instance.is_some();
                 if resumed && offered {
                     log::resumed();
                 }
@@ -158,9 +163,9 @@ impl Sessiond {
         let refused = match state.lease.clone() {
             Some(lease) => lease,
             // For an ancestor, another command has loaded the token, and the lease is the same.
-            None if self.0.options.claim.instance.is_some() => {
+            None if self.0.line.options.claim.instance.is_some() => {
                 match self.claim_again(&mut state, patience).await {
-                    Ok(lease) => lease,
+                    Ok((lease, _)) => lease,
                     Err(reason) => {
                         self.disable(&mut state, reason);
                         return false;
@@ -172,8 +177,8 @@ impl Sessiond {
         state.offered = false;
         log::rejected();
         loop {
-            let lease = match self.lease(&mut state, patience).await {
-                Ok(lease) => lease,
+            let (lease, link) = match self.lease(&mut state, patience).await {
+                Ok(leased) => leased,
                 Err(reason) => {
                     self.disable(&mut state, reason);
                     return false;
@@ -184,7 +189,7 @@ impl Sessiond {
                 return true;
             }
             let request = LeaseRef { session: lease.session, epoch: lease.epoch };
-            match state.calls.reject(request, patience).await {
+            match self.0.line.calls.reject(&link, request, patience).await {
                 Ok(()) => return true,
                 Err(Failure::Disconnected) => {}
                 Err(Failure::Refused(
@@ -215,7 +220,40 @@ impl Sessiond {
         self.publish(Status::Unclaimed);
         let request = LeaseRef { session: lease.session, epoch: lease.epoch };
         // Where the daemon is gone, so is the lease soon: with this process.
-        drop(state.calls.release(request, self.0.options.timeout).await);
+        drop(self.0.line.calls.release(request, self.0.line.options.timeout).await);
+    }
+
+    /// The session of this instance, with what it contains: claimed, unless it is held already. Its calls fail where the
+    /// session is released, or another one is begun. None: resume does not work for this instance.
+    pub async fn session(&self) -> Option<Session> {
+        let mut state = self.0.state.lock().await;
+        let patience = self.patience(&state)?;
+        match self.claim_again(&mut state, patience).await {
+            Ok((lease, _)) => Some(Session::claimed(self.clone(), lease.session)),
+            Err(reason) => {
+                self.disable(&mut state, reason);
+                None
+            }
+        }
+    }
+
+    /// Begins anew, as a server on stdio does when it is told to `initialize`: the session that this instance holds, or
+    /// would resume, ends with its token and all that it contains, and this instance holds a fresh one. None: resume
+    /// does not work for this instance.
+    pub async fn begin_anew(&self) -> Option<Session> {
+        let mut state = self.0.state.lock().await;
+        let patience = self.patience(&state)?;
+        let request = ClaimRequest { fresh: true, ..self.0.line.options.claim.clone() };
+        match self.claim(&mut state, request, patience).await {
+            Ok((claimed, _)) => {
+                state.offered = false;
+                Some(Session::claimed(self.clone(), claimed.session))
+            }
+            Err(reason) => {
+                self.disable(&mut state, reason);
+                None
+            }
+        }
     }
 
     /// Whether resume works for this instance, as of the last call.
@@ -248,9 +286,9 @@ impl Sessiond {
     ) -> Result<bool, NotStored> {
         let mut claimed_again = false;
         loop {
-            let lease = self.lease(state, patience).await?;
+            let (lease, link) = self.lease(state, patience).await?;
             let request = StoreRequest { session: lease.session, epoch: lease.epoch, token: token.clone() };
-            match state.calls.store(request, patience).await {
+            match self.0.line.calls.store(&link, request, patience).await {
                 Ok(stored) => return Ok(stored.resumed),
                 Err(Failure::Disconnected) => {}
                 Err(Failure::Refused(
@@ -265,56 +303,9 @@ impl Sessiond {
         }
     }
 
-    /// The lease, claimed on the connection that there is now.
-    async fn lease(&self, state: &mut State, patience: Patience) -> Result<Lease, Reason> {
-        let connection = state.calls.connect(&self.0.options, patience).await?;
-        match &state.lease {
-            Some(lease) if lease.connection == connection => Ok(lease.clone()),
-            _ => self.claim_again(state, patience).await,
-        }
-    }
-
-    /// Claims what this instance had, or, if it had nothing, what there is. A session that is neither the former
-    /// one nor a fresh one is a sibling's, with a token that must not be overwritten.
-    async fn claim_again(&self, state: &mut State, patience: Patience) -> Result<Lease, Reason> {
-        let former = state.lease.clone();
-        let claimed = self.claim(state, patience).await?;
-        let lease = state.lease.clone().ok_or(Reason::SessionLost)?;
-        match former {
-            Some(former) if former.session != claimed.session && has_a_past(&claimed) => {
-                let request = LeaseRef { session: lease.session, epoch: lease.epoch };
-                // Taken back first: whoever drops this future must not leave the sibling's lease behind.
-                state.lease = Some(Lease { connection: NO_CONNECTION, ..former });
-                drop(state.calls.release(request, self.0.options.timeout).await);
-                Err(Reason::SessionLost)
-            }
-            _ => Ok(lease),
-        }
-    }
-
-    /// Claims, and takes down what was got.
-    async fn claim(&self, state: &mut State, patience: Patience) -> Result<Claimed, Reason> {
-        let request: ClaimRequest = self.0.options.claim.clone();
-        let (claimed, connection) = state.calls.claim(request, &self.0.options, patience).await?;
-        if claimed.token_status == TokenStatus::Corrupted {
-            log::corrupted();
-        }
-        // How the process came to its session says more than that it still has it.
-        let known = state.lease.take().filter(|lease| lease.session == claimed.session);
-        let outcome = match (claimed.outcome, known) {
-            (Outcome::Held, Some(lease)) => lease.outcome,
-            (outcome, _) => outcome,
-        };
-        let (session, epoch) = (claimed.session.clone(), claimed.epoch);
-        state.lease = Some(Lease { session: session.clone(), epoch, outcome, connection });
-        state.disabled = None;
-        self.publish(Status::Active { session, epoch, outcome });
-        Ok(claimed)
-    }
-
     /// How long the call may take; none where resume is disabled and it is not time to try again.
     fn patience(&self, state: &State) -> Option<Patience> {
-        let timeout = self.0.options.timeout;
+        let timeout = self.0.line.options.timeout;
         match &state.disabled {
             None => Some(Patience::new(timeout)),
             Some(disabled) if disabled.reason.is_final() => None,
@@ -334,7 +325,7 @@ impl Sessiond {
         state.offered = false;
         if reason.is_final() {
             state.lease = None;
-            state.calls = Calls::default();
+            self.0.line.calls.hang_up();
         }
         state.disabled = Some(Disabled { reason: reason.clone(), since: Instant::now() });
         self.publish(Status::Disabled { reason });
@@ -342,14 +333,5 @@ impl Sessiond {
 
     fn publish(&self, status: Status) {
         *self.0.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
-    }
-}
-
-/// Whether the session was a former instance's. `held` may be the repetition of a claim whose answer was lost.
-fn has_a_past(claimed: &Claimed) -> bool {
-    match claimed.outcome {
-        Outcome::Resumed => true,
-        Outcome::Held => claimed.token_status != TokenStatus::Absent,
-        _ => false,
     }
 }

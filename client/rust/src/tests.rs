@@ -4,5 +4,7 @@ mod broken;
 mod fake;
 mod logged;
 mod python;
+mod sessions;
 mod starting;
 mod three_calls;
+mod waits;

@@ -118,18 +118,25 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn list(&self, owner: &str, after: Option<&SessionId>) -> Result<Vec<Session>, Error> {
-        let after = after.map_or(handles::AFTER_ALL, SessionId::as_str);
-        let listed = self.storage.list(owner, after, PAGE_MAX).await.map_err(|error| self.failed(&error))?;
+        let mut after = after.map_or(handles::AFTER_ALL, SessionId::as_str).to_owned();
         let limits = self.limits();
-        let now_ms = self.clock.now_ms();
-        let mut sessions = Vec::with_capacity(listed.len());
-        for Listed { place, head, .. } in listed {
-            self.settled(&place).await?;
-            let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
-            if head.ended(now_ms, &limits, self.presence.is_in_use(&place)).is_none() {
-                sessions.push(self.session(&place, &head, None, &limits));
+        let mut sessions = Vec::new();
+        // Of what is listed some have ended: a page that is not full is the last.
+        while sessions.len() < PAGE_MAX {
+            let listed = self.storage.list(owner, &after, PAGE_MAX).await;
+            let listed = listed.map_err(|error| self.failed(&error))?;
+            let Some(last) = listed.last() else { break };
+            after = last.place.name.clone();
+            let now_ms = self.clock.now_ms();
+            for Listed { place, head, .. } in listed {
+                self.settled(&place).await?;
+                let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
+                if head.ended(now_ms, &limits, self.presence.is_in_use(&place)).is_none() {
+                    sessions.push(self.session(&place, &head, None, &limits));
+                }
             }
         }
+        sessions.truncate(PAGE_MAX);
         Ok(sessions)
     }
 

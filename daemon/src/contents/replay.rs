@@ -184,7 +184,8 @@ fn replay(draft: &mut Draft<'_>, after: &[Cursor], most: usize) -> Result<Replay
     let mut more = true;
     for _ in 0..SCANS_MAX {
         let range = head::event_key(start)..head::end_of_events();
-        let items = draft.scan(Scan { range, tags: tags.clone(), most, bytes: SCAN_BYTES })?;
+        // However few are wanted: what is before the cursors is found, too, and no scan must end within that.
+        let items = draft.scan(Scan { range, tags: tags.clone(), most: EVENTS_MAX, bytes: SCAN_BYTES })?;
         draft.need(items.iter().filter_map(|item| Some(head::stream_key(&item.tag.parse().ok()?))))?;
         let Some(last) = items.last() else {
             more = false;

@@ -95,9 +95,11 @@ impl Conversation {
 
     pub(super) async fn create(&self, request: CreateRequest) -> Result<Session, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
+        // Whoever repeats the request is whom the session was bound to by it.
+        let caller = request.binding.as_ref().map(|binding| binding.caller.clone());
         if let Some(service) = &request.service {
             let minted = SessionId::mint();
-            let access = Access::service(service, request.session.as_ref().unwrap_or(&minted), None);
+            let access = Access::service(service, request.session.as_ref().unwrap_or(&minted), caller);
             return contents.create(&access, &request).await;
         }
         let wants = Wants::New(request.session.clone(), request.request.clone());
@@ -106,7 +108,7 @@ impl Conversation {
             session: claimed.session.clone(),
             service: None,
             epoch: Some(claimed.epoch),
-            caller: request.binding.as_ref().map(|binding| binding.caller.clone()),
+            caller,
         };
         let access = self.access(&of).await?;
         match contents.create(&access, &request).await {

@@ -12,9 +12,11 @@ use super::*;
 use crate::error::Error;
 use crate::hello::{Answer, FRAME_MAX, Hello};
 use crate::service::METHODS;
+use crate::sessions::SessionRef;
 use crate::state::StateVersion;
+use crate::streams::{AppendRequest, Appended, Cursor, Event, EventId, Gap, ReplayRequest, Replayed};
 use crate::types::{ClaimRequest, Claimed, Epoch, Outcome, Siblings, Stored, TokenStatus};
-use crate::{PROTOCOL_VERSION, Token};
+use crate::{Json, PROTOCOL_VERSION, Token};
 
 const PAGE: &str = include_str!("../../PROTOCOL.md");
 
@@ -28,11 +30,16 @@ const ERROR: &str = "0000004683a2696403a57265706c7981aa53746f7265546f6b656e81a34
 const CANCEL: &str = "0000001883a2696403ab646561646c696e655f6d7300a463616c6cc0";
 const CROWDED: &str = "0000002683a2696403a57265706c79c0a772656675736564b1746f6f206d616e79207265717565737473";
 const UNREADABLE: &str = "0000004f84a2696403a57265706c79c0a772656675736564d92d74686973206461656d6f6e2063616e27742072656164207468652063616c6c3a20657870656374656420753634aa756e7265616461626c65c3";
+const APPEND: &str = "0000008c83a2696403ab646561646c696e655f6d73cd2710a463616c6c81a6417070656e6481a77265717565737484a26f6682a773657373696f6ea27331a773657276696365a3776562a673747265616da27431a772657175657374a27231a86d6573736167657392c0d9247b226a736f6e727063223a22322e30222c226964223a312c22726573756c74223a7b7d7d";
 
 const JSON_CLAIM: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "claim", "params": {"label": "prod"}}"#;
 const JSON_CLAIMED: &str = r#"{"jsonrpc": "2.0", "id": 1, "result": {"session": "s1", "epoch": "7", "outcome": "resumed", "token_status": "present", "token": "aGk="}}"#;
 const JSON_STORE: &str = r#"{"jsonrpc": "2.0", "id": "b", "method": "store_token", "params": {"session": "s1", "epoch": "7", "token": "aGk="}}"#;
 const JSON_STORED: &str = r#"{"jsonrpc": "2.0", "id": "b", "result": {"resumed": true}}"#;
+const JSON_APPEND: &str = r#"{"jsonrpc": "2.0", "id": 2, "method": "append", "params": {"of": {"session": "s1", "service": "web"}, "stream": "t1", "request": "r1", "messages": [null, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]}}"#;
+const JSON_APPENDED: &str = r#"{"jsonrpc": "2.0", "id": 2, "result": [{"id": "Zmlyc3Q", "stream": "t1", "position": "1", "number": "7"}, {"id": "c2Vjb25k", "stream": "t1", "position": "2", "number": "8"}]}"#;
+const JSON_REPLAY: &str = r#"{"jsonrpc": "2.0", "id": 3, "method": "replay", "params": {"of": {"session": "s1", "service": "web"}, "after": {"event": "Zmlyc3Q"}, "most": 1}}"#;
+const JSON_REPLAYED: &str = r#"{"jsonrpc": "2.0", "id": 3, "result": {"events": [{"id": "c2V2ZW50aA", "stream": "t1", "position": "7", "number": "15", "message": "{\"jsonrpc\":\"2.0\",\"method\":\"m\"}"}], "gaps": [{"stream": "t1", "first": "2", "last": "6"}], "next": [{"event": "c2V2ZW50aA"}], "more": true}}"#;
 const JSON_REFUSED: &str = r#"{"jsonrpc": "2.0", "id": "b", "error": {"code": -32000, "message": "the lease is not the newest (epoch 7, newest 8): another process has claimed this session since", "data": {"code": "stale_epoch", "http_status": 409, "given": "7", "newest": "8"}}}"#;
 const JSON_MALFORMED: &str = r#"{"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "`params` of claim must be an object"}}"#;
 const JSON_CANCEL: &str =
@@ -70,6 +77,40 @@ fn claimed() -> Claimed {
     }
 }
 
+fn append() -> AppendRequest {
+    let answer = Json::new(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).expect("JSON");
+    AppendRequest {
+        of: web(),
+        stream: "t1".parse().expect("id"),
+        request: Some("r1".parse().expect("id")),
+        messages: vec![None, Some(answer)],
+    }
+}
+
+fn web() -> SessionRef {
+    let service = Some("web".parse().expect("name"));
+    SessionRef { session: "s1".parse().expect("id"), service, epoch: None, caller: None }
+}
+
+fn appended() -> Vec<Appended> {
+    let stream = || "t1".parse().expect("id");
+    vec![
+        Appended { id: EventId("Zmlyc3Q".into()), stream: stream(), position: 1, number: 7 },
+        Appended { id: EventId("c2Vjb25k".into()), stream: stream(), position: 2, number: 8 },
+    ]
+}
+
+fn replayed() -> Replayed {
+    let (id, stream) = (EventId("c2V2ZW50aA".into()), "t1".parse().expect("id"));
+    let message = Json::new(r#"{"jsonrpc":"2.0","method":"m"}"#).expect("JSON");
+    Replayed {
+        gaps: vec![Gap { stream: Some(stream), first: 2, last: 6 }],
+        next: vec![Cursor::Event(id.clone())],
+        events: vec![Event { id, stream: "t1".parse().expect("id"), position: 7, number: 15, message }],
+        more: true,
+    }
+}
+
 fn stale() -> Error {
     Error::StaleEpoch { given: Epoch(7), newest: Epoch(8) }
 }
@@ -100,6 +141,8 @@ fn message_pack_calls() {
     let golden = |call: Option<SessiondRequest>, deadline_ms| frame(&Call { id: 3, deadline_ms, call });
     assert_eq!(golden(Some(claim()), 10_000), CALL);
     assert_eq!(golden(None, 0), CANCEL);
+    let append = SessiondRequest::Append { request: append() };
+    assert_eq!(golden(Some(append.clone()), 10_000), APPEND);
 
     let mut server = message_pack::Server::new(FRAME_MAX as usize);
     let mut decode = |golden: &str| match server.decode(&bytes(golden)[4..], &mut BytesMut::new()) {
@@ -109,6 +152,8 @@ fn message_pack_calls() {
     let ClientMessage::Request(request) = decode(CALL) else { panic!("no request") };
     assert_eq!(request.id, 3);
     assert_eq!(json!(request.message), json!(claim()));
+    let ClientMessage::Request(request) = decode(APPEND) else { panic!("no request") };
+    assert_eq!(json!(request.message), json!(append));
     assert!(matches!(decode(CANCEL), ClientMessage::Cancel { request_id: 3, .. }));
 
     // The client itself, whose cancellation has no deadline that depends on the time.
@@ -178,6 +223,18 @@ fn json_rpc_frames() {
     assert_eq!(message, json!({"StoreToken": {"request": {"session": "s1", "epoch": "7", "token": "aGk="}}}));
     let stored = SessiondResponse::StoreToken(Ok(Stored { resumed: true }));
     assert_eq!(answer(&mut server, id, stored), golden(JSON_STORED));
+
+    let (id, message) = call(&mut server, JSON_APPEND);
+    assert_eq!(message, json!(SessiondRequest::Append { request: append() }));
+    assert_eq!(answer(&mut server, id, SessiondResponse::Append(Ok(appended()))), golden(JSON_APPENDED));
+
+    let (id, message) = call(&mut server, JSON_REPLAY);
+    let after = Cursor::Event(EventId("Zmlyc3Q".into()));
+    let replay = SessiondRequest::Replay { request: ReplayRequest { of: web(), after, most: Some(1) } };
+    assert_eq!(message, json!(replay));
+    assert_eq!(answer(&mut server, id, SessiondResponse::Replay(Ok(replayed()))), golden(JSON_REPLAYED));
+    let result = golden(JSON_REPLAYED)["result"].take();
+    assert_eq!(serde_json::from_value::<Replayed>(result).expect("read back"), replayed());
 
     let (id, _) = call(&mut server, JSON_STORE);
     assert_eq!(answer(&mut server, id, SessiondResponse::StoreToken(Err(stale()))), golden(JSON_REFUSED));
@@ -334,6 +391,11 @@ fn the_page_quotes_the_golden_bytes() {
         CANCEL,
         CROWDED,
         UNREADABLE,
+        APPEND,
+        JSON_APPEND,
+        JSON_APPENDED,
+        JSON_REPLAY,
+        JSON_REPLAYED,
         JSON_CLAIM,
         JSON_CLAIMED,
         JSON_STORE,

@@ -1,4 +1,4 @@
-//! A daemon in this process. What it answers to a claim, a store or a reject is queued by the test.
+//! A daemon in this process. What it answers is queued by the test, call by call.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,6 +26,9 @@ use mcp_sessiond_proto::streams::{
 };
 use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tarpc::context::Context;
 use tarpc::server::{BaseChannel, Channel as _};
 use tempfile::TempDir;
@@ -44,6 +47,8 @@ pub(crate) enum Turn {
     Store { resumed: bool },
     /// The call is done; there is nothing to tell.
     Done,
+    /// The call about a session is answered with this.
+    Tell(Value),
     /// The call is refused.
     Refuse(Error),
     /// The connection ends without an answer.
@@ -105,7 +110,12 @@ impl Fake {
 
     /// Whether every turn was taken.
     pub(crate) fn is_done(&self) -> bool {
-        self.shared.turns.lock().expect("turns").is_empty()
+        self.turns_left() == 0
+    }
+
+    /// How many turns were not taken yet.
+    pub(crate) fn turns_left(&self) -> usize {
+        self.shared.turns.lock().expect("turns").len()
     }
 }
 
@@ -157,6 +167,16 @@ impl Daemon {
         }
         std::future::pending().await
     }
+
+    /// A call about a session. It is heard with its request.
+    async fn told<T: DeserializeOwned>(&self, method: &str, request: &impl Serialize) -> Result<T, Error> {
+        match self.turn(format!("{method} {}", json!(request))).await {
+            Turn::Tell(value) => Ok(serde_json::from_value(value).expect("an answer to this method")),
+            Turn::Done => Ok(serde_json::from_value(Value::Null).expect("a method without an answer")),
+            Turn::Refuse(error) => Err(error),
+            _ => panic!("no turn for {method}"),
+        }
+    }
 }
 
 impl Service for Daemon {
@@ -164,7 +184,8 @@ impl Service for Daemon {
 
     async fn claim(self, _: Context, request: ClaimRequest) -> Result<Claimed, Error> {
         let label = request.label.map(|label| format!(" {}", label.as_str())).unwrap_or_default();
-        match self.turn(format!("claim{label}")).await {
+        let fresh = if request.fresh { " fresh" } else { "" };
+        match self.turn(format!("claim{label}{fresh}")).await {
             Turn::Grant(claimed) => Ok(claimed),
             Turn::Refuse(error) => Err(error),
             _ => panic!("no turn for a claim"),
@@ -195,74 +216,74 @@ impl Service for Daemon {
         }
     }
 
-    async fn create_session(self, _: Context, _: CreateRequest) -> Result<Session, Error> {
-        unreachable!("not asked")
+    async fn create_session(self, _: Context, request: CreateRequest) -> Result<Session, Error> {
+        self.told("create_session", &request).await
     }
-    async fn open_session(self, _: Context, _: SessionRef) -> Result<Session, Error> {
-        unreachable!("not asked")
+    async fn open_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
+        self.told("open_session", &request).await
     }
-    async fn get_session(self, _: Context, _: SessionRef) -> Result<Session, Error> {
-        unreachable!("not asked")
+    async fn get_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
+        self.told("get_session", &request).await
     }
-    async fn list_own_sessions(self, _: Context, _: OwnSessions) -> Result<Vec<Session>, Error> {
-        unreachable!("not asked")
+    async fn list_own_sessions(self, _: Context, request: OwnSessions) -> Result<Vec<Session>, Error> {
+        self.told("list_own_sessions", &request).await
     }
-    async fn update_session(self, _: Context, _: UpdateRequest) -> Result<Session, Error> {
-        unreachable!("not asked")
+    async fn update_session(self, _: Context, request: UpdateRequest) -> Result<Session, Error> {
+        self.told("update_session", &request).await
     }
-    async fn touch_session(self, _: Context, _: SessionRef) -> Result<(), Error> {
-        unreachable!("not asked")
+    async fn touch_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
+        self.told("touch_session", &request).await
     }
-    async fn attach_session(self, _: Context, _: SessionRef) -> Result<(), Error> {
-        unreachable!("not asked")
+    async fn attach_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
+        self.told("attach_session", &request).await
     }
-    async fn detach_session(self, _: Context, _: SessionRef) -> Result<(), Error> {
-        unreachable!("not asked")
+    async fn detach_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
+        self.told("detach_session", &request).await
     }
-    async fn reset_session(self, _: Context, _: SessionRef) -> Result<Session, Error> {
-        unreachable!("not asked")
+    async fn reset_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
+        self.told("reset_session", &request).await
     }
-    async fn terminate_session(self, _: Context, _: SessionRef) -> Result<(), Error> {
-        unreachable!("not asked")
+    async fn terminate_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
+        self.told("terminate_session", &request).await
     }
-    async fn rotate_credential(self, _: Context, _: RotateRequest) -> Result<(), Error> {
-        unreachable!("not asked")
+    async fn rotate_credential(self, _: Context, request: RotateRequest) -> Result<(), Error> {
+        self.told("rotate_credential", &request).await
     }
-    async fn mint_handle(self, _: Context, _: MintRequest) -> Result<Minted, Error> {
-        unreachable!("not asked")
+    async fn mint_handle(self, _: Context, request: MintRequest) -> Result<Minted, Error> {
+        self.told("mint_handle", &request).await
     }
-    async fn open_handle(self, _: Context, _: OpenHandleRequest) -> Result<Session, Error> {
-        unreachable!("not asked")
+    async fn open_handle(self, _: Context, request: OpenHandleRequest) -> Result<Session, Error> {
+        self.told("open_handle", &request).await
     }
-    async fn read_state(self, _: Context, _: ReadStateRequest) -> Result<Vec<StateEntry>, Error> {
-        unreachable!("not asked")
+    async fn read_state(self, _: Context, request: ReadStateRequest) -> Result<Vec<StateEntry>, Error> {
+        self.told("read_state", &request).await
     }
-    async fn write_state(self, _: Context, _: WriteStateRequest) -> Result<Vec<StateEntry>, Error> {
-        unreachable!("not asked")
+    async fn write_state(self, _: Context, request: WriteStateRequest) -> Result<Vec<StateEntry>, Error> {
+        self.told("write_state", &request).await
     }
-    async fn list_state(self, _: Context, _: ListStateRequest) -> Result<Vec<StateKeyInfo>, Error> {
-        unreachable!("not asked")
+    async fn list_state(self, _: Context, request: ListStateRequest) -> Result<Vec<StateKeyInfo>, Error> {
+        self.told("list_state", &request).await
     }
-    async fn open_stream(self, _: Context, _: OpenStreamRequest) -> Result<Stream, Error> {
-        unreachable!("not asked")
+    async fn open_stream(self, _: Context, request: OpenStreamRequest) -> Result<Stream, Error> {
+        self.told("open_stream", &request).await
     }
-    async fn list_streams(self, _: Context, _: ListStreamsRequest) -> Result<Vec<Stream>, Error> {
-        unreachable!("not asked")
+    async fn list_streams(self, _: Context, request: ListStreamsRequest) -> Result<Vec<Stream>, Error> {
+        self.told("list_streams", &request).await
     }
-    async fn close_stream(self, _: Context, _: StreamRef) -> Result<Stream, Error> {
-        unreachable!("not asked")
+    async fn close_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
+        self.told("close_stream", &request).await
     }
-    async fn orphan_stream(self, _: Context, _: StreamRef) -> Result<Stream, Error> {
-        unreachable!("not asked")
+    async fn orphan_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
+        self.told("orphan_stream", &request).await
     }
-    async fn append(self, _: Context, _: AppendRequest) -> Result<Vec<Appended>, Error> {
-        unreachable!("not asked")
+    async fn append(self, _: Context, request: AppendRequest) -> Result<Vec<Appended>, Error> {
+        self.told("append", &request).await
     }
-    async fn replay(self, _: Context, _: ReplayRequest) -> Result<Replayed, Error> {
-        unreachable!("not asked")
+    async fn replay(self, _: Context, request: ReplayRequest) -> Result<Replayed, Error> {
+        self.told("replay", &request).await
     }
-    async fn wait(self, _: Context, _: WaitRequest) -> Result<Replayed, Error> {
-        unreachable!("not asked")
+    async fn wait(self, _: Context, request: WaitRequest) -> Result<Replayed, Error> {
+        self.told("wait", &request).await
     }
     async fn about(self, _: Context) -> About {
         unreachable!("not asked")

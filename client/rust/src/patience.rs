@@ -1,0 +1,40 @@
+//! How long a call may take, with all that it takes.
+
+use std::time::Duration;
+
+use tarpc::context::Context;
+use tokio::time::{Instant, timeout_at};
+
+use crate::connection::Connection;
+use crate::error::Reason;
+
+/// How long one call may take, and until when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    whole: Duration,
+    until: Instant,
+}
+
+impl Patience {
+    pub(crate) fn new(whole: Duration) -> Self {
+        Self { whole, until: Instant::now() + whole }
+    }
+
+    pub(crate) fn left(self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    pub(crate) fn out(self) -> Reason {
+        Reason::NoAnswer(self.whole)
+    }
+
+    /// The context of a call that may take what is left.
+    pub(crate) fn context(self) -> Context {
+        Connection::context(self.left())
+    }
+
+    /// What comes of it in time.
+    pub(crate) async fn bound<T>(self, work: impl Future<Output = T>) -> Result<T, Reason> {
+        timeout_at(self.until, work).await.map_err(|_| self.out())
+    }
+}

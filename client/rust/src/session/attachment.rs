@@ -1,0 +1,91 @@
+//! A client of a session: there until it is dropped, whatever becomes of connections and daemons.
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Session;
+use crate::calls::{BROKEN_PAUSE, Link};
+use crate::error::SessionError;
+use crate::sessiond::RETRY_AFTER;
+
+/// A client that has come to a session. It goes when this is dropped. Until then it is attached again whenever the
+/// connection was lost; when the session has ended it is none of it any more.
+#[derive(Debug)]
+#[must_use = "the client goes when this is dropped"]
+pub struct Attachment {
+    leave: oneshot::Sender<()>,
+    keeping: JoinHandle<()>,
+}
+
+impl Attachment {
+    /// The client goes, and the daemon knows of it when this returns, if it is there.
+    pub async fn detach(self) {
+        drop(self.leave);
+        drop(self.keeping.await);
+    }
+}
+
+impl Session {
+    /// A client has come: the timer of the grace period stops. It starts when the last has gone.
+    ///
+    /// # Errors
+    /// Those of every change ([`Session::update`]).
+    pub async fn attach(&self) -> Result<Attachment, SessionError> {
+        let (leave, left) = oneshot::channel();
+        let (tell, told) = oneshot::channel();
+        let session = self.clone();
+        // In a task from the start: whoever drops this future must not leave a client behind.
+        let keeping = tokio::spawn(async move {
+            match session.attach_once().await {
+                Ok(link) => {
+                    drop(tell.send(Ok(())));
+                    session.keep_attached(link, left).await;
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        });
+        let attachment = Attachment { leave, keeping };
+        // The task ends without a word only with its runtime.
+        told.await.unwrap_or_else(|_| Err(SessionError::NoAnswer(self.0.line.options.timeout)))?;
+        Ok(attachment)
+    }
+
+    async fn attach_once(&self) -> Result<Link, SessionError> {
+        let attach = |connection: crate::Connection, context, of| async move {
+            connection.attach_session(context, of).await
+        };
+        Ok(self.call_telling(attach).await?.1)
+    }
+
+    async fn keep_attached(&self, mut link: Link, mut left: oneshot::Receiver<()>) {
+        loop {
+            tokio::select! {
+                _ = &mut left => return self.detach(&link).await,
+                () = link.connection.ended() => {}
+            }
+            let mut pause = BROKEN_PAUSE;
+            link = loop {
+                // Whoever leaves now has left: with the connection.
+                if timeout(pause, &mut left).await.is_ok() {
+                    return;
+                }
+                match self.attach_once().await {
+                    Ok(link) => break link,
+                    Err(error) if error.passes() => pause = RETRY_AFTER,
+                    Err(_) => return,
+                }
+            };
+        }
+    }
+
+    async fn detach(&self, link: &Link) {
+        let (patience, of) = (self.0.line.patience(), self.named(None));
+        let detach = |connection: crate::Connection, context| {
+            let of = of.clone();
+            async move { connection.detach_session(context, of).await }
+        };
+        // Where the connection breaks now, the client has gone with it.
+        drop(self.0.line.calls.call(link, patience, detach).await);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a session has said, and what it says next.
+
+use std::time::Duration;
+
+use mcp_sessiond_proto::streams::{Cursor, ReplayRequest, Replayed, WAIT_MAX_MS, WaitRequest};
+use tokio::time::{Instant, sleep};
+
+use super::Session;
+use crate::error::SessionError;
+use crate::patience::Patience;
+
+/// The pause after a `wait` that ended before its time with nothing to tell: the daemon is about to exit.
+const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
+
+impl Session {
+    /// What was said after a place: one page, and where the next one begins (`next`), if there is more (`more`).
+    ///
+    /// # Errors
+    /// `unknown_cursor`, `unknown_stream`; `unknown_session`, `session_terminated`, `binding_mismatch`.
+    pub async fn replay(&self, after: &Cursor) -> Result<Replayed, SessionError> {
+        self.call(|connection, context, of| {
+            let request = ReplayRequest { of, after: after.clone(), most: None };
+            async move { connection.replay(context, request).await }
+        })
+        .await
+    }
+
+    /// All that was said after a place, as one page. A session holds so much of it that it fits into memory.
+    ///
+    /// # Errors
+    /// As [`Session::replay`].
+    pub async fn replay_all(&self, after: &Cursor) -> Result<Replayed, SessionError> {
+        let mut all = self.replay(after).await?;
+        while let (true, [next]) = (all.more, all.next.as_slice()) {
+            let page = self.replay(next).await?;
+            let Replayed { events, gaps, next, more } = page;
+            all.events.extend(events);
+            all.gaps.extend(gaps);
+            (all.next, all.more) = (next, more);
+        }
+        Ok(all)
+    }
+
+    /// What is said next after up to 64 places in different streams, or after one number. Where nothing is said before
+    /// the time is over, there are no events; `next` is where to go on either way. Other calls are not kept waiting, and
+    /// dropping this future does no harm.
+    ///
+    /// # Errors
+    /// `invalid_argument`; as [`Session::replay`].
+    pub async fn wait(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
+        let until = Instant::now().checked_add(time);
+        let mut after = after.to_vec();
+        loop {
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+            let part = left.min(Duration::from_millis(WAIT_MAX_MS.into()));
+            let began = Instant::now();
+            let replayed = self.wait_once(&after, part).await?;
+            let is_over = until.is_some_and(|until| Instant::now() >= until);
+            if !replayed.events.is_empty() || !replayed.gaps.is_empty() || is_over {
+                return Ok(replayed);
+            }
+            after = replayed.next;
+            if began.elapsed() < part {
+                sleep(ENDED_EARLY_PAUSE.min(part)).await;
+            }
+        }
+    }
+
+    async fn wait_once(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
+        let until = Instant::now() + time;
+        let patience = Patience::new(time + self.0.line.options.timeout);
+        let (lane, _place) = self.0.line.lane(patience).await?;
+        let wait = |connection: crate::Connection, context, of| {
+            // What was waited before a connection broke counts.
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout_ms = Some(u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(WAIT_MAX_MS));
+            let request = WaitRequest { of, after: after.to_vec(), most: None, timeout_ms };
+            async move { connection.wait(context, request).await }
+        };
+        Ok(lane.repeat(patience, async || self.ready_on(&lane, patience).await, wait).await?.0)
+    }
+}

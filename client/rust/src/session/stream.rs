@@ -1,0 +1,134 @@
+//! The streams of a session, and what is appended to them.
+
+use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::streams::{
+    AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, Stream as View, StreamRef,
+};
+use mcp_sessiond_proto::{Json, RequestId, StreamId};
+
+use super::Session;
+use super::state::only;
+use crate::error::SessionError;
+
+/// A stream of a session's. Clones are the same stream.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    session: Session,
+    id: StreamId,
+}
+
+impl Session {
+    /// Opens a stream, unless it is open. `opened_by` is the id of the request that it answers, as JSON.
+    ///
+    /// # Errors
+    /// `stream_closed`, `invalid_argument`; those of every change ([`Session::update`]).
+    pub async fn open_stream(&self, id: &StreamId, opened_by: Option<Json>) -> Result<Stream, SessionError> {
+        self.call(|connection, context, of| {
+            let request = OpenStreamRequest { of, stream: id.clone(), opened_by: opened_by.clone() };
+            async move { connection.open_stream(context, request).await }
+        })
+        .await?;
+        Ok(self.stream(id.clone()))
+    }
+
+    /// A stream that is open already. Nothing is asked.
+    #[must_use]
+    pub fn stream(&self, id: StreamId) -> Stream {
+        Stream { session: self.clone(), id }
+    }
+
+    /// The stream that takes what belongs to no request: it is always open.
+    #[must_use]
+    pub fn standalone(&self) -> Stream {
+        self.stream(StreamId::standalone())
+    }
+
+    /// All streams, in order of their ids.
+    ///
+    /// # Errors
+    /// `unknown_session`, `session_terminated`, `binding_mismatch`.
+    pub async fn streams(&self) -> Result<Vec<View>, SessionError> {
+        let mut all: Vec<View> = Vec::new();
+        loop {
+            let after = all.last().map(|last| last.stream.clone());
+            let page = self.call(|connection, context, of| {
+                let request = ListStreamsRequest { of, after: after.clone() };
+                async move { connection.list_streams(context, request).await }
+            });
+            let page = page.await?;
+            let is_last = page.len() < PAGE_MAX;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &StreamId {
+        &self.id
+    }
+
+    /// Appends a message. It is kept, once, when this returns its id.
+    ///
+    /// # Errors
+    /// `unknown_stream`, `stream_closed`, `invalid_argument`; those of every change ([`Session::update`]).
+    pub async fn append(&self, message: Json) -> Result<Appended, SessionError> {
+        only(self.append_all(vec![Some(message)]).await?)
+    }
+
+    /// Appends up to 256 messages with 3 MiB together, all or none. None of a message: a priming event, which has an id
+    /// and is not replayed.
+    ///
+    /// # Errors
+    /// As [`Stream::append`].
+    pub async fn append_all(&self, messages: Vec<Option<Json>>) -> Result<Vec<Appended>, SessionError> {
+        // By this a repetition is known.
+        let request = RequestId::mint();
+        self.session
+            .call(|connection, context, of| {
+                let stream = self.id.clone();
+                let (request, messages) = (Some(request.clone()), messages.clone());
+                let request = AppendRequest { of, stream, request, messages };
+                async move { connection.append(context, request).await }
+            })
+            .await
+    }
+
+    /// Appends a priming event: an id for a client to come back with, before there is a message.
+    ///
+    /// # Errors
+    /// As [`Stream::append`].
+    pub async fn prime(&self) -> Result<Appended, SessionError> {
+        only(self.append_all(vec![None]).await?)
+    }
+
+    /// Closes the stream: nothing is appended any more. What it has said can be replayed.
+    ///
+    /// # Errors
+    /// `unknown_stream`, `invalid_argument` for the standalone one; those of every change ([`Session::update`]).
+    pub async fn close(&self) -> Result<View, SessionError> {
+        self.session
+            .call(|connection, context, of| {
+                let request = StreamRef { of, stream: self.id.clone() };
+                async move { connection.close_stream(context, request).await }
+            })
+            .await
+    }
+
+    /// The stream's reader is gone: what is appended and is no answer goes to the standalone stream from now on.
+    ///
+    /// # Errors
+    /// As [`Stream::close`].
+    pub async fn orphan(&self) -> Result<View, SessionError> {
+        self.session
+            .call(|connection, context, of| {
+                let request = StreamRef { of, stream: self.id.clone() };
+                async move { connection.orphan_stream(context, request).await }
+            })
+            .await
+    }
+}

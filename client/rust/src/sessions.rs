@@ -1,0 +1,176 @@
+//! The sessions of one owner: made, opened, listed.
+
+use std::sync::Arc;
+
+use mcp_sessiond_proto::sessions::{
+    Binding, Caller, CreateRequest, CredentialHash, Handle, Lifetimes, OpenHandleRequest, OwnSessions,
+    Session as View, SessionRef, Status,
+};
+use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
+use sha2::{Digest as _, Sha256};
+use tarpc::client::RpcError;
+use tarpc::context::Context;
+
+use crate::connection::Connection;
+use crate::error::SessionError;
+use crate::line::Line;
+use crate::options::Options;
+use crate::session::{Hold, Session};
+
+/// The sessions of a host or of a service, and the line to the daemon that they share. Clones are the same.
+///
+/// Every call says what went wrong. What passes is waited for, within [`Options::timeout`]: a daemon that is restarting
+/// or busy, an answer that was lost.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    line: Arc<Line>,
+    service: Option<ServiceName>,
+    caller: Option<Caller>,
+}
+
+/// What a new session is made with. Without anything: it is `initializing`, bound to nobody, and lives as configured.
+#[derive(Debug, Clone, Default)]
+pub struct CreateOptions {
+    /// Its id. Absent: a new one. A host's session always gets its id from the daemon.
+    pub id: Option<SessionId>,
+    /// To whom it is bound. Every later call must come from the same caller; the session that is returned does.
+    pub binding: Option<Binding>,
+    /// How long it lives.
+    pub lifetimes: Lifetimes,
+    /// How far it has come.
+    pub status: Status,
+    /// What the handshake said, up to 64 KiB.
+    pub metadata: Option<Json>,
+}
+
+/// A caller that is known by a credential: an API key, an opaque token. Only its hash ever leaves this process.
+#[must_use]
+pub fn credential(credential: &[u8]) -> Caller {
+    Caller::Credential { hash: hash(credential) }
+}
+
+pub(crate) fn hash(credential: &[u8]) -> CredentialHash {
+    CredentialHash(Sha256::digest(credential).into())
+}
+
+impl Sessions {
+    /// The sessions of the host that started this process. Nothing is sent before the first call. `options.claim` is not
+    /// used: that is for [`Sessiond`](crate::Sessiond).
+    #[must_use]
+    pub fn of_host(options: Options) -> Self {
+        Self { line: Line::new(options), service: None, caller: None }
+    }
+
+    /// The sessions of a service, which every process of this user that says the name is. Nothing is sent before the
+    /// first call.
+    #[must_use]
+    pub fn of_service(service: ServiceName, options: Options) -> Self {
+        Self { line: Line::new(options), service: Some(service), caller: None }
+    }
+
+    /// The same, asked for by this caller of the server: sessions that are bound to it can be opened.
+    #[must_use]
+    pub fn on_behalf_of(&self, caller: Caller) -> Self {
+        Self { caller: Some(caller), ..self.clone() }
+    }
+
+    /// Makes a session. A host's is leased to this process.
+    ///
+    /// # Errors
+    /// `already_exists`, `session_terminated`, `quota_exceeded`, `invalid_argument`; for a host's `no_verified_host`.
+    pub async fn create(&self, options: CreateOptions) -> Result<Session, SessionError> {
+        let CreateOptions { id, binding, lifetimes, status, metadata } = options;
+        let caller = binding.as_ref().map(|binding| binding.caller.clone());
+        let request = CreateRequest {
+            // Of our own, so that the call may be repeated. Where a host owns it, the request alone tells.
+            session: id.or_else(|| self.service.as_ref().map(|_| SessionId::mint())),
+            service: self.service.clone(),
+            request: Some(RequestId::mint()),
+            binding,
+            lifetimes,
+            status,
+            metadata,
+        };
+        let made = self.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.create_session(context, request).await }
+        });
+        self.had(made.await?, caller)
+    }
+
+    /// Takes a session up by its id: one that lives. A host's is leased to this process.
+    ///
+    /// # Errors
+    /// `unknown_session`, `session_terminated`, `binding_mismatch`; for a host's `session_held`, `no_verified_host`.
+    pub async fn open(&self, id: &SessionId) -> Result<Session, SessionError> {
+        let (service, caller) = (self.service.clone(), self.caller.clone());
+        let of = SessionRef { session: id.clone(), service, epoch: None, caller };
+        let opened = self.call(|connection, context| {
+            let of = of.clone();
+            async move { connection.open_session(context, of).await }
+        });
+        self.had(opened.await?, self.caller.clone())
+    }
+
+    /// Takes up the session that a handle belongs to.
+    ///
+    /// # Errors
+    /// `unknown_handle`, `handle_expired`; those of [`Sessions::open`].
+    pub async fn open_handle(&self, handle: &Handle) -> Result<Session, SessionError> {
+        let (service, caller) = (self.service.clone(), self.caller.clone());
+        let request = OpenHandleRequest { handle: handle.clone(), service, caller };
+        let found = self.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.open_handle(context, request).await }
+        });
+        let found = found.await?;
+        // A handle leads to a host's session, and gives no lease.
+        if self.service.is_none() {
+            self.open(&found.session).await
+        } else {
+            self.had(found, self.caller.clone())
+        }
+    }
+
+    /// All of them, in order of their ids, without metadata. Those that were terminated are among them for a while.
+    ///
+    /// # Errors
+    /// For a host's `no_verified_host`.
+    pub async fn list(&self) -> Result<Vec<View>, SessionError> {
+        let mut all: Vec<View> = Vec::new();
+        loop {
+            let after = all.last().map(|last| last.session.clone());
+            let request = OwnSessions { service: self.service.clone(), after };
+            let page = self.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.list_own_sessions(context, request).await }
+            });
+            let page = page.await?;
+            if page.is_empty() {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
+    }
+
+    fn had(&self, view: View, caller: Option<Caller>) -> Result<Session, SessionError> {
+        let hold = match &self.service {
+            Some(service) => Hold::Service(service.clone()),
+            // A daemon that gives no lease is not of this protocol.
+            None => Hold::Leased(view.epoch.ok_or(Error::Unknown)?),
+        };
+        Ok(Session::new(self.line.clone(), view.session, hold, caller))
+    }
+
+    async fn call<T, F>(&self, call: impl Fn(Connection, Context) -> F) -> Result<T, SessionError>
+    where
+        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+    {
+        let Line { calls, options, .. } = &*self.line;
+        let patience = self.line.patience();
+        let _place = calls.place(patience).await?;
+        let ready = async || Ok((calls.connect(options, patience).await?, ()));
+        let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
+        Ok(repeated.await?.0)
+    }
+}

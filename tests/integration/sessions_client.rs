@@ -1,0 +1,379 @@
+//! The client's sessions against a daemon that is killed between calls and during them: nothing acknowledged is lost,
+//! nothing is done twice, and nobody who calls notices.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mcp_sessiond::fault::{CONTENTS_COMMIT, VARIABLE};
+use mcp_sessiond_client::{
+    Binding, CreateOptions, Cursor, Error, Json, Lifetimes, OnMismatch, Options, Session, SessionError,
+    Sessiond, Sessions, Start, StateKey, StateVersion, credential,
+};
+use mcp_sessiond_tests::{Daemon, PATIENCE, World, random, until};
+use serde_json::json;
+
+use crate::world;
+
+fn options(world: &World) -> Options {
+    // A call outlives a daemon that is killed, and whatever else the machine does at that time.
+    Options::default().directory(world.directory()).start(Start::Never).timeout(PATIENCE)
+}
+
+fn service(world: &World) -> Sessions {
+    Sessions::of_service("web".parse().expect("a name"), options(world))
+}
+
+fn key(name: &str) -> StateKey {
+    name.parse().expect("a key")
+}
+
+fn message(number: u64) -> Json {
+    Json::new(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{\"n\":{number}}}}}"))
+        .expect("JSON")
+}
+
+/// Asserts that the session has said the messages 1 to `last`, each once, in their order.
+async fn assert_said(session: &Session, last: u64) {
+    let said = session.replay_all(&Cursor::Number(0)).await.expect("replayed");
+    assert!(said.gaps.is_empty() && !said.more, "{said:?}");
+    let numbers: Vec<u64> = said.events.iter().map(|event| event.number).collect();
+    assert_eq!(numbers, (1..=last).collect::<Vec<_>>());
+    for event in &said.events {
+        assert_eq!(event.message, message(event.number), "number {}", event.number);
+    }
+}
+
+/// Works with a session, and kills the daemon after every call.
+async fn assert_unmoved(daemon: &mut Daemon, session: &Session) {
+    let stream = session.open_stream(&"answer-1".parse().expect("an id"), None).await.expect("opened");
+    let mut cursors =
+        vec![Cursor::Stream(stream.id().clone()), Cursor::Stream("_GET_stream".parse().expect("an id"))];
+    for round in 1..=5 {
+        daemon.restart();
+        session.set_as(&key("round"), &round).await.expect("written");
+        daemon.restart();
+        let to = if round % 2 == 0 { session.standalone() } else { stream.clone() };
+        let appended = to.append(message(round)).await.expect("appended");
+        assert_eq!(appended.number, round);
+        daemon.restart();
+        assert_eq!(session.get_as::<u64>(&key("round")).await.expect("read"), Some(round));
+        let said = session.wait(&cursors, PATIENCE).await.expect("said");
+        assert_eq!(said.events.iter().map(|event| &event.id).collect::<Vec<_>>(), [&appended.id]);
+        cursors = said.next;
+        daemon.restart();
+    }
+    stream.close().await.expect("closed");
+    daemon.restart();
+    assert_eq!(stream.append(message(6)).await.expect_err("closed").refusal(), Some(&Error::StreamClosed));
+    assert_said(session, 5).await;
+    let view = session.view().await.expect("it is there");
+    assert_eq!((view.last_number, view.state_keys, view.streams), (5, 1, 2));
+}
+
+#[tokio::test]
+async fn a_services_session_is_there_after_every_kill() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let session = service(&world).create(CreateOptions::default()).await.expect("made");
+    assert_unmoved(&mut daemon, &session).await;
+    // For whoever says the name of the service, and for nobody else.
+    let another = service(&world).open(session.id()).await.expect("opened");
+    assert_said(&another, 5).await;
+    let stranger = Sessions::of_service("other".parse().expect("a name"), options(&world));
+    let refused = stranger.open(session.id()).await.expect_err("not its own");
+    assert_eq!(refused.refusal(), Some(&Error::UnknownSession));
+    assert!(stranger.list().await.expect("listed").is_empty());
+    session.terminate().await.expect("ended");
+    daemon.restart();
+    let refused = another.get(&key("round")).await.expect_err("ended");
+    assert_eq!(refused.refusal(), Some(&Error::SessionTerminated));
+}
+
+#[tokio::test]
+async fn a_hosts_session_is_there_after_every_kill() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let sessions = Sessions::of_host(options(&world));
+    let session = sessions.create(CreateOptions::default()).await.expect("made");
+    assert_unmoved(&mut daemon, &session).await;
+    let listed = sessions.list().await.expect("listed");
+    assert_eq!(listed.iter().map(|one| &one.session).collect::<Vec<_>>(), [session.id()]);
+    // The same lease, since it is the same process that holds it.
+    let opened = sessions.open(session.id()).await.expect("opened");
+    opened.set_as(&key("by"), &"the other").await.expect("written");
+    assert_eq!(session.get_as::<String>(&key("by")).await.expect("read").as_deref(), Some("the other"));
+    let minted = session.mint_handle(None).await.expect("minted");
+    daemon.restart();
+    let found = sessions.open_handle(&minted.handle).await.expect("found");
+    assert_eq!(found.id(), session.id());
+    session.terminate().await.expect("ended");
+    daemon.restart();
+    assert!(session.touch().await.is_err());
+}
+
+#[tokio::test]
+async fn the_session_that_is_claimed_is_there_after_every_kill_until_one_is_begun_anew() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let sessiond = Sessiond::init(options(&world));
+    let session = sessiond.session().await.expect("a session");
+    assert!(sessiond.store(b"token").await);
+    assert_unmoved(&mut daemon, &session).await;
+    daemon.restart();
+    assert_eq!(sessiond.load().await.expect("the token").expose(), b"token");
+    let fresh = sessiond.begin_anew().await.expect("a fresh one");
+    assert_ne!(fresh.id(), session.id());
+    daemon.restart();
+    assert!(sessiond.load().await.is_none(), "its token went with it");
+    assert_eq!(fresh.get(&key("round")).await.expect("read"), None);
+    assert_eq!(session.touch().await.expect_err("ended").refusal(), Some(&Error::UnknownSession));
+    assert_unmoved(&mut daemon, &fresh).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_under_way_when_the_daemon_is_killed_is_done_once() {
+    const MESSAGES: u64 = 300;
+    let world = world("");
+    let mut random = random();
+    let mut daemon = world.daemon();
+    let of = [service(&world), Sessions::of_host(options(&world))];
+    let done = Arc::new(AtomicU64::new(0));
+    let mut workers = Vec::new();
+    for sessions in of {
+        let session = sessions.create(CreateOptions::default()).await.expect("made");
+        let done = done.clone();
+        workers.push(tokio::spawn(async move {
+            // Somebody listens all the time, and hears everything once.
+            let listening = tokio::spawn(listen(session.clone(), MESSAGES));
+            for number in 1..=MESSAGES {
+                let appended = session.standalone().append(message(number)).await.expect("appended");
+                assert_eq!(appended.number, number);
+                session.set_as(&key("last"), &number).await.expect("written");
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            assert_eq!(session.get_as::<u64>(&key("last")).await.expect("read"), Some(MESSAGES));
+            assert_said(&session, MESSAGES).await;
+            listening.await.expect("heard");
+        }));
+    }
+    let mut kills = 0;
+    while workers.iter().any(|worker| !worker.is_finished()) {
+        let enough = done.load(Ordering::Relaxed) + random.u64(5..60);
+        let finished = || workers.iter().all(tokio::task::JoinHandle::is_finished);
+        until("it goes on", || (done.load(Ordering::Relaxed) >= enough || finished()).then_some(()));
+        if done.load(Ordering::Relaxed) < 2 * MESSAGES {
+            daemon.restart();
+            kills += 1;
+        }
+    }
+    for worker in workers {
+        worker.await.expect("all is there");
+    }
+    assert!(kills > 5, "{kills} kills");
+}
+
+async fn listen(session: Session, last: u64) {
+    let mut after = vec![Cursor::Number(0)];
+    let mut heard = 0;
+    while heard < last {
+        let said = session.wait(&after, PATIENCE).await.expect("said");
+        for event in said.events {
+            heard += 1;
+            assert_eq!((event.number, &event.message), (heard, &message(heard)));
+        }
+        after = said.next;
+    }
+}
+
+/// Makes a call of which the answer is lost: the daemon is killed after it was committed, before anybody is told.
+async fn lose_the_answer<T>(daemon: &mut Daemon, call: impl Future<Output = T>) -> T {
+    daemon.kill();
+    daemon.start_with(&[(VARIABLE, &format!("{CONTENTS_COMMIT}:0"))]);
+    daemon.ready();
+    let dies = async {
+        while daemon.ended().is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        daemon.start_again();
+    };
+    tokio::join!(call, dies).0
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_is_lost_is_done_once() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    for sessions in [service(&world), Sessions::of_host(options(&world))] {
+        let caller = credential(b"a key");
+        let binding = Some(Binding { caller, on_mismatch: OnMismatch::Terminate });
+        let made = sessions.create(CreateOptions { binding, ..CreateOptions::default() });
+        let session = lose_the_answer(&mut daemon, made).await.expect("made");
+        let appended = lose_the_answer(&mut daemon, session.standalone().append(message(1))).await;
+        assert_eq!(appended.expect("appended").number, 1);
+        assert_said(&session, 1).await;
+        lose_the_answer(&mut daemon, session.rotate_credential(b"another key")).await.expect("rotated");
+        // Nothing tells whether it was this call that has written, or another.
+        let once = Json::new("1").expect("JSON");
+        let (first, once) = (StateVersion(0), Some(&once));
+        let written = lose_the_answer(&mut daemon, session.compare_and_set(&key("k"), first, once)).await;
+        assert!(matches!(written, Err(SessionError::Uncertain(_))), "{written:?}");
+        assert_eq!(session.entry(&key("k")).await.expect("read").value.as_ref(), once);
+        lose_the_answer(&mut daemon, session.terminate()).await.expect("ended");
+        assert!(sessions.list().await.expect("listed").len() <= 1, "no other was made");
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_attached_again_by_itself() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let grace_ms = Some(600_000);
+    let lifetimes = Lifetimes { grace_ms, ..Lifetimes::default() };
+    let session = service(&world).create(CreateOptions { lifetimes, ..CreateOptions::default() }).await;
+    let session = session.expect("made");
+    let one = session.attach().await.expect("attached");
+    let two = session.attach().await.expect("attached");
+    let attached = async |expected: u32| {
+        while session.view().await.expect("there").attached != expected {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    attached(2).await;
+    daemon.restart();
+    attached(2).await;
+    one.detach().await;
+    attached(1).await;
+    drop(two);
+    attached(0).await;
+    daemon.restart();
+    assert_eq!(session.view().await.expect("there").attached, 0);
+}
+
+#[tokio::test]
+async fn more_wait_than_one_connection_could_carry() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let session = service(&world).create(CreateOptions::default()).await.expect("made");
+    let waits: Vec<_> = (0..100)
+        .map(|_| {
+            let session = session.clone();
+            tokio::spawn(async move { session.wait(&[Cursor::Number(0)], PATIENCE).await })
+        })
+        .collect();
+    // Half of them are there by now, or not; they hear it either way.
+    session.touch().await.expect("touched");
+    session.standalone().append(message(1)).await.expect("appended");
+    for wait in waits {
+        assert_eq!(wait.await.expect("no panic").expect("said").events.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_whole_although_some_have_ended() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let sessions = service(&world);
+    let mut living = Vec::new();
+    for number in 0..220 {
+        let idle_ms = Some(if number < 105 { 1 } else { 0 });
+        let lifetimes = Lifetimes { idle_ms, ..Lifetimes::default() };
+        let id = Some(format!("s{number:03}").parse().expect("an id"));
+        let options = CreateOptions { id, lifetimes, ..CreateOptions::default() };
+        let session = sessions.create(options).await.expect("made");
+        if number >= 105 {
+            living.push(session.id().clone());
+        }
+    }
+    let listed: Vec<_> = sessions.list().await.expect("listed").into_iter().map(|one| one.session).collect();
+    assert_eq!(listed, living);
+}
+
+#[tokio::test]
+async fn few_at_a_time_are_all_in_the_end() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let session = service(&world).create(CreateOptions::default()).await.expect("made");
+    let other = session.open_stream(&"other".parse().expect("an id"), None).await.expect("opened");
+    let standalone = session.standalone().append(message(1)).await.expect("appended").id;
+    for number in 2..=300 {
+        other.append(message(number)).await.expect("appended");
+    }
+    let last = session.streams().await.expect("listed").pop().expect("a stream").cursor.expect("an event");
+    session.standalone().append(message(301)).await.expect("appended");
+    let mut peer = world.peer();
+    let of = json!({"session": session.id(), "service": "web"});
+    let by_number = json!({"of": of, "after": {"number": "300"}, "most": 1});
+    let by_number = peer.call("replay", by_number).expect("replayed");
+    let after = [json!({"event": standalone}), json!({"event": last})];
+    let waited =
+        peer.call("wait", json!({"of": of, "after": after, "most": 1, "timeout_ms": 0})).expect("waited");
+    for said in [by_number, waited] {
+        assert_eq!(said["events"][0]["number"], "301", "{said}");
+    }
+}
+
+/// The example of a service, until this is dropped.
+struct EventService {
+    child: Child,
+    address: String,
+}
+
+impl EventService {
+    fn start(world: &World) -> Self {
+        let mut command = world.command(world.binaries.event_service);
+        let mut child = command.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().expect("the example");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let address = line.trim_end().rsplit(' ').next().expect("an address").to_owned();
+        Self { child, address }
+    }
+
+    /// Sends a request, and reads the answer to its end.
+    fn ask(&self, method: &str, headers: &[(&str, &str)], body: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
+        let request = format!("{method} / HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+}
+
+impl Drop for EventService {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_example_says_again_what_was_missed() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let service = EventService::start(&world);
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"count"}"#;
+    let first = service.ask("POST", &[], call);
+    let (head, said) = first.split_once("\r\n\r\n").expect("a head");
+    let session = head.lines().find_map(|line| line.strip_prefix("Mcp-Session-Id: ")).expect("a session");
+    let (primed, rest) = said.split_once("\ndata:\n\n").expect("a priming event");
+    let primed = primed.strip_prefix("id: ").expect("its id");
+    assert!(rest.contains(r#""calls":1"#), "{rest}");
+    drop(service);
+    daemon.restart();
+    let service = EventService::start(&world);
+    let of = ("mcp-session-id", session);
+    let again = service.ask("GET", &[of, ("Last-Event-ID", primed)], "");
+    assert_eq!(again.split_once("\r\n\r\n").map(|(_, said)| said), Some(rest));
+    assert!(service.ask("POST", &[of], call).contains(r#""calls":2"#));
+    let unknown = service.ask("GET", &[of, ("Last-Event-ID", "made-up")], "");
+    assert!(unknown.starts_with("HTTP/1.1 404 "), "{unknown}");
+    assert!(service.ask("DELETE", &[of], "").starts_with("HTTP/1.1 204 "));
+    assert!(service.ask("POST", &[of], call).starts_with("HTTP/1.1 404 "));
+}
