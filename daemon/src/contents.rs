@@ -54,7 +54,7 @@ const CONFLICTS_MAX: u32 = 64;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 
 /// Reads that one rule may ask for: far more than any does.
-const READS_MAX: u32 = 16;
+const READS_MAX: u32 = 40;
 
 /// When a client is told to come back after the storage failed, in ms: about as long as a failover takes to be noticed.
 const RETRY_AFTER_MS: u32 = 500;
