@@ -137,7 +137,7 @@ fn drop_chunk(draft: &mut Draft<'_>, item: &Item) -> Result<(), Halt> {
     draft.set_stream(stream, row)
 }
 
-/// Counts all of a stream's chunks out and forgets them, where they are at most `most`. Tells whether it did.
+/// Counts a stream's chunks out and forgets them, the oldest `most` of them. Tells whether that was all.
 pub(super) fn drop_all(
     draft: &mut Draft<'_>,
     stream: &StreamId,
@@ -147,12 +147,9 @@ pub(super) fn drop_all(
     let range = head::event_key(row.first_number.max(draft.head.pruned + 1))..head::end_of_events();
     let scan = Scan { range, tags: vec![stream.to_string()], most: most + 1, bytes: BYTES_MAX };
     let chunks = draft.scan(scan)?;
-    if chunks.len() > most {
-        return Ok(false);
-    }
-    for item in chunks {
+    for item in chunks.iter().take(most) {
         drop_chunk(draft, item)?;
         draft.forget_one(&item.key);
     }
-    Ok(true)
+    Ok(chunks.len() <= most)
 }
