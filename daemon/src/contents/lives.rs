@@ -33,7 +33,6 @@ impl Contents {
         let _lock = self.locks.of(place).lock_owned().await;
         access.may_write()?;
         let limits = self.limits();
-        self.room_for_one_more(place, &limits).await?;
         for _ in 0..CONFLICTS_MAX {
             let mut read = Read::default();
             let reading = self.read(place, &mut read, &[head::metadata_key()]).await;
@@ -54,6 +53,8 @@ impl Contents {
                         false => Err(Error::AlreadyExists),
                     };
                 }
+            } else {
+                self.room_for_one_more(place, &limits).await?;
             }
             let mut head = Head::claimed(now_ms);
             head.hosted = access.claimed;
