@@ -119,16 +119,22 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn list(&self, owner: &str, after: Option<&SessionId>) -> Result<Vec<Session>, Error> {
-        let after = after.map_or(handles::AFTER_ALL, SessionId::as_str);
-        let listed = self.storage.list(owner, after, PAGE_MAX).await.map_err(|error| self.failed(&error))?;
+        let mut after = after.map_or(handles::AFTER_ALL, SessionId::as_str).to_owned();
         let limits = self.limits();
         let now_ms = self.clock.now_ms();
-        let mut sessions = Vec::with_capacity(listed.len());
-        for Listed { place, head, .. } in listed {
-            self.settled(&place).await?;
-            let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
-            if head.ended(now_ms, &limits, self.presence.is_in_use(&place)).is_none() {
-                sessions.push(self.session(&place, &head, None, &limits));
+        let mut sessions = Vec::new();
+        // A page is empty only where there is nothing more, however many have ended and are still to be swept.
+        while sessions.is_empty() {
+            let listed = self.storage.list(owner, &after, PAGE_MAX).await;
+            let listed = listed.map_err(|error| self.failed(&error))?;
+            let Some(last) = listed.last() else { break };
+            after.clone_from(&last.place.name);
+            for Listed { place, head, .. } in listed {
+                self.settled(&place).await?;
+                let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
+                if head.ended(now_ms, &limits, self.presence.is_in_use(&place)).is_none() {
+                    sessions.push(self.session(&place, &head, None, &limits));
+                }
             }
         }
         Ok(sessions)
