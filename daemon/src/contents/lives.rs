@@ -156,6 +156,8 @@ impl Contents {
                 draft.put(head::metadata_key(), "", metadata.as_str().to_owned().into());
             }
             draft.touch();
+            // As it will be on record.
+            draft.head.active_ms = draft.head.active_ms.max(draft.now_ms);
             let mut view = self.view(access, draft)?;
             if let Some(metadata) = &request.metadata {
                 view.metadata = Some(metadata.clone());
@@ -239,6 +241,7 @@ impl Contents {
             .change(access, Admit::Living, |draft| {
                 draft.head.empty();
                 draft.head.status = Status::Initializing;
+                draft.head.active_ms = draft.head.active_ms.max(draft.now_ms);
                 draft.clear();
                 let limits = draft.limits;
                 Ok(self.session(&access.place, &draft.head, None, limits))
