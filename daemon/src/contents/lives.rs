@@ -195,7 +195,9 @@ impl Contents {
     /// # Errors
     /// Those of a session that is not there, not the caller's, or terminated.
     pub async fn attach(&self, access: &Access) -> Result<(), Error> {
-        // First, so that a sweep that is under way leaves the session alone.
+        // A session that has ended is not brought back by who comes.
+        self.look_on(access, Admit::Living, |_| Ok(())).await?;
+        // Before the change, so that a sweep that is under way leaves the session alone.
         self.presence.attach(&access.place);
         let attached = self.change(access, Admit::Living, |draft| {
             if !draft.head.attached || draft.head.detached_ms.is_some() {

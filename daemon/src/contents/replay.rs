@@ -49,7 +49,7 @@ impl Contents {
         }
         let timeout_ms = request.timeout_ms.unwrap_or(WAIT_MAX_MS).min(WAIT_MAX_MS);
         let deadline = Instant::now() + Duration::from_millis(timeout_ms.into());
-        let _in_use = self.presence.call(&access.place);
+        let mut in_use = None;
         let news = self.news(&access.place);
         let mut after = request.after.clone();
         let mut first = true;
@@ -72,6 +72,8 @@ impl Contents {
             if Instant::now() >= deadline {
                 return Ok(replayed);
             }
+            // After the first look: a session that has ended is not brought back by who comes.
+            in_use.get_or_insert_with(|| self.presence.call(&access.place));
             let look_again = if replayed.more {
                 Instant::now()
             } else if self.storage.is_shared() {
