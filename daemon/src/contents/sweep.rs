@@ -19,6 +19,9 @@ const ELSEWHERE_MS: u64 = 24 * 3_600_000;
 /// An attachment through another daemon is believed for so long after its last sign of life, in ms.
 const ATTACHED_ELSEWHERE_MS: u64 = 180_000;
 
+/// When a session that has outlived its time, but is in use or another daemon's matter, is looked at again, in ms.
+const SPARED_LOOK_MS: u64 = 60_000;
+
 /// What the daemon knows of a session's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
@@ -100,22 +103,25 @@ impl Contents {
 
     async fn sweep_one(&self, place: &Place, standing: Standing) -> Result<Option<Why>, Error> {
         let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
-        let swept =
-            self.change(&access, Admit::Unchecked, |draft| self.look_after(draft, place, standing)).await;
-        match swept {
-            // Somebody else has ended it.
-            Err(Error::UnknownSession) => Ok(None),
-            swept => swept,
+        loop {
+            let swept =
+                self.change(&access, Admit::Unchecked, |draft| self.look_after(draft, place, standing));
+            match swept.await {
+                // Somebody else has ended it.
+                Err(Error::UnknownSession) => return Ok(None),
+                Ok((None, true)) => {}
+                swept => return swept.map(|(why, _)| why),
+            }
         }
     }
 
-    /// The rule of the sweep.
+    /// The rule of the sweep. Tells why the session has ended, and whether there is more to prune.
     fn look_after(
         &self,
         draft: &mut Draft<'_>,
         place: &Place,
         standing: Standing,
-    ) -> Result<Option<Why>, Halt> {
+    ) -> Result<(Option<Why>, bool), Halt> {
         draft.quietly();
         let now_ms = draft.now_ms;
         let in_use = standing == Standing::Held || self.presence.is_in_use(place);
@@ -123,7 +129,7 @@ impl Contents {
             if standing == Standing::Elsewhere { now_ms.saturating_sub(ELSEWHERE_MS) } else { now_ms };
         if let Some(why) = draft.head.ended(late_ms, draft.limits, in_use) {
             draft.end();
-            return Ok(Some(why));
+            return Ok((Some(why), false));
         }
         if in_use {
             draft.head.active_ms = draft.head.active_ms.max(now_ms);
@@ -134,11 +140,14 @@ impl Contents {
             // Its daemon was killed before it could say so.
             (draft.head.attached, draft.head.detached_ms) = (false, Some(now_ms));
         }
-        prune::prune(draft, [])?;
+        let more = prune::prune(draft, [])?;
         // It is due later now.
         draft.head.looked_ms = now_ms;
+        if draft.head.end(draft.limits).0 <= now_ms {
+            draft.spare(now_ms.saturating_add(SPARED_LOOK_MS));
+        }
         draft.touch();
-        Ok(None)
+        Ok((None, more))
     }
 
     /// Deletes what is left of a session whose host is gone, or that is none of its host's any more; but for a
