@@ -21,6 +21,8 @@ const HOSTED_LOOK_MS: u64 = 24 * 3_600_000;
 #[serde(default)]
 pub(super) struct Head {
     pub(super) created_ms: u64,
+    /// Drawn when it was made: another session of that id has another one.
+    pub(super) born: u64,
     pub(super) active_ms: u64,
     /// Lifetimes in ms; 0: without an end.
     pub(super) idle_ms: u64,
@@ -60,6 +62,7 @@ impl Default for Head {
     fn default() -> Self {
         Self {
             created_ms: 0,
+            born: 0,
             active_ms: 0,
             idle_ms: 0,
             absolute_ms: 0,
@@ -126,7 +129,9 @@ const ACTIVE_NOTE_MS: u64 = 60_000;
 impl Head {
     /// Of a session that a claim has made, and that nothing is on record of yet. It lives as long as its host.
     pub(super) fn claimed(now_ms: u64) -> Self {
-        Self { created_ms: now_ms, active_ms: now_ms, hosted: true, secret: super::draw(), ..Self::default() }
+        let born = u64::from_ne_bytes(super::draw());
+        let secret = super::draw();
+        Self { created_ms: now_ms, born, active_ms: now_ms, hosted: true, secret, ..Self::default() }
     }
 
     /// Whether what is on record of its activity is recent enough.
@@ -235,6 +240,7 @@ pub(super) struct Run {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct HandleHead {
     pub(super) session: String,
+    pub(super) born: u64,
     pub(super) expires_ms: u64,
     /// Until when it is known that there was such a handle.
     pub(super) forgotten_ms: u64,
