@@ -372,7 +372,7 @@ impl Contents {
             return Ok(());
         }
         let is_gone = matches!(access.writer, Writer::Nobody) && !head.is_terminated();
-        if is_gone || head.ended(*now_ms, limits, self.in_use(access)).is_some() {
+        if is_gone || head.ended(*now_ms, limits, self.in_use(access, head, *now_ms)).is_some() {
             return Err(Error::UnknownSession);
         }
         if let Some(bound) = &head.bound {
@@ -384,9 +384,9 @@ impl Contents {
         }
     }
 
-    fn in_use(&self, access: &Access) -> bool {
+    fn in_use(&self, access: &Access, head: &Head, now_ms: u64) -> bool {
         let held = matches!(&access.writer, Writer::Holder(lease) if lease.is_held());
-        held || self.presence.is_in_use(&access.place)
+        held || self.presence.is_in_use(&access.place) || self.is_attached_elsewhere(head, now_ms)
     }
 
     /// Whether the owner, and all owners together, may have so many bytes more in this process's memory.

@@ -41,7 +41,7 @@ impl Contents {
             if read.head.is_some() {
                 let draft = Draft::new(&read, Head::default(), now_ms, &limits);
                 let draft = draft.map_err(|error| self.failed(&error))?;
-                if draft.head.ended(now_ms, &limits, self.in_use(access)).is_none() {
+                if draft.head.ended(now_ms, &limits, self.in_use(access, &draft.head, now_ms)).is_none() {
                     let same = draft.head.request.is_some() && draft.head.request == request.request;
                     return match same {
                         _ if draft.head.is_terminated() => Err(Error::SessionTerminated),
@@ -132,7 +132,8 @@ impl Contents {
             for Listed { place, head, .. } in listed {
                 self.settled(&place).await?;
                 let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
-                if head.ended(now_ms, &limits, self.presence.is_in_use(&place)).is_none() {
+                let in_use = self.presence.is_in_use(&place) || self.is_attached_elsewhere(&head, now_ms);
+                if head.ended(now_ms, &limits, in_use).is_none() {
                     sessions.push(self.session(&place, &head, None, &limits));
                 }
             }
