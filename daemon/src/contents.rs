@@ -335,7 +335,8 @@ impl Contents {
                 }
             }
         }
-        Err(failed(&StorageError::Damaged("a rule reads without end".into())))
+        // Others change it faster than it can be read.
+        Err(failed(&StorageError::Conflict))
     }
 
     /// Reads a record and some of its items. When it has changed since the last time, what was read then is worth
@@ -346,7 +347,13 @@ impl Contents {
         read: &mut Read,
         keys: &[crate::storage::Key],
     ) -> Result<(), StorageError> {
-        let record = self.storage.read(place, keys).await?;
+        let mut keys = keys.to_vec();
+        let mut record = self.storage.read(place, &keys).await?;
+        if record.as_ref().map(|record| record.version) != read.version && !read.items.is_empty() {
+            // All of it again, and at once: it is of one version then, however busy others are.
+            keys.extend(read.items.drain().map(|(key, _)| key));
+            record = self.storage.read(place, &keys).await?;
+        }
         let version = record.as_ref().map(|record| record.version);
         if version != read.version {
             *read = Read { version, ..Read::default() };
@@ -354,11 +361,11 @@ impl Contents {
         match record {
             None => {
                 read.head = None;
-                read.items.extend(keys.iter().map(|key| (key.clone(), None)));
+                read.items.extend(keys.into_iter().map(|key| (key, None)));
             }
             Some(record) => {
                 read.head = Some(record.head);
-                read.items.extend(keys.iter().cloned().zip(record.items));
+                read.items.extend(keys.into_iter().zip(record.items));
             }
         }
         Ok(())
