@@ -306,7 +306,7 @@ impl Contents {
         let Access { place, .. } = access;
         let failed = |error: &StorageError| self.failed(error);
         self.read(place, read, &[]).await.map_err(|error| failed(&error))?;
-        for _ in 0..READS_MAX {
+        for attempt in 0..READS_MAX {
             if read.head.is_none() && !access.claimed {
                 return Err(Error::UnknownSession);
             }
@@ -317,7 +317,17 @@ impl Contents {
                 if refusal == Error::BindingMismatch
                     && draft.head.bound.as_ref().is_some_and(|bound| bound.terminates())
                 {
-                    return Err(self.terminate_for_mismatch(place, read).await);
+                    drop(draft);
+                    match self.terminate_for_mismatch(place, read).await {
+                        Ok(()) => return Err(refusal),
+                        // Others write to it. It is looked at again, and ends all the same.
+                        Err(StorageError::Conflict) => {
+                            pause(attempt).await;
+                            self.read(place, read, &[]).await.map_err(|error| failed(&error))?;
+                            continue;
+                        }
+                        Err(error) => return Err(failed(&error)),
+                    }
                 }
                 return Err(refusal);
             }

@@ -270,27 +270,20 @@ impl Contents {
     }
 
     /// Somebody else than whom the session is bound to has asked for it, and the binding says that this ends it.
-    pub(super) async fn terminate_for_mismatch(&self, place: &Place, read: &Read) -> Error {
+    pub(super) async fn terminate_for_mismatch(
+        &self,
+        place: &Place,
+        read: &Read,
+    ) -> Result<(), StorageError> {
         let limits = self.limits();
-        let now_ms = self.clock.now_ms();
-        let Ok(mut draft) = Draft::new(read, Head::default(), now_ms, &limits) else {
-            return Error::BindingMismatch;
-        };
+        let mut draft = Draft::new(read, Head::default(), self.clock.now_ms(), &limits)?;
         terminate(&mut draft);
         if let Some((change, _)) = draft.finish() {
-            match self.storage.commit(place, read.version, draw_version(), change).await {
-                Ok(durable) => {
-                    if let Err(error) = durable.kept().await {
-                        return self.failed(&error);
-                    }
-                    tracing::warn!(session = %place.name, "terminated a session that somebody else asked for");
-                    self.tell_end(place);
-                }
-                // Whoever was faster is told of it when they meet; this caller comes back, or does not.
-                Err(error) => return self.failed(&error),
-            }
+            self.storage.commit(place, read.version, draw_version(), change).await?.kept().await?;
+            tracing::warn!(session = %place.name, "terminated a session that somebody else asked for");
+            self.tell_end(place);
         }
-        Error::BindingMismatch
+        Ok(())
     }
 
     /// Puts a new credential in place of the one that the session is bound to.
