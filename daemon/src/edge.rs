@@ -41,8 +41,8 @@ pub struct Edge {
     began: Instant,
     /// The id of this boot.
     boot: String,
-    /// Takes in the sessions that have ended, whose contents have to go.
-    dropped: mpsc::UnboundedSender<Place>,
+    /// Takes in what has ended, whose contents have to go.
+    dropped: mpsc::UnboundedSender<Dropped>,
     /// What is counted and measured.
     pub meters: Arc<Meters>,
 }
@@ -59,6 +59,15 @@ pub struct Settings {
     pub loaded: Loaded,
     /// Launchers, adopters and variables.
     pub table: Table,
+}
+
+/// What has ended, as far as leases and tokens are concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dropped {
+    /// A session of a host that lives.
+    Session(Place),
+    /// A host, with all that it owned.
+    Owner(String),
 }
 
 #[derive(Debug)]
@@ -197,12 +206,15 @@ impl Edge {
                     }
                 }
                 Effect::DeleteToken(file) => self.delete_later(file),
+                Effect::EndContents(owner, session) => {
+                    // Nobody takes them in when the daemon is about to exit. The next one finds them.
+                    let _ = self.dropped.send(Dropped::Session(self.place(Some(owner), &session)));
+                }
                 recorded => {
                     match &recorded {
                         Effect::DropClaimant(process) => state.unwatch(process),
-                        Effect::DropSession(owner, session) => {
-                            // Nobody takes them in when the daemon is about to exit. The next one finds them.
-                            let _ = self.dropped.send(self.place(Some(*owner), session));
+                        Effect::DropOwner(host) => {
+                            let _ = self.dropped.send(Dropped::Owner(self.owner(*host)));
                         }
                         _ => {}
                     }

@@ -9,8 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::contents::{Contents, Standing};
-use crate::edge::Edge;
-use crate::storage::Place;
+use crate::edge::{Dropped, Edge};
 
 /// When the storage is asked again that did not answer.
 const RETRY: Duration = Duration::from_secs(1);
@@ -23,15 +22,15 @@ const BATCH: usize = 100;
 pub struct Reaper {
     edge: Arc<Edge>,
     contents: Arc<Contents>,
-    /// Sessions that are no longer their hosts', and when their contents go.
-    dropped: VecDeque<(Instant, Place)>,
-    incoming: mpsc::UnboundedReceiver<Place>,
+    /// What has ended, and when its contents go.
+    dropped: VecDeque<(Instant, Dropped)>,
+    incoming: mpsc::UnboundedReceiver<Dropped>,
 }
 
 impl Reaper {
-    /// Will end the contents of the sessions that come in by `incoming`.
+    /// Will end the contents of what comes in by `incoming`.
     #[must_use]
-    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>, incoming: mpsc::UnboundedReceiver<Place>) -> Self {
+    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>, incoming: mpsc::UnboundedReceiver<Dropped>) -> Self {
         Self { edge, contents, dropped: VecDeque::new(), incoming }
     }
 
@@ -45,9 +44,9 @@ impl Reaper {
         loop {
             let reap_at = self.dropped.front().map(|(at, _)| *at);
             tokio::select! {
-                Some(place) = self.incoming.recv() => {
+                Some(dropped) = self.incoming.recv() => {
                     let grace_ms = self.edge.settings().loaded.config.sessions.host_grace_ms;
-                    self.dropped.push_back((Instant::now() + Duration::from_millis(grace_ms), place));
+                    self.dropped.push_back((Instant::now() + Duration::from_millis(grace_ms), dropped));
                 }
                 () = tokio::time::sleep_until(reap_at.unwrap_or(sweep_at)), if reap_at.is_some() => self.reap().await,
                 () = tokio::time::sleep_until(sweep_at) => {
@@ -78,7 +77,7 @@ impl Reaper {
             for (place, _) in page {
                 // Kept in memory or in a file of this machine: what is of another boot is of nobody.
                 if matches!(self.edge.standing(&place), Standing::Gone | Standing::Elsewhere) {
-                    self.contents.end(&place, Standing::Gone).await?;
+                    self.contents.end_owner(&place.owner).await?;
                 }
             }
         }
@@ -87,10 +86,18 @@ impl Reaper {
     async fn reap(&mut self) {
         let now = Instant::now();
         while self.dropped.front().is_some_and(|(at, _)| *at <= now) {
-            let Some((_, place)) = self.dropped.pop_front() else { return };
-            if let Err(error) = self.contents.end(&place, self.edge.standing(&place)).await {
+            let Some((_, dropped)) = self.dropped.pop_front() else { return };
+            let ended = match &dropped {
+                // With its host everything goes at once.
+                Dropped::Session(place) => match self.edge.standing(place) {
+                    Standing::Gone => Ok(()),
+                    standing => self.contents.end(place, standing).await.map(drop),
+                },
+                Dropped::Owner(owner) => self.contents.end_owner(owner).await,
+            };
+            if let Err(error) = ended {
                 tracing::warn!(%error, "could not end what is left of a session; trying again");
-                self.dropped.push_front((now + RETRY, place));
+                self.dropped.push_front((now + RETRY, dropped));
                 return;
             }
         }

@@ -46,6 +46,8 @@ pub struct Registry {
     claimants: HashMap<ProcessId, Claimant>,
     /// The sessions of an owner with one key, in the order in which they were opened.
     by_key: HashMap<(ProcessId, Key), Vec<SessionId>>,
+    /// The ids of sessions whose owners chose others for them.
+    names: HashMap<(ProcessId, SessionId), SessionId>,
     held_by: HashMap<ProcessId, BTreeSet<SessionId>>,
     /// Claims that wait for a holder to be gone, in the order in which they came.
     waiting: Vec<Waiting>,
@@ -75,6 +77,7 @@ impl Registry {
             sessions: BTreeMap::new(),
             claimants: HashMap::new(),
             by_key: HashMap::new(),
+            names: HashMap::new(),
             held_by: HashMap::new(),
             waiting: Vec::new(),
             opened: 0,
@@ -127,6 +130,13 @@ impl Registry {
     #[must_use]
     pub fn session(&self, id: &SessionId) -> Option<&SessionRecord> {
         self.sessions.get(id)
+    }
+
+    /// An owner's session, by the id that the owner knows.
+    #[must_use]
+    pub fn find(&self, owner: ProcessId, told: &SessionId) -> Option<&SessionRecord> {
+        let id = self.names.get(&(owner, told.clone())).unwrap_or(told);
+        self.sessions.get(id).filter(|session| session.owner == owner && session.told() == told)
     }
 
     /// The hosts, with their names, the ids of their sessions, and the number of their plural keys.
@@ -222,7 +232,7 @@ impl Registry {
             if let Some(key) = session.key {
                 self.effects.push(Effect::SaveSession(session.clone()));
                 free.insert((owner, key));
-            } else if session.named {
+            } else if session.name.is_some() {
                 self.effects.push(Effect::SaveSession(session.clone()));
             } else {
                 // Nobody could ever resume it.
@@ -241,6 +251,9 @@ impl Registry {
         }
         if let Some(key) = session.key {
             self.by_key.entry((session.owner, key)).or_default().push(session.id.clone());
+        }
+        if *session.told() != session.id {
+            self.names.insert((session.owner, session.told().clone()), session.id.clone());
         }
         if let Some(holder) = session.holder {
             self.held_by.entry(holder).or_default().insert(session.id.clone());
@@ -267,7 +280,9 @@ impl Registry {
                 self.held_by.remove(&holder);
             }
         }
-        self.effects.push(Effect::DropSession(session.owner, session.id));
+        self.names.remove(&(session.owner, session.told().clone()));
+        self.effects.push(Effect::EndContents(session.owner, session.told().clone()));
+        self.effects.push(Effect::DropSession(session.id));
         self.effects.push(Effect::DeleteToken(session.file));
     }
 }

@@ -157,6 +157,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let origin = socket::origin(options.detached, &path)?;
     let (directory, lock, origin) = take(&place, origin, &mut signals).await?;
     let meters = Arc::<Meters>::default();
+    let storage_shown = storage::shown(&loaded.config.storage.url);
     let storage =
         storage::open(&loaded.config.storage.url, loaded.config.storage.durability, directory.path()).await?;
     let limits = loaded.config.contents_limits();
@@ -174,7 +175,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let ours = matches!(origin, Origin::OwnSocket { .. });
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
     let placed = listener.try_clone()?;
-    let about = about(&directory, started_by);
+    let about = about(&directory, started_by, storage_shown);
     let daemon = Arc::new(Daemon { edge, contents, meters, connections: Gauge::default(), about });
     let (drain, draining) = watch::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
@@ -324,7 +325,7 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
     let _ = sd_notify::notify(&[NotifyState::Ready]);
 }
 
-fn about(directory: &Directory, started_by: &str) -> About {
+fn about(directory: &Directory, started_by: &str, storage: String) -> About {
     let executable = std::env::current_exe().unwrap_or_default();
     About {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -334,6 +335,8 @@ fn about(directory: &Directory, started_by: &str) -> About {
         uptime_ms: 0,
         directory: directory.path().display().to_string(),
         executable: executable.display().to_string(),
+        storage,
+        storage_failure: None,
     }
 }
 

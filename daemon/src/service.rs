@@ -111,8 +111,8 @@ impl Sessiond for Service {
     async fn store_token(self, _: Context, request: StoreRequest) -> Result<Stored, Error> {
         let peer = self.0.clone();
         let work = async move {
-            peer.sees(&request.session).await?;
-            peer.daemon.edge.store_token(request).await
+            let session = peer.own(&request.session).await?;
+            peer.daemon.edge.store_token(StoreRequest { session, ..request }).await
         };
         self.detached(|meters| &meters.histograms.store_token_us, work).await
     }
@@ -120,8 +120,8 @@ impl Sessiond for Service {
     async fn reject_token(self, _: Context, request: LeaseRef) -> Result<(), Error> {
         let peer = self.0.clone();
         let work = async move {
-            peer.sees(&request.session).await?;
-            peer.daemon.edge.reject_token(request).await
+            let session = peer.own(&request.session).await?;
+            peer.daemon.edge.reject_token(LeaseRef { session, ..request }).await
         };
         self.detached(|meters| &meters.histograms.store_token_us, work).await
     }
@@ -129,8 +129,8 @@ impl Sessiond for Service {
     async fn release(self, _: Context, request: LeaseRef) -> Result<(), Error> {
         let peer = self.0.clone();
         let work = async move {
-            peer.sees(&request.session).await?;
-            peer.daemon.edge.release(request).await
+            let session = peer.own(&request.session).await?;
+            peer.daemon.edge.release(LeaseRef { session, ..request }).await
         };
         self.detached(|meters| &meters.histograms.claim_us, work).await
     }
@@ -284,7 +284,9 @@ impl Sessiond for Service {
     }
 
     async fn about(self, _: Context) -> About {
-        About { uptime_ms: self.daemon().edge.now(), ..self.daemon().about.clone() }
+        let Daemon { edge, contents, about, .. } = self.daemon();
+        let storage_failure = contents.storage().check().err().map(|error| error.to_string());
+        About { uptime_ms: edge.now(), storage_failure, ..about.clone() }
     }
 
     async fn list_hosts(self, _: Context) -> Vec<HostInfo> {
@@ -306,7 +308,7 @@ impl Sessiond for Service {
     }
 
     async fn inspect_session(self, _: Context, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
-        self.0.inspect(&request.session).await
+        self.0.inspect(request).await
     }
 
     async fn sweep(self, _: Context) -> Result<Vec<Ended>, Error> {

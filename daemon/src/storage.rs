@@ -8,6 +8,10 @@
 //! **Every change is conditional**: it names the version that was read, or says that there was no record, and applies
 //! as a whole or not at all.
 
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
+mod awaited;
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -22,11 +26,13 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::DynamoDb;
 pub use memory::Memory;
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use sqlite::{Durability, Sqlite};
-pub use url::{OpenError, Url, UrlError, open, shown};
+pub use url::{OpenError, Table, Url, UrlError, open, shown};
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
 /// there.
@@ -221,7 +227,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
         most: usize,
     ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>>;
 
-    /// Records whose `due_ms` is at most `now_ms`, those that are longest due first, at most `most`.
+    /// Records whose `due_ms` is at most `now_ms`, those that are longest due first, at most `most`. As every list, it may
+    /// be behind the records by a moment where the storage is shared: who acts upon it names the version.
     fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>>;
 
     /// How many records an owner has, counted up to `most`.

@@ -24,6 +24,12 @@ pub struct About {
     pub directory: String,
     /// The executable that it runs from.
     pub executable: String,
+    /// Where it keeps what sessions contain: `storage.url`, without any password.
+    #[serde(default)]
+    pub storage: String,
+    /// What is the matter with that, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_failure: Option<String>,
 }
 
 /// A host, and what belongs to it.
@@ -48,6 +54,9 @@ pub struct HostInfo {
 pub struct SessionInfo {
     /// Its id.
     pub session: SessionId,
+    /// The id that its owner chose for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<SessionId>,
     /// Its host's pid.
     pub host: u32,
     /// The name of the executable that it was made for.
@@ -153,6 +162,9 @@ pub struct ContentPage {
 pub struct InspectRequest {
     /// Their id: two services may have sessions of the same.
     pub session: SessionId,
+    /// Whose; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 /// A session, looked into.

@@ -45,4 +45,8 @@ contract! {
     sqlite: crate::contract::backends::InSqlite;
     #[cfg(feature = "postgres")]
     postgres: crate::contract::backends::InPostgres;
+    #[cfg(feature = "dynamodb")]
+    dynamodb_dynalite: crate::contract::backends::InDynamoDb<crate::dynamodb::Dynalite>;
+    #[cfg(feature = "dynamodb")]
+    dynamodb_moto: crate::contract::backends::InDynamoDb<crate::dynamodb::Moto>;
 }

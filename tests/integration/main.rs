@@ -3,8 +3,13 @@
 //! Some need root: another user, a small file system, a pid that is had again. They fail without it, and say so.
 
 mod cli;
+mod contents_kill;
 mod contract;
 mod daemon_kill;
+#[cfg(feature = "dynamodb")]
+mod dynamodb;
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
+mod fleet;
 mod lifecycle;
 mod node;
 mod peers;
@@ -13,10 +18,12 @@ mod postgres;
 mod python;
 mod refusals;
 mod restarts;
+mod sessions;
 mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;
 mod tokens;
+mod writers;
 
 use std::path::PathBuf;
 

@@ -17,6 +17,7 @@ mod instance;
 mod log;
 mod mcp;
 mod peer;
+mod steady;
 mod world;
 
 pub use daemon::Daemon;
@@ -25,6 +26,7 @@ pub use instance::{Instance, Loaded};
 pub use log::Log;
 pub use mcp::McpServer;
 pub use peer::Peer;
+pub use steady::Steady;
 pub use world::{Binaries, BrokerProcess, World};
 
 use std::time::{Duration, Instant};

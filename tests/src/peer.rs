@@ -28,7 +28,7 @@ impl Peer {
         Self::over(UnixStream::connect(socket).expect("a daemon listens"))
     }
 
-    fn over(stream: UnixStream) -> Self {
+    pub(crate) fn over(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         Self { stream, calls: 0 }

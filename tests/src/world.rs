@@ -134,6 +134,12 @@ impl World {
     pub fn start(&self, variables: &[(&str, &str)]) -> Daemon {
         let mut command = self.sessiond(&["run"]);
         command.envs(variables.iter().copied());
+        self.spawn(command)
+    }
+
+    /// A daemon that was just started by this command.
+    #[must_use]
+    pub fn spawn(&self, command: Command) -> Daemon {
         Daemon::spawn(command, self.log.clone())
     }
 

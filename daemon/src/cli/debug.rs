@@ -1,13 +1,15 @@
 //! `mcp-sessiond debug`: what the daemon knows. Tokens and values are never printed.
 
 mod check;
+mod contents;
+mod stats;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use mcp_sessiond_client::{ConnectError, Connection, Directory, Label, SessionId, Start, connect};
-use mcp_sessiond_proto::debug::{About, Counter, HostInfo, PAGE_MAX, Page, SessionInfo, Setting, TokenInfo};
+use mcp_sessiond_proto::debug::{About, HostInfo, PAGE_MAX, Page, SessionInfo, Setting, TokenInfo};
 use serde::Serialize;
 use tarpc::client::RpcError;
 
@@ -26,28 +28,48 @@ Example: mcp-sessiond debug sessions --json | jq '.[].session'")]
 pub(super) struct Arguments {
     #[command(subcommand)]
     topic: Option<Topic>,
-    /// Print JSON: an array of objects, or for `about` and `check` one object
+    /// Print JSON: an array of objects, or for `about`, `stats` and `check` one object
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Topic {
-    /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory, executable
+    /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory, executable, storage,
+    /// storage_failure
     #[command(after_help = "Example: mcp-sessiond debug about")]
     About,
     /// Hosts that own sessions: pid, start, name, sessions, held, plural_keys
     #[command(after_help = "Example: mcp-sessiond debug hosts")]
     Hosts,
-    /// Sessions: session, host, program, label, key, epoch, holder, token_file, opened_ms
+    /// Sessions. Of a host: session, host, program, label, key, epoch, holder, token_file, opened_ms. What they hold:
+    /// owner, status, bound, created_ms, active_ms, expires_ms, attached, state_keys, state_bytes, streams, events,
+    /// event_bytes, last_number, handles
     #[command(after_help = "Example: mcp-sessiond debug sessions")]
     Sessions,
+    /// One session: session and content as above, and its streams
+    #[command(after_help = "\
+Two services may have sessions of the same id: all are shown.
+
+Example: mcp-sessiond debug session 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
+    Session {
+        /// Its id
+        id: SessionId,
+    },
+    /// Streams of all sessions: owner, session, stream, closed, orphaned, last_position, events, bytes
+    #[command(after_help = "Example: mcp-sessiond debug streams")]
+    Streams,
     /// Token files: file, session, bytes, state
     #[command(after_help = "Example: mcp-sessiond debug tokens")]
     Tokens,
-    /// Counters: name, value
-    #[command(after_help = "Example: mcp-sessiond debug stats")]
-    Stats,
+    /// Counters: name, value. Histograms: name with its unit, buckets, count, sum
+    #[command(after_help = "\
+Example, for a textfile collector: mcp-sessiond debug stats --prometheus > sessiond.prom")]
+    Stats {
+        /// Print the text format of Prometheus; durations are in seconds
+        #[arg(long, conflicts_with = "json")]
+        prometheus: bool,
+    },
     /// Settings in force: name, value, source
     #[command(after_help = "Example: mcp-sessiond debug config")]
     Config,
@@ -131,20 +153,32 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
         None => {
             let about = connection.about(context()).await?;
             let hosts = connection.list_hosts(context()).await?;
-            let sessions = all_sessions(&connection).await?;
+            let sessions = contents::all(&connection).await?;
             if json {
                 to_json(&serde_json::json!({"about": about, "hosts": hosts, "sessions": sessions}))
             } else {
-                format!("{}\n{}\n{}", about_text(&about), hosts_text(&hosts), sessions_text(&sessions))
+                format!(
+                    "{}\n{}\n{}",
+                    about_text(&about),
+                    hosts_text(&hosts),
+                    contents::sessions_text(&sessions)
+                )
             }
         }
         Some(Topic::About) => either(json, &connection.about(context()).await?, about_text),
         Some(Topic::Hosts) => either(json, &connection.list_hosts(context()).await?, |rows| hosts_text(rows)),
-        Some(Topic::Sessions) => either(json, &all_sessions(&connection).await?, |rows| sessions_text(rows)),
-        Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| tokens_text(rows)),
-        Some(Topic::Stats) => {
-            either(json, &connection.stats(context()).await?.counters, |rows| stats_text(rows))
+        Some(Topic::Sessions) => {
+            either(json, &contents::all(&connection).await?, |rows| contents::sessions_text(rows))
         }
+        Some(Topic::Session { id }) => {
+            either(json, &contents::inspect(&connection, id).await?, |found| contents::session_text(found))
+        }
+        Some(Topic::Streams) => {
+            either(json, &contents::streams(&connection).await?, |rows| contents::streams_text(rows))
+        }
+        Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| tokens_text(rows)),
+        Some(Topic::Stats { prometheus: true }) => stats::prometheus(&connection.stats(context()).await?),
+        Some(Topic::Stats { .. }) => either(json, &connection.stats(context()).await?, stats::text),
         Some(Topic::Config) => either(json, &connection.settings(context()).await?, |rows| config_text(rows)),
         // Answered before a connection was made.
         Some(Topic::Check(_)) => String::new(),
@@ -186,11 +220,22 @@ async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
 }
 
 fn about_text(about: &About) -> String {
-    let About { version, pid, protocol, started_by, uptime_ms, directory, executable } = about;
+    let About {
+        version,
+        pid,
+        protocol,
+        started_by,
+        uptime_ms,
+        directory,
+        executable,
+        storage,
+        storage_failure,
+    } = about;
+    let failure = storage_failure.as_ref().map_or_else(String::new, |why| format!("  {}", paint(BAD, why)));
     let title = paint(HEADING, &format!("mcp-sessiond {version}"));
     let up = duration(*uptime_ms);
     format!(
-        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n"
+        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n"
     )
 }
 
@@ -209,24 +254,6 @@ fn hosts_text(hosts: &[HostInfo]) -> String {
     listed(&["host", "pid", "start", "sessions", "held", "plural keys"], hosts.iter().map(row), "No hosts.")
 }
 
-fn sessions_text(sessions: &[SessionInfo]) -> String {
-    let row = |info: &SessionInfo| {
-        let dash = || "-".to_owned();
-        vec![
-            info.session.to_string(),
-            info.host.to_string(),
-            info.program.clone(),
-            info.label.as_ref().map_or_else(dash, |label| label.as_str().to_owned()),
-            info.key.clone().unwrap_or_else(|| "doubtful".into()),
-            info.epoch.to_string(),
-            info.holder.map_or_else(dash, |pid| pid.to_string()),
-            info.token_file.clone().unwrap_or_else(dash),
-        ]
-    };
-    let heading = ["session", "host", "program", "label", "key", "epoch", "holder", "token file"];
-    listed(&heading, sessions.iter().map(row), "No sessions.")
-}
-
 fn tokens_text(tokens: &[TokenInfo]) -> String {
     let row = |info: &TokenInfo| {
         let bytes = info.bytes.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
@@ -234,11 +261,6 @@ fn tokens_text(tokens: &[TokenInfo]) -> String {
         vec![info.file.clone(), info.session.to_string(), bytes, paint(style, &info.state)]
     };
     listed(&["file", "session", "bytes", "state"], tokens.iter().map(row), "No tokens.")
-}
-
-fn stats_text(counters: &[Counter]) -> String {
-    let row = |counter: &Counter| vec![counter.name.clone(), counter.value.to_string()];
-    listed(&["name", "value"], counters.iter().map(row), "No counters.")
 }
 
 fn config_text(settings: &[Setting]) -> String {

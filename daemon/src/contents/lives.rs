@@ -28,7 +28,7 @@ impl Contents {
         check_status(&request.status)?;
         check_metadata(request.metadata.as_ref())?;
         let bound = request.binding.as_ref().map(Bound::new).transpose()?;
-        self.storage.check().map_err(|error| self.failed(&error))?;
+        self.accepts()?;
         let place = &access.place;
         let _lock = self.locks.of(place).lock_owned().await;
         access.may_write()?;

@@ -200,6 +200,37 @@ impl Contents {
         }
     }
 
+    /// Deletes everything of an owner that is gone: sessions, tombstones, handles.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn end_owner(&self, owner: &str) -> Result<(), Error> {
+        loop {
+            let listed = self.storage.list(owner, "", BATCH).await.map_err(|error| self.failed(&error))?;
+            if listed.is_empty() {
+                return Ok(());
+            }
+            let mut ended = false;
+            for Listed { place, version, .. } in listed {
+                let ending =
+                    self.storage.commit(&place, Some(version), draw_version(), Change::default()).await;
+                match ending {
+                    Ok(_) => {
+                        ended = true;
+                        self.tell_news(&place);
+                    }
+                    // Somebody was still at it; the next look finds what is left of that.
+                    Err(StorageError::Conflict) => {}
+                    Err(error) => return Err(self.failed(&error)),
+                }
+            }
+            // A list may be behind what was changed: then there is nothing more to do.
+            if !ended {
+                return Ok(());
+            }
+        }
+    }
+
     /// Every session that the storage holds, for `debug`: those after `after`, a page at a time.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::{Epoch, Error, SessionId};
 use super::Edge;
 use super::claim::{failed, verify};
 use crate::contents::{Access, Lease, Standing, Writer};
-use crate::process::{Pinned, ProcessId, StartTime};
+use crate::process::{self, Pinned, ProcessId, StartTime};
 use crate::storage::Place;
 
 /// A lease as the registry knows it, whenever it is asked.
@@ -53,28 +53,31 @@ impl Edge {
     /// A host's session, for who speaks for one of these hosts. What belongs to another is as if it were not there.
     #[must_use]
     pub fn access(self: &Arc<Self>, hosts: &BTreeSet<ProcessId>, of: &SessionRef) -> Access {
-        let owner = self.peek(|registry| registry.session(&of.session).map(|session| session.owner));
-        let owner = owner.filter(|owner| hosts.contains(owner));
-        let lease = || Leased { edge: self.clone(), session: of.session.clone(), epoch: of.epoch };
-        Access {
-            // Without a session there can be a tombstone, of whichever host: they are asked in their order.
-            place: self.place(owner.or_else(|| hosts.first().copied()), &of.session),
-            caller: of.caller.clone(),
-            writer: if owner.is_some() { Writer::Holder(Arc::new(lease())) } else { Writer::Nobody },
-            claimed: owner.is_some(),
-        }
+        let found = self.find(hosts, &of.session);
+        let lease = |session| Leased { edge: self.clone(), session, epoch: of.epoch };
+        let claimed = found.is_some();
+        let (owner, writer) = match found {
+            Some((owner, session)) => (Some(owner), Writer::Holder(Arc::new(lease(session)))),
+            // There can be a tombstone: most speak for one host only, and of the others the first one's is told.
+            None => (hosts.first().copied(), Writer::Nobody),
+        };
+        Access { place: self.place(owner, &of.session), caller: of.caller.clone(), writer, claimed }
     }
 
-    /// The host that owns a session.
+    /// One of these hosts' sessions by the id that the host knows: whose it is, and its own id.
     #[must_use]
-    pub fn host_of_session(&self, session: &SessionId) -> Option<ProcessId> {
-        self.peek(|registry| registry.session(session).map(|session| session.owner))
+    pub fn find(&self, hosts: &BTreeSet<ProcessId>, told: &SessionId) -> Option<(ProcessId, SessionId)> {
+        self.peek(|registry| {
+            let found = hosts.iter().find_map(|host| registry.find(*host, told));
+            found.map(|session| (session.owner, session.id.clone()))
+        })
     }
 
-    /// Whether the session is one of these hosts'.
+    /// The host of an instance that has claimed.
     #[must_use]
-    pub fn is_of(&self, hosts: &BTreeSet<ProcessId>, session: &SessionId) -> bool {
-        self.peek(|registry| registry.session(session).is_some_and(|session| hosts.contains(&session.owner)))
+    pub fn host_of_claimant(&self, peer: &Pinned, instance: Option<u32>) -> Option<ProcessId> {
+        let instance = process::instance(peer, instance).ok()?.id();
+        self.peek(|registry| registry.claimant(&instance).map(|claimant| claimant.host))
     }
 
     /// Where the contents of a host's session are.
@@ -96,20 +99,11 @@ impl Edge {
     #[must_use]
     pub fn standing(&self, place: &Place) -> Standing {
         let Some(host) = place.owner.strip_prefix("host ") else { return Standing::Service };
-        let mut parts = host.split(' ');
-        if parts.next() != Some(self.boot.as_str()) {
-            return Standing::Elsewhere;
-        }
-        let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
-        let (pid, start, inode) = (number(), number(), number());
-        let pid = pid.and_then(|pid| u32::try_from(pid).ok());
-        let Some((pid, start)) = pid.zip(start) else { return Standing::Gone };
-        let host = ProcessId { pid, start: StartTime(start), inode };
+        let Some(host) = host.strip_prefix(&self.boot) else { return Standing::Elsewhere };
+        let Some(host) = host_of(host) else { return Standing::Gone };
         self.look(|registry| {
             let session = place.name.parse::<SessionId>().ok();
-            let session =
-                session.and_then(|id| registry.session(&id)).filter(|session| session.owner == host);
-            match session {
+            match session.and_then(|told| registry.find(host, &told)) {
                 Some(session) if session.holder.is_some() => Standing::Held,
                 Some(_) => Standing::Free,
                 None if registry.depends_on(&host) => Standing::Free,
@@ -122,21 +116,31 @@ impl Edge {
     #[must_use]
     pub fn sessions_of(&self, host: ProcessId, after: Option<&SessionId>, most: usize) -> Vec<SessionId> {
         self.look(|registry| {
-            let sessions = registry.sessions_after(after).filter(|session| session.owner == host);
-            sessions.take(most).map(|session| session.id.clone()).collect()
+            let of_host = registry.sessions().filter(|session| session.owner == host);
+            let told =
+                of_host.map(|session| session.told()).filter(|told| after.is_none_or(|after| *told > after));
+            let told: BTreeSet<&SessionId> = told.collect();
+            told.into_iter().take(most).cloned().collect()
         })
     }
 
     /// A session has ended in the storage: nobody is led to it any more. Its token goes with it.
     pub fn forget(&self, place: &Place) {
-        if let Ok(session) = place.name.parse::<SessionId>() {
-            self.tell(|registry| {
-                let is_it =
-                    registry.session(&session).is_some_and(|known| self.owner(known.owner) == place.owner);
-                if is_it {
-                    registry.end(&session);
-                }
-            });
-        }
+        let host = place.owner.strip_prefix("host ").and_then(|host| host.strip_prefix(&self.boot));
+        let Some((host, told)) = host.and_then(host_of).zip(place.name.parse::<SessionId>().ok()) else {
+            return;
+        };
+        self.tell(|registry| {
+            if let Some(id) = registry.find(host, &told).map(|session| session.id.clone()) {
+                registry.end(&id);
+            }
+        });
     }
+}
+
+/// What [`Edge::owner`] writes behind the boot.
+fn host_of(text: &str) -> Option<ProcessId> {
+    let mut parts = text.trim_start().split(' ').map(|part| part.parse::<u64>().ok());
+    let pid = u32::try_from(parts.next()??).ok()?;
+    Some(ProcessId { pid, start: StartTime(parts.next()??), inode: parts.next().flatten() })
 }

@@ -146,7 +146,7 @@ impl Edge {
         }
         let mut claimed = Claimed { session, epoch, outcome, token_status: TokenStatus::Absent, token: None };
         if record.digest.is_none() {
-            if outcome == Outcome::FreshFirst {
+            if outcome == Outcome::FreshFirst && record.name.is_none() {
                 claimed.token = self.adopt_version_1(&claimed, file).await;
             }
         } else {
@@ -170,6 +170,7 @@ impl Edge {
         if claimed.token_status == TokenStatus::Absent {
             tracing::debug!(session = %claimed.session, "Token file not found (first run or clean slate)");
         }
+        claimed.session = record.told().clone();
         Ok(claimed)
     }
 

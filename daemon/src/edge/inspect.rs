@@ -41,10 +41,13 @@ impl Edge {
         self.look(|registry| registry.sessions_after(after).take(most).map(info).collect())
     }
 
-    /// A session by its id.
+    /// The sessions of an id, whether that is their own or one that their owners chose; with their owners.
     #[must_use]
-    pub fn session_info(&self, session: &SessionId) -> Option<SessionInfo> {
-        self.look(|registry| registry.session(session).map(info))
+    pub fn sessions_named(&self, id: &SessionId) -> Vec<(String, SessionInfo)> {
+        self.look(|registry| {
+            let named = registry.sessions().filter(|session| session.id == *id || session.told() == id);
+            named.map(|session| (self.owner(session.owner), info(session))).collect()
+        })
     }
 
     /// The token files of at most `most` sessions whose ids come after `after`. A file that is being written just
@@ -87,6 +90,7 @@ impl Edge {
 fn info(session: &SessionRecord) -> SessionInfo {
     SessionInfo {
         session: session.id.clone(),
+        name: session.name.clone().filter(|name| *name != session.id),
         host: session.owner.pid,
         program: session.program.clone(),
         label: session.label.clone(),

@@ -6,14 +6,13 @@ use std::time::Instant;
 
 use tokio::sync::{Notify, mpsc};
 
-use super::{Edge, Settings, State};
+use super::{Dropped, Edge, Settings, State};
 use crate::config::Loaded;
 use crate::counters::Meters;
 use crate::directory::Directory;
 use crate::ledger::{Ledger, LedgerError, Opened};
 use crate::process::{self, ExitWatch, Pinned};
 use crate::registry::Registry;
-use crate::storage::Place;
 use crate::tokens::Tokens;
 
 /// Why the daemon can't start.
@@ -43,7 +42,7 @@ impl Edge {
         directory: &Arc<Directory>,
         loaded: Loaded,
         meters: Arc<Meters>,
-        dropped: mpsc::UnboundedSender<Place>,
+        dropped: mpsc::UnboundedSender<Dropped>,
     ) -> Result<Self, StartError> {
         let tokens = Tokens::open(directory).map_err(StartError::Tokens)?;
         let boot = process::boot_id().map_err(StartError::Boot)?;

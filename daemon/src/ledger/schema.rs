@@ -15,7 +15,7 @@ const VERSION: i64 = 2;
 
 /// What version 1 has to be added. An upgrade of the daemon ends nobody's session.
 const FROM_1: &str = "
-    ALTER TABLE session ADD COLUMN named INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE session ADD COLUMN name TEXT;
     ALTER TABLE session ADD COLUMN made_by TEXT;
     PRAGMA user_version = 2;";
 
@@ -28,7 +28,7 @@ const TABLES: &str = "
     CREATE TABLE session (
         id TEXT PRIMARY KEY, owner TEXT NOT NULL, key BLOB, program TEXT NOT NULL, label TEXT,
         opened INTEGER NOT NULL, opened_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, holder TEXT,
-        file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL, named INTEGER NOT NULL DEFAULT 0, made_by TEXT
+        file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL, name TEXT, made_by TEXT
     ) STRICT;";
 
 /// What the database held.
@@ -147,12 +147,12 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 session.digest,
                 session.former,
                 session.offered,
-                session.named,
+                session.name.as_ref().map(SessionId::as_str),
                 session.made_by.as_ref().map(RequestId::as_str),
             ],
         ),
-        Effect::DropSession(_, id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
-        Effect::DeleteToken(_) | Effect::Answer(..) => Ok(()),
+        Effect::DropSession(id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
+        Effect::DeleteToken(_) | Effect::EndContents(..) | Effect::Answer(..) => Ok(()),
     }
 }
 
@@ -168,7 +168,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             let traits = Traits { program: row.get(2)?, base: row.get(3)?, place: row.get(4)?, doubt };
             Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits }))
         })?;
-    let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, named, made_by";
+    let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, made_by";
     let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
         let owner = row.get::<_, Process>(1)?.0;
         Ok(SessionRecord {
@@ -185,7 +185,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             digest: row.get(10)?,
             former: row.get(11)?,
             offered: row.get(12)?,
-            named: row.get(13)?,
+            name: row.get::<_, Option<String>>(13)?.map(|_| parsed::<SessionId>(row, 13)).transpose()?,
             made_by: row.get::<_, Option<String>>(14)?.map(|_| parsed::<RequestId>(row, 14)).transpose()?,
         })
     })?;

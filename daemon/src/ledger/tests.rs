@@ -76,7 +76,7 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         digest: None,
         former: None,
         offered: false,
-        named: false,
+        name: None,
         made_by: None,
     }
 }
@@ -135,7 +135,7 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
             digest,
             former,
             offered,
-            named: key.is_none() && offered,
+            name: offered.then(SessionId::mint),
             made_by: offered.then(RequestId::mint),
         }
     })
@@ -148,7 +148,7 @@ fn effect() -> impl Strategy<Value = Effect> {
         (process(), claimant()).prop_map(|(process, claimant)| Effect::SaveClaimant(process, claimant)),
         process().prop_map(Effect::DropClaimant),
         any_session().prop_map(Effect::SaveSession),
-        (process(), id()).prop_map(|(owner, id)| Effect::DropSession(owner, id)),
+        id().prop_map(Effect::DropSession),
     ]
 }
 
@@ -248,7 +248,7 @@ async fn what_could_not_be_written_is_written_later_and_in_order() {
     for epoch in 1..4 {
         bench.record(Effect::SaveSession(session("a", epoch)));
         bench.record(Effect::SaveSession(session("refused", epoch)));
-        bench.record(Effect::DropSession(session("kept", 1).owner, "kept".parse().expect("an id")));
+        bench.record(Effect::DropSession("kept".parse().expect("an id")));
     }
     for _ in 0..2 {
         let refused = bench.keep().await.expect_err("it is not kept");

@@ -48,8 +48,8 @@ pub enum Wants {
     Keyed,
     /// A new one in the place of that.
     Fresh,
-    /// A new one that is found by its id alone. The same process with the same request gets the same.
-    New(Option<RequestId>),
+    /// A new one that is found by its id alone, which may be chosen. The same process with the same request gets the same.
+    New(Option<SessionId>, Option<RequestId>),
     /// The one of this id.
     Named(SessionId),
 }
@@ -91,9 +91,13 @@ impl Registry {
             self.save_owner(claim.host);
         }
         match &claim.wants {
-            Wants::New(request) => {
+            Wants::New(chosen, request) => {
+                let is_taken = chosen.as_ref().is_some_and(|id| self.find(claim.host, id).is_some());
                 return match self.made_before(&claim, request.as_ref()) {
                     Some(made) => self.keep(&claim, &made),
+                    None if is_taken => {
+                        self.effects.push(Effect::Answer(claim.ticket, Err(Error::AlreadyExists)));
+                    }
                     None => self.open(&claim, Outcome::FreshFirst),
                 };
             }
@@ -242,13 +246,13 @@ impl Registry {
     }
 
     /// A session is taken up by its id. Another owner's is as if it were not there.
-    fn claim_named(&mut self, claim: &Claim, id: &SessionId) {
-        let session = self.sessions.get(id).filter(|session| session.owner == claim.host);
-        match session.map(|session| session.holder) {
+    fn claim_named(&mut self, claim: &Claim, told: &SessionId) {
+        let session = self.find(claim.host, told).map(|session| (session.id.clone(), session.holder));
+        match session {
             None => self.effects.push(Effect::Answer(claim.ticket, Err(Error::UnknownSession))),
-            Some(None) => self.resume(claim, id),
-            Some(Some(holder)) if holder == claim.process => self.keep(claim, id),
-            Some(Some(_)) => self.effects.push(Effect::Answer(claim.ticket, Err(Error::SessionHeld))),
+            Some((id, None)) => self.resume(claim, &id),
+            Some((id, Some(holder))) if holder == claim.process => self.keep(claim, &id),
+            Some(_) => self.effects.push(Effect::Answer(claim.ticket, Err(Error::SessionHeld))),
         }
     }
 
@@ -256,7 +260,7 @@ impl Registry {
         let held = self.held_by.get(&claim.process)?;
         let same = |id: &&SessionId| {
             self.sessions.get(*id).is_some_and(|session| {
-                session.key.is_none() && !session.named && session.label == claim.label
+                session.key.is_none() && session.name.is_none() && session.label == claim.label
             })
         };
         held.iter().find(same).cloned()
@@ -292,16 +296,20 @@ impl Registry {
             self.effects.push(Effect::Answer(claim.ticket, Err(refusal)));
             return;
         }
-        let named = matches!(claim.wants, Wants::New(_));
+        let id = SessionId::mint();
+        let name = match &claim.wants {
+            Wants::New(chosen, _) => Some(chosen.clone().unwrap_or_else(|| id.clone())),
+            _ => None,
+        };
         let number = self.owners.get(&claim.host).map_or(1, |owner| owner.files + 1);
         self.opened += 1;
         let session = SessionRecord {
-            id: SessionId::mint(),
+            id,
             owner: claim.host,
-            key: claim.key.filter(|_| !named),
-            named,
+            key: claim.key.filter(|_| name.is_none()),
+            name,
             made_by: match &claim.wants {
-                Wants::New(request) => request.clone(),
+                Wants::New(_, request) => request.clone(),
                 _ => None,
             },
             program: claim.program.clone(),

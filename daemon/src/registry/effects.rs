@@ -32,8 +32,10 @@ pub enum Effect {
     DropClaimant(ProcessId),
     /// Record a session, new or changed.
     SaveSession(SessionRecord),
-    /// Forget a session of this owner's.
-    DropSession(ProcessId, SessionId),
+    /// Forget a session.
+    DropSession(SessionId),
+    /// End what is left of it elsewhere, under the id that its owner knew.
+    EndContents(ProcessId, SessionId),
     /// Delete a token file, if it is there.
     DeleteToken(TokenFile),
     /// Answer a claim, once everything before this is on record.

@@ -42,8 +42,9 @@ pub struct SessionRecord {
     pub owner: ProcessId,
     /// Its key. None: it was doubtful, and nobody resumes this session; or it is found by its id.
     pub key: Option<Key>,
-    /// Whether it is found by its id: it has no key, and stays when nobody holds it.
-    pub named: bool,
+    /// The id that its owner finds it by, where that is what it is found by: its own, or one that the owner chose. Then it
+    /// has no key, and stays when nobody holds it.
+    pub name: Option<SessionId>,
     /// The request that made it, where that may be repeated.
     pub made_by: Option<RequestId>,
     /// The name of the executable that it was made for.
@@ -66,6 +67,14 @@ pub struct SessionRecord {
     pub former: Option<Digest>,
     /// Whether the token was offered to the broker under this lease, whose answer is not known yet.
     pub offered: bool,
+}
+
+impl SessionRecord {
+    /// The id that its owner knows it by. Two owners may have chosen the same.
+    #[must_use]
+    pub fn told(&self) -> &SessionId {
+        self.name.as_ref().unwrap_or(&self.id)
+    }
 }
 
 /// The name of a token file: `token-<host pid>-<host start time>`, and `-<number>` behind it from 2 on.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcp_sessiond_proto::debug::{Inspected, PAGE_MAX};
+use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
@@ -67,11 +67,11 @@ impl Conversation {
         }
     }
 
-    /// Another host's session is as if it were not there.
-    pub(super) async fn sees(&self, session: &SessionId) -> Result<(), Error> {
+    /// What the registry calls a session. Another host's is as if it were not there.
+    pub(super) async fn own(&self, told: &SessionId) -> Result<SessionId, Error> {
         // An unverified peer sees nothing, and learns nothing from that.
         let hosts = self.hosts().await.unwrap_or_default();
-        if self.daemon.edge.is_of(&hosts, session) { Ok(()) } else { Err(Error::UnknownSession) }
+        self.daemon.edge.find(&hosts, told).map(|(_, session)| session).ok_or(Error::UnknownSession)
     }
 
     pub(super) async fn claim(&self, request: ClaimRequest) -> Result<Claimed, Error> {
@@ -81,8 +81,9 @@ impl Conversation {
 
     async fn claim_that(&self, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
+        let instance = request.instance;
         let claimed = edge.claim(&self.peer, request, wants).await?;
-        if let Some(host) = edge.host_of_session(&claimed.session) {
+        if let Some(host) = edge.host_of_claimant(&self.peer, instance) {
             lock(&self.hosts).insert(host);
             if claimed.outcome == Outcome::Resumed {
                 // What the former holder was allowed to change is changed when the next one looks.
@@ -99,12 +100,8 @@ impl Conversation {
             let access = Access::service(service, request.session.as_ref().unwrap_or(&minted), None);
             return contents.create(&access, &request).await;
         }
-        if request.session.is_some() {
-            let sentence =
-                "a host's session gets its id from the daemon: leave `session` out, or name a `service`";
-            return Err(Error::InvalidArgument { sentence: sentence.into() });
-        }
-        let claimed = self.claim_that(ClaimRequest::default(), Wants::New(request.request.clone())).await?;
+        let wants = Wants::New(request.session.clone(), request.request.clone());
+        let claimed = self.claim_that(ClaimRequest::default(), wants).await?;
         let of = SessionRef {
             session: claimed.session.clone(),
             service: None,
@@ -202,9 +199,15 @@ impl Conversation {
         Err(refusal)
     }
 
-    pub(super) async fn inspect(&self, session: &SessionId) -> Result<Vec<Inspected>, Error> {
+    pub(super) async fn inspect(&self, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
-        let info = edge.session_info(session);
+        let InspectRequest { session, owner } = &request;
+        if let Some(owner) = owner {
+            let place = Place { owner: owner.clone(), name: session.to_string() };
+            let (content, streams) = contents.inspect(&place).await?.ok_or(Error::UnknownSession)?;
+            return Ok(vec![Inspected { session: None, content: Some(content), streams }]);
+        }
+        let mut known = edge.sessions_named(session);
         let mut found = Vec::new();
         let mut after: Option<Place> = None;
         loop {
@@ -213,14 +216,13 @@ impl Conversation {
             after = Some(last.clone());
             for (place, _) in page.into_iter().filter(|(place, _)| place.name == session.as_str()) {
                 if let Some((content, streams)) = contents.inspect(&place).await? {
-                    let session = info.clone().filter(|_| !place.owner.starts_with("service "));
+                    let at = known.iter().position(|(owner, _)| *owner == place.owner);
+                    let session = at.map(|at| known.swap_remove(at).1);
                     found.push(Inspected { session, content: Some(content), streams });
                 }
             }
         }
-        if found.iter().all(|one| one.session.is_none())
-            && let Some(info) = info
-        {
+        for (_, info) in known {
             found.push(Inspected { session: Some(info), content: None, streams: Vec::new() });
         }
         if found.is_empty() { Err(Error::UnknownSession) } else { Ok(found) }

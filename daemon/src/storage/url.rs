@@ -18,8 +18,42 @@ pub enum Url {
     Sqlite(Option<PathBuf>),
     /// `postgres://…` or `postgresql://…`, as libpq has it, whole.
     Postgres(String),
-    /// `dynamodb:TABLE?region=…&endpoint=…&create=true`, whole.
-    DynamoDb(String),
+    /// `dynamodb:TABLE?region=…&endpoint=…&create=true`.
+    DynamoDb(Table),
+}
+
+/// A table of DynamoDB, as a storage URL names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Its name.
+    pub table: String,
+    /// The region, where the environment and the profile don't say.
+    pub region: Option<String>,
+    /// The service's URL, where that is not the region's own.
+    pub endpoint: Option<String>,
+    /// Whether to create it when there is none.
+    pub create: bool,
+}
+
+impl Table {
+    /// The table of DynamoDB where the URL names none.
+    const USUAL: &str = "mcp-sessiond";
+
+    fn parse(rest: &str) -> Result<Self, UrlError> {
+        let (table, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let table = if table.is_empty() { Self::USUAL } else { table };
+        let mut parsed = Self { table: table.into(), region: None, endpoint: None, create: false };
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=').ok_or(UrlError::Option)? {
+                ("region", value) => parsed.region = Some(value.into()),
+                ("endpoint", value) => parsed.endpoint = Some(value.into()),
+                ("create", "true") => parsed.create = true,
+                ("create", "false") => parsed.create = false,
+                _ => return Err(UrlError::Option),
+            }
+        }
+        Ok(parsed)
+    }
 }
 
 impl std::fmt::Debug for Url {
@@ -28,7 +62,7 @@ impl std::fmt::Debug for Url {
             Self::Memory => formatter.write_str("Memory"),
             Self::Sqlite(path) => write!(formatter, "Sqlite({path:?})"),
             Self::Postgres(url) => write!(formatter, "Postgres({})", shown(url)),
-            Self::DynamoDb(url) => write!(formatter, "DynamoDb({})", shown(url)),
+            Self::DynamoDb(table) => write!(formatter, "DynamoDb({table:?})"),
         }
     }
 }
@@ -44,6 +78,11 @@ pub enum UrlError {
     /// The path is relative, and a daemon has no directory of its own.
     #[error("the path of the database must be absolute: `sqlite:/path/to/file`")]
     Relative,
+    /// Something behind the question mark is not understood.
+    #[error(
+        "`dynamodb:TABLE` takes the options `region=`, `endpoint=` and `create=true`, with `?` before and `&` between them"
+    )]
+    Option,
     /// There is nothing more to say.
     #[error("`memory:` has nothing behind it")]
     Memory,
@@ -66,7 +105,7 @@ impl Url {
                 if path.is_absolute() { Ok(Self::Sqlite(Some(path.into()))) } else { Err(UrlError::Relative) }
             }
             "postgres" | "postgresql" => Ok(Self::Postgres(text.into())),
-            "dynamodb" => Ok(Self::DynamoDb(text.into())),
+            "dynamodb" => Ok(Self::DynamoDb(Table::parse(rest)?)),
             _ => Err(UrlError::Scheme),
         }
     }
@@ -103,6 +142,10 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error("storage.url: {0}")]
     Postgres(#[from] super::postgres::OpenError),
+    /// DynamoDB.
+    #[cfg(feature = "dynamodb")]
+    #[error("storage.url: {0}")]
+    DynamoDb(#[from] super::dynamodb::OpenError),
     /// This build does not have it.
     #[error(
         "this build of mcp-sessiond has no {backend}; build it with `--features {backend}`, or choose another storage.url"
@@ -113,7 +156,23 @@ pub enum OpenError {
     },
 }
 
-/// Opens the storage that a URL names. `directory` is the runtime directory.
+#[cfg(any(feature = "postgres", feature = "dynamodb"))]
+impl OpenError {
+    /// Why it does not answer, where it may answer later.
+    pub(super) fn passes(&self) -> Option<String> {
+        use super::StorageError::Unavailable;
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(super::postgres::OpenError::Storage(Unavailable(why))) => Some(why.clone()),
+            #[cfg(feature = "dynamodb")]
+            Self::DynamoDb(super::dynamodb::OpenError::Storage(Unavailable(why))) => Some(why.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Opens the storage that a URL names. A database that does not answer at the moment is asked again and again, behind
+/// what is returned. `directory` is the runtime directory.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -134,10 +193,34 @@ pub async fn open(
         }
         #[cfg(feature = "postgres")]
         Url::Postgres(url) => {
-            Ok(Arc::new(super::Postgres::open(&url, super::postgres::Options::default()).await?))
+            let attempt = move || {
+                let url = url.clone();
+                async move {
+                    let opened = super::Postgres::open(&url, super::postgres::Options::default()).await?;
+                    Ok(Arc::new(opened) as Arc<dyn Storage>)
+                }
+            };
+            super::awaited::open("postgres", attempt).await
         }
         #[cfg(not(feature = "postgres"))]
         Url::Postgres(_) => Err(OpenError::Absent { backend: "postgres" }),
+        #[cfg(feature = "dynamodb")]
+        Url::DynamoDb(options) => {
+            let attempt = move || {
+                let options = super::dynamodb::Options {
+                    table: options.table.clone(),
+                    endpoint: options.endpoint.clone(),
+                    region: options.region.clone(),
+                    create: options.create,
+                };
+                async move {
+                    let opened = super::DynamoDb::open(options).await?;
+                    Ok(Arc::new(opened) as Arc<dyn Storage>)
+                }
+            };
+            super::awaited::open("dynamodb", attempt).await
+        }
+        #[cfg(not(feature = "dynamodb"))]
         Url::DynamoDb(_) => Err(OpenError::Absent { backend: "dynamodb" }),
     }
 }
@@ -155,6 +238,16 @@ mod tests {
         }
         assert_eq!(Url::parse("sqlite:a"), Err(UrlError::Relative));
         assert_eq!(Url::parse("memory:a"), Err(UrlError::Memory));
+        let table = Url::parse("dynamodb:t?region=eu-west-1&create=true&endpoint=http://127.0.0.1:8000");
+        let expected = Table {
+            table: "t".into(),
+            region: Some("eu-west-1".into()),
+            endpoint: Some("http://127.0.0.1:8000".into()),
+            create: true,
+        };
+        assert_eq!(table, Ok(Url::DynamoDb(expected)));
+        assert!(matches!(Url::parse("dynamodb:"), Ok(Url::DynamoDb(table)) if table.table == Table::USUAL));
+        assert_eq!(Url::parse("dynamodb:t?colour=blue"), Err(UrlError::Option));
         for other in ["", "mysql://x", "sqlite"] {
             assert_eq!(Url::parse(other), Err(UrlError::Scheme), "{other}");
         }

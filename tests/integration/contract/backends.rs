@@ -10,6 +10,10 @@ pub(crate) trait Backend: Sized {
     /// Whether what was kept is there when the backend is opened again.
     const DURABLE: bool;
 
+    /// How many writers change one record at once. Each asks anew whenever another was faster, so the requests are as
+    /// many as the square.
+    const WRITERS: usize = 200;
+
     /// Makes a place of its own for the case.
     async fn open() -> Self;
 
@@ -124,6 +128,47 @@ mod in_postgres {
 
         async fn reopen(&mut self) {
             self.store = Self::connected(&self.schema).await;
+        }
+    }
+}
+
+#[cfg(feature = "dynamodb")]
+pub(crate) use in_dynamodb::InDynamoDb;
+
+#[cfg(feature = "dynamodb")]
+mod in_dynamodb {
+    use std::sync::Arc;
+
+    use mcp_sessiond::storage::{DynamoDb, Storage};
+
+    use super::Backend;
+    use crate::dynamodb::{Server, Table};
+
+    /// [`DynamoDb`], in a table of its own.
+    pub(crate) struct InDynamoDb<S> {
+        store: Arc<DynamoDb>,
+        table: Table<S>,
+    }
+
+    impl<S: Server> Backend for InDynamoDb<S> {
+        const DURABLE: bool = true;
+        const WRITERS: usize = S::WRITERS;
+
+        async fn open() -> Self {
+            let table = Table::<S>::new();
+            Self { store: table.connected().await, table }
+        }
+
+        fn store(&self) -> Arc<dyn Storage> {
+            self.store.clone()
+        }
+
+        async fn beside(&self) -> Arc<dyn Storage> {
+            self.table.connected().await
+        }
+
+        async fn reopen(&mut self) {
+            self.store = self.table.connected().await;
         }
     }
 }

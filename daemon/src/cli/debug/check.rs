@@ -161,6 +161,7 @@ async fn ask(connection: &Connection, asked: &Asked, findings: &mut Vec<Finding>
     let context = || Connection::context(PATIENCE);
     let about = connection.about(context()).await.map_err(|error| error.to_string())?;
     findings.push(versions(&about));
+    findings.push(storage(&about));
     let caller = nix::unistd::getppid().as_raw().unsigned_abs();
     let request = ClaimRequest {
         instance: Some(asked.instance.unwrap_or(caller)),
@@ -197,6 +198,18 @@ fn versions(about: &About) -> Finding {
         about.pid
     );
     Finding::other("daemon", State::Doubtful, said, advice)
+}
+
+fn storage(about: &About) -> Finding {
+    match &about.storage_failure {
+        None => Finding::good("storage", about.storage.clone()),
+        Some(why) => Finding::other(
+            "storage",
+            State::Bad,
+            format!("{}: {why}", about.storage),
+            "calls are answered `unavailable` until it works again; nothing is lost. See the daemon's log",
+        ),
+    }
 }
 
 fn host(who: &WhoAmI) -> Finding {

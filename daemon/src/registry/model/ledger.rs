@@ -23,8 +23,8 @@ impl Records {
             Effect::SaveClaimant(process, claimant) => drop(self.claimants.insert(process, claimant)),
             Effect::DropClaimant(process) => drop(self.claimants.remove(&process)),
             Effect::SaveSession(session) => drop(self.sessions.insert(session.id.clone(), session)),
-            Effect::DropSession(_, id) => drop(self.sessions.remove(&id)),
-            Effect::DeleteToken(_) | Effect::Answer(..) => {}
+            Effect::DropSession(id) => drop(self.sessions.remove(&id)),
+            Effect::DeleteToken(_) | Effect::EndContents(..) | Effect::Answer(..) => {}
         }
     }
 

@@ -409,7 +409,7 @@ impl World {
                 {
                     self.watched.remove(process);
                 }
-                if let Effect::DropSession(_, id) = &recorded
+                if let Effect::DropSession(id) = &recorded
                     && let Some(known) = self.known.get_mut(id)
                 {
                     // The file goes at once; a crash may bring the session back.

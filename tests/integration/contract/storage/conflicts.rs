@@ -9,9 +9,6 @@ use super::{
 };
 use crate::contract::backends::Backend;
 
-/// How many writers change one record at once.
-const WRITERS: usize = 200;
-
 pub(crate) async fn create_twice<B: Backend>(backend: B) {
     let (store, place) = (backend.store(), place("twice"));
     let first = create(&*store, &place, puts(&[("a", "first")])).await;
@@ -91,18 +88,18 @@ pub(crate) async fn a_conflict_changes_nothing<B: Backend>(backend: B) {
 }
 
 pub(crate) async fn two_hundred_at_once<B: Backend>(backend: B) {
-    write_at_once(&[backend.store()]).await;
+    write_at_once(B::WRITERS, &[backend.store()]).await;
 }
 
 pub(crate) async fn two_daemons_at_once<B: Backend>(backend: B) {
-    write_at_once(&[backend.store(), backend.beside().await]).await;
+    write_at_once(B::WRITERS, &[backend.store(), backend.beside().await]).await;
 }
 
 /// Every writer adds an item and counts in the head, until no other was faster.
-async fn write_at_once(stores: &[Arc<dyn Storage>]) {
+async fn write_at_once(count: usize, stores: &[Arc<dyn Storage>]) {
     let place = place("counter");
     create(&*stores[0], &place, only("0")).await;
-    let writers: Vec<_> = (0..WRITERS)
+    let writers: Vec<_> = (0..count)
         .map(|writer| {
             let (store, place) = (stores[writer % stores.len()].clone(), place.clone());
             tokio::spawn(async move {
@@ -124,9 +121,9 @@ async fn write_at_once(stores: &[Arc<dyn Storage>]) {
         writer.await.expect("a writer that ends well");
     }
     for store in stores {
-        assert_eq!(read(&**store, &place, &[]).await.head, bytes(&WRITERS.to_string()));
+        assert_eq!(read(&**store, &place, &[]).await.head, bytes(&count.to_string()));
         let expected: Vec<_> =
-            (0..WRITERS).map(|writer| (format!("writer-{writer:03}"), writer.to_string())).collect();
+            (0..count).map(|writer| (format!("writer-{writer:03}"), writer.to_string())).collect();
         assert_eq!(items(&**store, &place).await, expected);
     }
 }

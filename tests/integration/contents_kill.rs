@@ -1,0 +1,135 @@
+//! The daemon is killed with SIGKILL under writers of state and events: what was acknowledged is there, no number is
+//! given twice, and nothing is missing in between. With `durability = "power"` the files are cut back to their last
+//! fsync, too.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use mcp_sessiond::fault::{CONTENTS_COMMIT, VARIABLE};
+use mcp_sessiond_tests::{Daemon, Steady, World, random, until};
+use serde_json::json;
+
+use crate::writers::{check, some_progress, write_under};
+use crate::{fixture, world};
+
+const KILLS: u32 = 200;
+
+#[test]
+fn nothing_acknowledged_is_lost_in_200_kills() {
+    // Nothing is pruned here, so every number must be found.
+    let world = world("[limits]\nevents = 1000000\nstream_events = 1000000\nstate_keys = 100000\n");
+    let mut daemon = world.daemon();
+    let mut random = random();
+    let written = write_under(&[&world], &mut random, |random, done| {
+        for round in 0..KILLS {
+            if round % 2 == 0 {
+                some_progress(done, random);
+                daemon.kill();
+            } else {
+                until("the daemon dies at its point", || daemon.ended());
+            }
+            let fault = format!("{CONTENTS_COMMIT}:{}", random.u32(0..60));
+            let variables = [(VARIABLE, fault.as_str())];
+            // The one that comes next is killed at its point, and the one after that at any moment.
+            daemon.start_with(if round % 2 == 0 { &variables } else { &[] });
+        }
+    });
+    daemon.restart();
+    check(&world, &written);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_power_goes() {
+    let world = power_world("power");
+    let mut daemon = start_synced(&world);
+    let mut random = random();
+    let written = write_under(&[&world], &mut random, |random, done| {
+        for _ in 0..KILLS {
+            some_progress(done, random);
+            daemon.kill();
+            cut_back(&world);
+            daemon.start_again();
+        }
+    });
+    daemon.kill();
+    cut_back(&world);
+    daemon.start_again();
+    check(&world, &written);
+}
+
+/// What the test above would find if nothing were synced.
+#[test]
+fn without_that_durability_the_power_takes_what_was_not_synced() {
+    let world = power_world("process");
+    let mut daemon = start_synced(&world);
+    let mut caller = Steady::new(world.socket());
+    caller.done("create_session", json!({"service": "web", "session": "s"}));
+    daemon.restart();
+    caller.done("get_session", json!({"service": "web", "session": "s"}));
+    daemon.kill();
+    cut_back(&world);
+    daemon.start_again();
+    let (lost, _) = caller.call("get_session", &json!({"service": "web", "session": "s"}));
+    assert_eq!(lost.expect_err("it was not synced")["code"], "unknown_session");
+}
+
+/// A world whose sessions are kept outside of the runtime directory.
+fn power_world(durability: &str) -> World {
+    let world = world("");
+    let database = database(&world);
+    for directory in [database.parent().expect("a directory"), &shadow(&world)] {
+        std::fs::create_dir(directory).expect("a directory");
+    }
+    world.configure(&format!(
+        "[storage]\nurl = \"sqlite:{}\"\ndurability = \"{durability}\"\n[limits]\nevents = 1000000\nstream_events = 1000000\n",
+        database.display()
+    ));
+    world
+}
+
+fn database(world: &World) -> PathBuf {
+    world.root().join("disk").join("contents.db")
+}
+
+/// Where files are as they were when they were synced last.
+fn shadow(world: &World) -> PathBuf {
+    world.root().join("synced")
+}
+
+/// A daemon whose every fsync is witnessed.
+fn start_synced(world: &World) -> Daemon {
+    let library = world.root().join("witness.so");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(fixture("src/witness.c"))
+        .arg("-ldl")
+        .status()
+        .expect("cc is installed");
+    assert!(compiled.success());
+    let mut command = world.sessiond(&["run"]);
+    command
+        .env("LD_PRELOAD", library)
+        .env("WITNESS_OF", world.root().join("disk"))
+        .env("WITNESS_IN", shadow(world));
+    let daemon = world.spawn(command);
+    daemon.ready();
+    daemon
+}
+
+/// Leaves of each file what was synced last, as if the power had gone.
+fn cut_back(world: &World) {
+    let database = database(world);
+    let directory = database.parent().expect("a directory");
+    for name in ["contents.db", "contents.db-wal", "contents.db-shm"] {
+        let (file, synced) = (directory.join(name), shadow(world).join(name));
+        let _ = std::fs::remove_file(&file);
+        if synced.exists() {
+            copy(&synced, &file);
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::copy(from, to).expect("copied");
+}

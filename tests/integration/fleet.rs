@@ -1,0 +1,166 @@
+//! Several daemons on one database: what was made through one is continued through another.
+
+use mcp_sessiond_tests::{Daemon, World, random, until};
+use serde_json::{Value, json};
+
+use crate::world;
+use crate::writers::{check, some_progress, write_under};
+
+/// Two machines, as far as their daemons can tell.
+fn machines(url: &str) -> [World; 2] {
+    let configuration = format!(
+        "[storage]\nurl = \"{url}\"\n[limits]\nevents = 1000000\nstream_events = 1000000\n[sessions]\npoll_ms = 10\n"
+    );
+    [world(&configuration), world(&configuration)]
+}
+
+fn of() -> Value {
+    json!({"service": "web", "session": "s"})
+}
+
+fn a_session_goes_from_daemon_to_daemon(url: &str) {
+    let [here, there] = machines(url);
+    let _daemons = [here.daemon(), there.daemon()];
+    let (mut here, mut there) = (here.peer(), there.peer());
+    here.call("create_session", json!({"service": "web", "session": "s", "metadata": "{}"}))
+        .expect("created");
+    let twice = there.call("create_session", of()).expect_err("there is one");
+    assert_eq!(twice["code"], "already_exists");
+    let write = |value: &str, expected: &Value| json!({"of": of(), "writes": [{"key": "k", "value": value, "expected": expected}]});
+    let written = here.call("write_state", write("1", &json!("0"))).expect("written");
+    let version = written[0]["version"].clone();
+    let read = there.call("read_state", json!({"of": of(), "keys": ["k"]})).expect("read");
+    assert_eq!((&read[0]["value"], &read[0]["version"]), (&json!("1"), &version));
+    there.call("write_state", write("2", &version)).expect("written");
+    // Who has read before that does not overwrite it.
+    let late = here.call("write_state", write("3", &version)).expect_err("it has changed");
+    assert_eq!(late["code"], "version_conflict");
+    let append = |message: &str| json!({"of": of(), "stream": "_GET_stream", "messages": [message], "request": format!("r{message}")});
+    let first = here.call("append", append("1")).expect("appended");
+    let second = there.call("append", append("2")).expect("appended");
+    assert_eq!((&first[0]["number"], &second[0]["number"]), (&json!("1"), &json!("2")));
+    // Whoever answers it: a request that is repeated is the same request.
+    assert_eq!(here.call("append", append("2")), Ok(second));
+    let replayed =
+        there.call("replay", json!({"of": of(), "after": {"event": first[0]["id"]}})).expect("replayed");
+    assert_eq!(replayed["events"][0]["message"], "2");
+    // Who waits through one is told of what comes through the other.
+    let wait = json!({"of": of(), "after": replayed["next"], "timeout_ms": 20_000});
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(move || there.call("wait", wait).expect("an answer"));
+        here.call("append", append("3")).expect("appended");
+        assert_eq!(waiting.join().expect("it waited")["events"][0]["message"], "3");
+    });
+    here.call("terminate_session", of()).expect("terminated");
+}
+
+fn a_termination_counts_everywhere(url: &str) {
+    let [here, there] = machines(url);
+    let _daemons = [here.daemon(), there.daemon()];
+    let (mut here, mut there) = (here.peer(), there.peer());
+    here.call("create_session", of()).expect("created");
+    there.call("get_session", of()).expect("there");
+    here.call("terminate_session", of()).expect("terminated");
+    for method in ["open_session", "touch_session", "reset_session", "create_session"] {
+        assert_eq!(there.call(method, of()).expect_err("terminated")["code"], "session_terminated");
+    }
+}
+
+/// Leases stay local: what a host's session holds is its daemon's affair, though the database is shared.
+fn a_host_s_session_is_its_own_daemon_s(url: &str) {
+    let [here, there] = machines(url);
+    let mut daemons = [here.daemon(), there.daemon()];
+    let host = here.host();
+    let mut server = host.instance(&[]);
+    let loaded = server.load();
+    let lease = json!({"session": loaded.session(), "epoch": loaded.epoch.expect("a lease").to_string()});
+    let write = json!({"of": lease, "writes": [{"key": "k", "value": "1"}]});
+    server.call("write_state", write).expect("written");
+    let unknown = there.peer().call("get_session", lease.clone()).expect_err("of another machine");
+    assert_eq!(unknown["code"], "unknown_session");
+    // Neither daemon's sweep ends it.
+    for world in [&here, &there] {
+        assert_eq!(world.peer().call("sweep", json!({})), Ok(json!([])));
+    }
+    daemons[0].restart();
+    let read = server.call("read_state", json!({"of": lease, "keys": ["k"]})).expect("read");
+    assert_eq!(read[0]["value"], "1");
+    // With the host it goes, from the database too.
+    drop((server, host));
+    let left =
+        || there.peer().call("list_contents", json!({})).expect("a list").as_array().map_or(0, Vec::len);
+    until("nothing is left", || (left() == 0).then_some(()));
+}
+
+fn the_kill_of_either_loses_nothing(url: &str, kills: usize) {
+    let [here, there] = machines(url);
+    let mut daemons: [Daemon; 2] = [here.daemon(), there.daemon()];
+    let mut random = random();
+    let written = write_under(&[&here, &there], &mut random, |random, done| {
+        for _ in 0..kills {
+            some_progress(done, random);
+            daemons[random.usize(0..2)].restart();
+        }
+        // Both were at it together as well.
+        some_progress(done, random);
+    });
+    check(&there, &written);
+    check(&here, &written);
+}
+
+/// The same for each kind of database, and how often one daemon or the other is killed on it.
+macro_rules! fleet {
+    ($($(#[$only:meta])* $name:ident: $database:expr, $kills:literal kills;)*) => {$(
+        $(#[$only])*
+        mod $name {
+            fleet! { @tests $database,
+                a_session_goes_from_daemon_to_daemon()
+                a_termination_counts_everywhere()
+                a_host_s_session_is_its_own_daemon_s()
+                the_kill_of_either_loses_nothing($kills)
+            }
+        }
+    )*};
+    (@tests $database:expr, $($case:ident($($kills:literal)?))*) => {$(
+        #[test]
+        fn $case() {
+            let database = $database;
+            super::$case(&database.url() $(, $kills)?);
+        }
+    )*};
+}
+
+fleet! {
+    #[cfg(feature = "postgres")]
+    postgres: crate::postgres::Schema::new(), 30 kills;
+    #[cfg(feature = "dynamodb")]
+    dynamodb_dynalite: crate::dynamodb::Table::<crate::dynamodb::Dynalite>::new(), 20 kills;
+    // It answers some two hundred requests in a second.
+    #[cfg(feature = "dynamodb")]
+    dynamodb_moto: crate::dynamodb::Table::<crate::dynamodb::Moto>::new(), 5 kills;
+}
+
+/// The daemon starts without its database, serves what needs none, and says what it is waiting for.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_database_that_is_away_keeps_no_daemon_from_starting() {
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let world =
+        world(&format!("[storage]\nurl = \"postgres://me:hunter2@127.0.0.1:{port}/x?sslmode=disable\"\n"));
+    let _daemon = world.daemon();
+    let mut instance = world.host();
+    let mut server = instance.instance(&[]);
+    server.load().assert_fresh();
+    server.store("token");
+    let refused = world.peer().call("create_session", of()).expect_err("there is no database");
+    assert_eq!((&refused["code"], &refused["http_status"]), (&json!("unavailable"), &json!(503)));
+    assert!(refused["retry_after_ms"].as_u64().is_some_and(|ms| ms > 0), "{refused}");
+    let about = world.peer().call("about", json!({})).expect("about");
+    assert!(about["storage_failure"].is_string(), "{about}");
+    let check = world.sessiond(&["debug", "check"]).output().expect("debug");
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(text.contains("bad       storage") && !text.contains("hunter2"), "{text}");
+    assert!(!world.log.text().contains("hunter2"), "{}", world.log.text());
+    instance.kill();
+}

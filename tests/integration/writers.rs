@@ -1,0 +1,181 @@
+//! Writers of state and events that note what was acknowledged to them, and what must then be found.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use mcp_sessiond_tests::{Steady, World, until};
+use serde_json::{Value, json};
+
+pub(crate) const WRITERS: usize = 16;
+/// Two writers share one, so that they share its numbers, and one of its streams.
+const SESSIONS: usize = WRITERS / 2;
+
+/// Waits until some more was acknowledged, and then a while that is different every time.
+pub(crate) fn some_progress(done: &AtomicU64, random: &mut fastrand::Rng) {
+    let enough = done.load(Ordering::Relaxed) + random.u64(1..40);
+    until("writing goes on", || (done.load(Ordering::Relaxed) >= enough).then_some(()));
+    (0..random.u32(0..200_000)).for_each(|_| std::hint::spin_loop());
+}
+
+/// What one writer was told is kept.
+pub(crate) struct Written {
+    session: String,
+    /// Events by their text.
+    events: HashMap<String, Value>,
+    /// State by key, and its version.
+    state: HashMap<String, (String, Value)>,
+}
+
+/// Lets the writers write while `trouble` goes on, each through one of these worlds' daemons.
+pub(crate) fn write_under(
+    worlds: &[&World],
+    random: &mut fastrand::Rng,
+    trouble: impl FnOnce(&mut fastrand::Rng, &AtomicU64),
+) -> Vec<Written> {
+    let mut caller = Steady::new(worlds[0].socket());
+    for number in 0..SESSIONS {
+        let create =
+            json!({"service": "web", "session": session(number), "request": format!("create-{number}")});
+        caller.done("create_session", create);
+    }
+    let (done, enough) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|number| {
+                // Those who share a session go through different daemons, where there are several.
+                let world = worlds[number / SESSIONS % worlds.len()];
+                let (socket, random, done, enough) = (world.socket(), random.fork(), &done, &enough);
+                scope.spawn(move || {
+                    let mut writer = Writer::new(number, Steady::new(socket), random);
+                    while !enough.load(Ordering::Relaxed) {
+                        writer.write();
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                    writer.written
+                })
+            })
+            .collect();
+        trouble(random, &done);
+        enough.store(true, Ordering::Relaxed);
+        writers.into_iter().map(|writer| writer.join().expect("a writer")).collect()
+    })
+}
+
+fn session(number: usize) -> String {
+    format!("session-{}", number % SESSIONS)
+}
+
+struct Writer {
+    number: usize,
+    caller: Steady,
+    random: fastrand::Rng,
+    turn: u64,
+    written: Written,
+}
+
+impl Writer {
+    fn new(number: usize, mut caller: Steady, random: fastrand::Rng) -> Self {
+        let session = session(number);
+        let of = json!({"service": "web", "session": session});
+        caller.done("open_stream", json!({"of": of, "stream": format!("stream-{number}")}));
+        let written = Written { session, events: HashMap::new(), state: HashMap::new() };
+        Self { number, caller, random, turn: 0, written }
+    }
+
+    fn write(&mut self) {
+        self.turn += 1;
+        let of = json!({"service": "web", "session": self.written.session});
+        if self.random.u8(0..3) == 0 {
+            self.set_state(&of);
+        } else {
+            self.append(&of);
+        }
+    }
+
+    fn append(&mut self, of: &Value) {
+        let text = |at: u64| json!(format!("{} {} {at}", self.number, self.turn)).to_string();
+        let messages: Vec<String> = (0..self.random.u64(1..5)).map(text).collect();
+        let own = format!("stream-{}", self.number);
+        let stream = if self.random.bool() { own.as_str() } else { "_GET_stream" };
+        let request = format!("{}-{}", self.number, self.turn);
+        let append = json!({"of": of, "stream": stream, "request": request, "messages": messages});
+        let appended = self.caller.done("append", append);
+        let appended = appended.as_array().expect("events");
+        assert_eq!(appended.len(), messages.len());
+        for (event, text) in appended.iter().zip(messages) {
+            self.written.events.insert(text, event.clone());
+        }
+    }
+
+    fn set_state(&mut self, of: &Value) {
+        let key = format!("{} {}", self.number, self.random.u8(0..8));
+        let expected = self.written.state.get(&key).map_or(json!("0"), |(_, version)| version.clone());
+        let value = self.turn.to_string();
+        let write = json!({"key": key, "value": value, "expected": expected});
+        let (answer, repeated) = self.caller.call("write_state", &json!({"of": of, "writes": [write]}));
+        let version = match answer {
+            Ok(entries) => entries[0]["version"].clone(),
+            // The answer was lost, and what was asked for had been done.
+            Err(error) if repeated && error["code"] == "version_conflict" => {
+                let read = self.caller.done("read_state", json!({"of": of, "keys": [key]}));
+                assert_eq!(read[0]["value"], value, "somebody else wrote this key: {read}");
+                read[0]["version"].clone()
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert_ne!(version, expected, "a version was given twice");
+        self.written.state.insert(key, (value, version));
+    }
+}
+
+/// Compares what is there with what was acknowledged.
+pub(crate) fn check(world: &World, written: &[Written]) {
+    let mut caller = Steady::new(world.socket());
+    let (mut events, mut values) = (0, 0);
+    for number in 0..SESSIONS {
+        let session = session(number);
+        let of = json!({"service": "web", "session": session});
+        let found = replay_all(&mut caller, &of);
+        let mut positions: HashMap<&str, u64> = HashMap::new();
+        for (event, expected) in found.iter().zip(1_u64..) {
+            assert_eq!(event["number"], expected.to_string(), "numbers have no gaps, and none comes twice");
+            let position = positions.entry(event["stream"].as_str().expect("a stream")).or_default();
+            *position += 1;
+            assert_eq!(event["position"], position.to_string(), "nor have positions");
+        }
+        let view = caller.done("get_session", json!({"service": "web", "session": session}));
+        assert_eq!(view["last_number"], found.len().to_string(), "there is none that is not told");
+        let by_text: HashMap<&str, &Value> =
+            found.iter().map(|event| (event["message"].as_str().expect("a text"), event)).collect();
+        assert_eq!(by_text.len(), found.len(), "what was repeated is there once");
+        for one in written.iter().filter(|one| one.session == session) {
+            for (text, told) in &one.events {
+                let kept = by_text.get(text.as_str()).unwrap_or_else(|| panic!("{text} is lost"));
+                for field in ["id", "stream", "position", "number"] {
+                    assert_eq!(kept[field], told[field], "{text}");
+                }
+            }
+            for (key, (value, version)) in &one.state {
+                let read = caller.done("read_state", json!({"of": of, "keys": [key]}));
+                assert_eq!((&read[0]["value"], &read[0]["version"]), (&json!(value), version), "{key}");
+            }
+            events += one.events.len();
+            values += one.state.len();
+        }
+    }
+    assert!(events > 20 * WRITERS && values > WRITERS, "{events} events and {values} values are no test");
+}
+
+fn replay_all(caller: &mut Steady, of: &Value) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut after = json!({"number": "0"});
+    loop {
+        let page = caller.done("replay", json!({"of": of, "after": after}));
+        assert_eq!(page["gaps"], json!([]));
+        found.extend(page["events"].as_array().expect("events").iter().cloned());
+        after = page["next"][0].clone();
+        if page["more"] == false {
+            return found;
+        }
+    }
+}
