@@ -339,7 +339,7 @@ impl Contents {
                 Err(Halt::Refuse(error)) => return Err(error),
                 Err(Halt::Storage(error)) => return Err(failed(&error)),
                 Err(Halt::Read(keys)) => {
-                    self.read(place, read, &keys).await.map_err(|error| failed(&error))?
+                    self.read(place, read, &keys).await.map_err(|error| failed(&error))?;
                 }
                 Err(Halt::Scan(scan)) => {
                     let range = scan.range.clone();

@@ -91,9 +91,12 @@ fn append(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<Appended
     Ok(answer(draft, runs))
 }
 
+/// Messages and the stream that they go to.
+type Destined<'a> = (StreamId, &'a [Option<Json>]);
+
 /// Where each message goes: to its stream, or where the reader of that is gone and it is no answer, to the standalone
 /// one. An answer stays where its cursor finds it.
-fn destinations(request: &AppendRequest, orphaned: bool) -> Result<Vec<(StreamId, &[Option<Json>])>, Error> {
+fn destinations(request: &AppendRequest, orphaned: bool) -> Result<Vec<Destined<'_>>, Error> {
     let messages = request.messages.as_slice();
     if !orphaned {
         return Ok(vec![(request.stream.clone(), messages)]);

@@ -17,7 +17,7 @@ const ATTACHED_LOOK_MS: u64 = 60_000;
 const HOSTED_LOOK_MS: u64 = 24 * 3_600_000;
 
 /// The head of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Head {
     pub(super) created_ms: u64,
@@ -56,38 +56,6 @@ pub(super) struct Head {
     pub(super) state_bytes: u64,
     /// Until when each of its handles is good.
     pub(super) handles: Vec<u64>,
-}
-
-impl Default for Head {
-    fn default() -> Self {
-        Self {
-            created_ms: 0,
-            born: 0,
-            active_ms: 0,
-            idle_ms: 0,
-            absolute_ms: 0,
-            grace_ms: 0,
-            hosted: false,
-            looked_ms: 0,
-            attached: false,
-            detached_ms: None,
-            status: Status::default(),
-            terminated_ms: 0,
-            bound: None,
-            request: None,
-            secret: [0; 32],
-            last_number: 0,
-            pruned: 0,
-            events: 0,
-            event_bytes: 0,
-            oldest_ms: 0,
-            streams: 0,
-            state_version: 0,
-            state_keys: 0,
-            state_bytes: 0,
-            handles: Vec::new(),
-        }
-    }
 }
 
 /// Why a session has ended by itself.
