@@ -54,7 +54,7 @@ const CONFLICTS_MAX: u32 = 64;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 
 /// Reads that one rule may ask for: far more than any does.
-const READS_MAX: u32 = 16;
+const READS_MAX: u32 = 40;
 
 /// When a client is told to come back after the storage failed, in ms: about as long as a failover takes to be noticed.
 const RETRY_AFTER_MS: u32 = 500;
@@ -309,7 +309,7 @@ impl Contents {
         let Access { place, .. } = access;
         let failed = |error: &StorageError| self.failed(error);
         self.read(place, read, &[]).await.map_err(|error| failed(&error))?;
-        for _ in 0..READS_MAX {
+        for attempt in 0..READS_MAX {
             if read.head.is_none() && !access.claimed {
                 return Err(Error::UnknownSession);
             }
@@ -320,7 +320,17 @@ impl Contents {
                 if refusal == Error::BindingMismatch
                     && draft.head.bound.as_ref().is_some_and(|bound| bound.terminates())
                 {
-                    return Err(self.terminate_for_mismatch(place, read).await);
+                    drop(draft);
+                    match self.terminate_for_mismatch(place, read).await {
+                        Ok(()) => return Err(refusal),
+                        // Others write to it. It is looked at again, and ends all the same.
+                        Err(StorageError::Conflict) => {
+                            pause(attempt).await;
+                            self.read(place, read, &[]).await.map_err(|error| failed(&error))?;
+                            continue;
+                        }
+                        Err(error) => return Err(failed(&error)),
+                    }
                 }
                 return Err(refusal);
             }
@@ -329,7 +339,7 @@ impl Contents {
                 Err(Halt::Refuse(error)) => return Err(error),
                 Err(Halt::Storage(error)) => return Err(failed(&error)),
                 Err(Halt::Read(keys)) => {
-                    self.read(place, read, &keys).await.map_err(|error| failed(&error))?
+                    self.read(place, read, &keys).await.map_err(|error| failed(&error))?;
                 }
                 Err(Halt::Scan(scan)) => {
                     let range = scan.range.clone();
@@ -338,7 +348,8 @@ impl Contents {
                 }
             }
         }
-        Err(failed(&StorageError::Damaged("a rule reads without end".into())))
+        // Others change it faster than it can be read.
+        Err(failed(&StorageError::Conflict))
     }
 
     /// Reads a record and some of its items. When it has changed since the last time, what was read then is worth
@@ -349,7 +360,13 @@ impl Contents {
         read: &mut Read,
         keys: &[crate::storage::Key],
     ) -> Result<(), StorageError> {
-        let record = self.storage.read(place, keys).await?;
+        let mut keys = keys.to_vec();
+        let mut record = self.storage.read(place, &keys).await?;
+        if record.as_ref().map(|record| record.version) != read.version && !read.items.is_empty() {
+            // All of it again, and at once: it is of one version then, however busy others are.
+            keys.extend(read.items.drain().map(|(key, _)| key));
+            record = self.storage.read(place, &keys).await?;
+        }
         let version = record.as_ref().map(|record| record.version);
         if version != read.version {
             *read = Read { version, ..Read::default() };
@@ -357,11 +374,11 @@ impl Contents {
         match record {
             None => {
                 read.head = None;
-                read.items.extend(keys.iter().map(|key| (key.clone(), None)));
+                read.items.extend(keys.into_iter().map(|key| (key, None)));
             }
             Some(record) => {
                 read.head = Some(record.head);
-                read.items.extend(keys.iter().cloned().zip(record.items));
+                read.items.extend(keys.into_iter().zip(record.items));
             }
         }
         Ok(())
@@ -375,7 +392,7 @@ impl Contents {
             return Ok(());
         }
         let is_gone = matches!(access.writer, Writer::Nobody) && !head.is_terminated();
-        if is_gone || head.ended(*now_ms, limits, self.in_use(access)).is_some() {
+        if is_gone || head.ended(*now_ms, limits, self.in_use(access, head, *now_ms)).is_some() {
             return Err(Error::UnknownSession);
         }
         if let Some(bound) = &head.bound {
@@ -387,9 +404,9 @@ impl Contents {
         }
     }
 
-    fn in_use(&self, access: &Access) -> bool {
+    fn in_use(&self, access: &Access, head: &Head, now_ms: u64) -> bool {
         let held = matches!(&access.writer, Writer::Holder(lease) if lease.is_held());
-        held || self.presence.is_in_use(&access.place)
+        held || self.presence.is_in_use(&access.place) || self.is_attached_elsewhere(head, now_ms)
     }
 
     /// Whether the owner, and all owners together, may have so many bytes more in this process's memory.

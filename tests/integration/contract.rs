@@ -8,6 +8,7 @@
 //! `cases` lists its cases, and a line in `contract!` itself. A case that is in no list is dead code, and told as such.
 
 mod backends;
+mod sessions;
 mod storage;
 
 /// Makes tests of cases. A layer's own macro `cases` ends in this one.
@@ -31,6 +32,9 @@ macro_rules! contract {
         mod $name {
             mod storage {
                 crate::contract::storage::cases!($backend);
+            }
+            mod sessions {
+                crate::contract::sessions::cases!($backend);
             }
         }
     )*};

@@ -69,6 +69,8 @@ pub(super) struct Draft<'a> {
     ends: bool,
     /// Nobody used the session by this.
     quiet: bool,
+    /// Until when nobody has to look at it, whatever the head says.
+    spared_until_ms: u64,
 }
 
 impl<'a> Draft<'a> {
@@ -90,6 +92,7 @@ impl<'a> Draft<'a> {
             dirty: false,
             ends: false,
             quiet: false,
+            spared_until_ms: 0,
         })
     }
 
@@ -187,6 +190,11 @@ impl<'a> Draft<'a> {
         self.quiet = true;
     }
 
+    /// It has outlived its time and stays: nobody has to look at it until then.
+    pub(super) fn spare(&mut self, until_ms: u64) {
+        self.spared_until_ms = until_ms;
+    }
+
     /// The record goes.
     pub(super) fn end(&mut self) {
         self.dirty = true;
@@ -209,7 +217,7 @@ impl<'a> Draft<'a> {
             self.head.active_ms = self.head.active_ms.max(self.now_ms);
         }
         let added = self.change.puts.iter().map(|item| item.key.len() + item.value.len()).sum();
-        let due_ms = self.head.due_ms(self.limits);
+        let due_ms = self.head.due_ms(self.limits).max(self.spared_until_ms);
         self.change.head = Some(StoredHead { bytes: head::encode(&self.head), due_ms });
         Some((self.change, added))
     }

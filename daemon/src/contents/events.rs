@@ -2,8 +2,8 @@
 
 use mcp_sessiond_proto::streams::{APPEND_BYTES_MAX, APPEND_MAX, AppendRequest, Appended};
 use mcp_sessiond_proto::{Error, Json, StreamId};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
@@ -91,9 +91,12 @@ fn append(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<Appended
     Ok(answer(draft, runs))
 }
 
+/// Messages and the stream that they go to.
+type Destined<'a> = (StreamId, &'a [Option<Json>]);
+
 /// Where each message goes: to its stream, or where the reader of that is gone and it is no answer, to the standalone
 /// one. An answer stays where its cursor finds it.
-fn destinations(request: &AppendRequest, orphaned: bool) -> Result<Vec<(StreamId, &[Option<Json>])>, Error> {
+fn destinations(request: &AppendRequest, orphaned: bool) -> Result<Vec<Destined<'_>>, Error> {
     let messages = request.messages.as_slice();
     if !orphaned {
         return Ok(vec![(request.stream.clone(), messages)]);
@@ -121,11 +124,16 @@ fn is_answer(message: &Json) -> bool {
     struct Shape {
         id: Option<IgnoredAny>,
         method: Option<IgnoredAny>,
-        result: Option<IgnoredAny>,
+        // Of any value, null too.
+        #[serde(default, deserialize_with = "present")]
+        result: bool,
         error: Option<IgnoredAny>,
     }
+    fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| true)
+    }
     serde_json::from_str::<Shape>(message.as_str()).is_ok_and(|shape| {
-        shape.id.is_some() && shape.method.is_none() && (shape.result.is_some() || shape.error.is_some())
+        shape.id.is_some() && shape.method.is_none() && (shape.result || shape.error.is_some())
     })
 }
 

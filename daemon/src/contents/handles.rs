@@ -7,7 +7,7 @@ use mcp_sessiond_proto::sessions::{HANDLE_LEN, Handle, MintRequest, Minted};
 use mcp_sessiond_proto::{Error, SessionId};
 use sha2::{Digest as _, Sha256};
 
-use super::head::{self, HandleHead};
+use super::head::{self, HandleHead, Head};
 use super::{Access, Admit, Contents, draw, draw_version};
 use crate::storage::{Change, Head as StoredHead, Place};
 
@@ -42,7 +42,7 @@ impl Contents {
         }
         let handle = Handle(BASE64.encode(draw::<32>()));
         // The place for it is taken first: a crash in between leaves one less for a while, and no handle unaccounted.
-        let expires_ms = self
+        let (born, expires_ms) = self
             .change(access, Admit::Living, |draft| {
                 let (now_ms, most) = (draft.now_ms, draft.limits.handles);
                 draft.head.handles.retain(|expires_ms| *expires_ms > now_ms);
@@ -52,12 +52,12 @@ impl Contents {
                 }
                 draft.head.handles.push(now_ms.saturating_add(life_ms));
                 draft.touch();
-                Ok(now_ms.saturating_add(life_ms))
+                Ok((draft.head.born, now_ms.saturating_add(life_ms)))
             })
             .await?;
         // For as long again it is known that it was one.
         let forgotten_ms = expires_ms.saturating_add(life_ms);
-        let head = HandleHead { session: access.place.name.clone(), expires_ms, forgotten_ms };
+        let head = HandleHead { session: access.place.name.clone(), born, expires_ms, forgotten_ms };
         let head = StoredHead { bytes: head::encode(&head), due_ms: forgotten_ms };
         let place = place(&access.place.owner, &handle);
         let change = Change { head: Some(head), ..Change::default() };
@@ -70,7 +70,7 @@ impl Contents {
     /// The session that a handle of this owner's belongs to.
     ///
     /// # Errors
-    /// [`Error::UnknownHandle`], [`Error::HandleExpired`].
+    /// [`Error::UnknownHandle`], [`Error::HandleExpired`]; [`Error::UnknownSession`] where the session has ended.
     pub async fn session_of(&self, owner: &str, handle: &Handle) -> Result<SessionId, Error> {
         if handle.0.len() != HANDLE_LEN {
             return Err(Error::UnknownHandle);
@@ -87,6 +87,15 @@ impl Contents {
         if now_ms >= head.expires_ms {
             return Err(Error::HandleExpired);
         }
-        head.session.parse().map_err(|_| Error::UnknownHandle)
+        let session = Place { owner: owner.into(), name: head.session };
+        let record = self.storage.read(&session, &[]).await.map_err(|error| self.failed(&error))?;
+        self.settled(&session).await?;
+        let found: Head =
+            head::decode(&record.ok_or(Error::UnknownSession)?.head).map_err(|error| self.failed(&error))?;
+        // Another one may have been made under the id since.
+        if found.born != head.born {
+            return Err(Error::UnknownHandle);
+        }
+        session.name.parse().map_err(|_| Error::UnknownHandle)
     }
 }

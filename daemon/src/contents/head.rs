@@ -17,10 +17,12 @@ const ATTACHED_LOOK_MS: u64 = 60_000;
 const HOSTED_LOOK_MS: u64 = 24 * 3_600_000;
 
 /// The head of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Head {
     pub(super) created_ms: u64,
+    /// Drawn when it was made: another session of that id has another one.
+    pub(super) born: u64,
     pub(super) active_ms: u64,
     /// Lifetimes in ms; 0: without an end.
     pub(super) idle_ms: u64,
@@ -54,37 +56,6 @@ pub(super) struct Head {
     pub(super) state_bytes: u64,
     /// Until when each of its handles is good.
     pub(super) handles: Vec<u64>,
-}
-
-impl Default for Head {
-    fn default() -> Self {
-        Self {
-            created_ms: 0,
-            active_ms: 0,
-            idle_ms: 0,
-            absolute_ms: 0,
-            grace_ms: 0,
-            hosted: false,
-            looked_ms: 0,
-            attached: false,
-            detached_ms: None,
-            status: Status::default(),
-            terminated_ms: 0,
-            bound: None,
-            request: None,
-            secret: [0; 32],
-            last_number: 0,
-            pruned: 0,
-            events: 0,
-            event_bytes: 0,
-            oldest_ms: 0,
-            streams: 0,
-            state_version: 0,
-            state_keys: 0,
-            state_bytes: 0,
-            handles: Vec::new(),
-        }
-    }
 }
 
 /// Why a session has ended by itself.
@@ -126,7 +97,9 @@ const ACTIVE_NOTE_MS: u64 = 60_000;
 impl Head {
     /// Of a session that a claim has made, and that nothing is on record of yet. It lives as long as its host.
     pub(super) fn claimed(now_ms: u64) -> Self {
-        Self { created_ms: now_ms, active_ms: now_ms, hosted: true, secret: super::draw(), ..Self::default() }
+        let born = u64::from_ne_bytes(super::draw());
+        let secret = super::draw();
+        Self { created_ms: now_ms, born, active_ms: now_ms, hosted: true, secret, ..Self::default() }
     }
 
     /// Whether what is on record of its activity is recent enough.
@@ -235,6 +208,7 @@ pub(super) struct Run {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct HandleHead {
     pub(super) session: String,
+    pub(super) born: u64,
     pub(super) expires_ms: u64,
     /// Until when it is known that there was such a handle.
     pub(super) forgotten_ms: u64,

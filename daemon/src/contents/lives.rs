@@ -33,7 +33,6 @@ impl Contents {
         let _lock = self.locks.of(place).lock_owned().await;
         access.may_write()?;
         let limits = self.limits();
-        self.room_for_one_more(place, &limits).await?;
         for _ in 0..CONFLICTS_MAX {
             let mut read = Read::default();
             let reading = self.read(place, &mut read, &[head::metadata_key()]).await;
@@ -42,7 +41,7 @@ impl Contents {
             if read.head.is_some() {
                 let draft = Draft::new(&read, Head::default(), now_ms, &limits);
                 let draft = draft.map_err(|error| self.failed(&error))?;
-                if draft.head.ended(now_ms, &limits, self.in_use(access)).is_none() {
+                if draft.head.ended(now_ms, &limits, self.in_use(access, &draft.head, now_ms)).is_none() {
                     let same = draft.head.request.is_some() && draft.head.request == request.request;
                     return match same {
                         _ if draft.head.is_terminated() => Err(Error::SessionTerminated),
@@ -54,6 +53,8 @@ impl Contents {
                         false => Err(Error::AlreadyExists),
                     };
                 }
+            } else {
+                self.room_for_one_more(place, &limits).await?;
             }
             let mut head = Head::claimed(now_ms);
             head.hosted = access.claimed;
@@ -131,7 +132,8 @@ impl Contents {
             for Listed { place, head, .. } in listed {
                 self.settled(&place).await?;
                 let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
-                if head.ended(now_ms, &limits, self.presence.is_in_use(&place)).is_none() {
+                let in_use = self.presence.is_in_use(&place) || self.is_attached_elsewhere(&head, now_ms);
+                if head.ended(now_ms, &limits, in_use).is_none() {
                     sessions.push(self.session(&place, &head, None, &limits));
                 }
             }
@@ -156,6 +158,8 @@ impl Contents {
                 draft.put(head::metadata_key(), "", metadata.as_str().to_owned().into());
             }
             draft.touch();
+            // As it will be on record.
+            draft.head.active_ms = draft.head.active_ms.max(draft.now_ms);
             let mut view = self.view(access, draft)?;
             if let Some(metadata) = &request.metadata {
                 view.metadata = Some(metadata.clone());
@@ -193,7 +197,9 @@ impl Contents {
     /// # Errors
     /// Those of a session that is not there, not the caller's, or terminated.
     pub async fn attach(&self, access: &Access) -> Result<(), Error> {
-        // First, so that a sweep that is under way leaves the session alone.
+        // A session that has ended is not brought back by who comes.
+        self.look_on(access, Admit::Living, |_| Ok(())).await?;
+        // Before the change, so that a sweep that is under way leaves the session alone.
         self.presence.attach(&access.place);
         let attached = self.change(access, Admit::Living, |draft| {
             if !draft.head.attached || draft.head.detached_ms.is_some() {
@@ -239,6 +245,7 @@ impl Contents {
             .change(access, Admit::Living, |draft| {
                 draft.head.empty();
                 draft.head.status = Status::Initializing;
+                draft.head.active_ms = draft.head.active_ms.max(draft.now_ms);
                 draft.clear();
                 let limits = draft.limits;
                 Ok(self.session(&access.place, &draft.head, None, limits))
@@ -264,27 +271,20 @@ impl Contents {
     }
 
     /// Somebody else than whom the session is bound to has asked for it, and the binding says that this ends it.
-    pub(super) async fn terminate_for_mismatch(&self, place: &Place, read: &Read) -> Error {
+    pub(super) async fn terminate_for_mismatch(
+        &self,
+        place: &Place,
+        read: &Read,
+    ) -> Result<(), StorageError> {
         let limits = self.limits();
-        let now_ms = self.clock.now_ms();
-        let Ok(mut draft) = Draft::new(read, Head::default(), now_ms, &limits) else {
-            return Error::BindingMismatch;
-        };
+        let mut draft = Draft::new(read, Head::default(), self.clock.now_ms(), &limits)?;
         terminate(&mut draft);
         if let Some((change, _)) = draft.finish() {
-            match self.storage.commit(place, read.version, draw_version(), change).await {
-                Ok(durable) => {
-                    if let Err(error) = durable.kept().await {
-                        return self.failed(&error);
-                    }
-                    tracing::warn!(session = %place.name, "terminated a session that somebody else asked for");
-                    self.tell_end(place);
-                }
-                // Whoever was faster is told of it when they meet; this caller comes back, or does not.
-                Err(error) => return self.failed(&error),
-            }
+            self.storage.commit(place, read.version, draw_version(), change).await?.kept().await?;
+            tracing::warn!(session = %place.name, "terminated a session that somebody else asked for");
+            self.tell_end(place);
         }
-        Error::BindingMismatch
+        Ok(())
     }
 
     /// Puts a new credential in place of the one that the session is bound to.

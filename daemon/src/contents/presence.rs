@@ -13,6 +13,8 @@ pub(super) struct Presence(Mutex<HashMap<Place, Uses>>);
 struct Uses {
     attached: u32,
     calls: u32,
+    /// When other daemons were last told of it, in ms since the Unix epoch.
+    told_ms: u64,
 }
 
 /// A call that is under way, until this is dropped.
@@ -43,6 +45,13 @@ impl Presence {
 
     pub(super) fn attached(&self, place: &Place) -> u32 {
         self.lock().get(place).map_or(0, |uses| uses.attached)
+    }
+
+    /// Sessions with clients that other daemons were told of before this time. From now on they were told `now_ms`.
+    pub(super) fn untold(&self, before_ms: u64, now_ms: u64) -> Vec<Place> {
+        let mut uses = self.lock();
+        let untold = uses.iter_mut().filter(|(_, uses)| uses.attached > 0 && uses.told_ms <= before_ms);
+        untold.map(|(place, uses)| (uses.told_ms = now_ms, place.clone()).1).collect()
     }
 
     pub(super) fn attach(&self, place: &Place) {

@@ -106,7 +106,8 @@ fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
         draft.head.pruned = last;
         end = Some(head::event_key(last + 1));
     }
-    let seen_all = candidates.len() == chunks.len() && chunks.len() < CHUNKS_MAX;
+    let bytes: usize = chunks.iter().map(|item| item.value.len()).sum();
+    let seen_all = candidates.len() == chunks.len() && chunks.len() < CHUNKS_MAX && bytes < BYTES_MAX;
     if !stopped && seen_all {
         // What is left was appended just now.
         oldest_ms = now_ms;
@@ -124,20 +125,23 @@ fn drop_chunk(draft: &mut Draft<'_>, item: &Item) -> Result<(), Halt> {
     let Ok(stream) = item.tag.parse::<StreamId>() else { return Ok(()) };
     let count = chunk.messages.len() as u64;
     let last = chunk.position + count - 1;
+    let number = head::event_number(&item.key);
+    // A storage may take its time to forget: what was counted out is not counted again, nor is what another stream of
+    // that name has left.
+    let counts = |row: &StreamRow| row.pruned < last && number > row.opened_at;
+    let Some(mut row) = draft.stream(&stream)?.filter(counts) else { return Ok(()) };
     if let Some(request) = &chunk.request {
         draft.forget_one(&head::request_key(request));
     }
-    // A storage may take its time to forget; what was counted out is not counted again.
-    let Some(mut row) = draft.stream(&stream)?.filter(|row| row.pruned < last) else { return Ok(()) };
     row.pruned = last;
-    row.first_number = head::event_number(&item.key) + count;
+    row.first_number = number + count;
     row.bytes = row.bytes.saturating_sub(chunk.bytes());
     draft.head.events = draft.head.events.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
     draft.head.event_bytes = draft.head.event_bytes.saturating_sub(chunk.bytes());
     draft.set_stream(stream, row)
 }
 
-/// Counts all of a stream's chunks out and forgets them, where they are at most `most`. Tells whether it did.
+/// Counts a stream's chunks out and forgets them, the oldest `most` of them. Tells whether that was all.
 pub(super) fn drop_all(
     draft: &mut Draft<'_>,
     stream: &StreamId,
@@ -147,12 +151,9 @@ pub(super) fn drop_all(
     let range = head::event_key(row.first_number.max(draft.head.pruned + 1))..head::end_of_events();
     let scan = Scan { range, tags: vec![stream.to_string()], most: most + 1, bytes: BYTES_MAX };
     let chunks = draft.scan(scan)?;
-    if chunks.len() > most {
-        return Ok(false);
-    }
-    for item in chunks {
+    for item in chunks.iter().take(most) {
         drop_chunk(draft, item)?;
         draft.forget_one(&item.key);
     }
-    Ok(true)
+    Ok(chunks.len() <= most)
 }

@@ -13,12 +13,15 @@ use tokio::time::Instant;
 
 use super::draft::{Draft, Halt, Scan};
 use super::event_id::{EventIds, Position};
-use super::head::{self, Chunk, StreamRow};
+use super::head::{self, Chunk, Head, StreamRow};
 use super::{Access, Admit, Contents};
 use crate::storage::Item;
 
-/// Scans that one answer may take: where most of what is found is before the cursors, the answer ends early.
+/// Scans that one answer may take, twice: where most of what is found is before the cursors, the answer ends early.
 const SCANS_MAX: usize = 6;
+
+/// Items that one scan reads at least, however few events are wanted: some of what it finds is before the cursors.
+const SCAN_LEAST: usize = 64;
 
 /// Bytes of items that one scan reads, beyond which the answer would be full anyway.
 const SCAN_BYTES: usize = 2 * EVENTS_BYTES;
@@ -49,7 +52,7 @@ impl Contents {
         }
         let timeout_ms = request.timeout_ms.unwrap_or(WAIT_MAX_MS).min(WAIT_MAX_MS);
         let deadline = Instant::now() + Duration::from_millis(timeout_ms.into());
-        let _in_use = self.presence.call(&access.place);
+        let mut in_use = None;
         let news = self.news(&access.place);
         let mut after = request.after.clone();
         let mut first = true;
@@ -72,6 +75,8 @@ impl Contents {
             if Instant::now() >= deadline {
                 return Ok(replayed);
             }
+            // After the first look: a session that has ended is not brought back by who comes.
+            in_use.get_or_insert_with(|| self.presence.call(&access.place));
             let look_again = if replayed.more {
                 Instant::now()
             } else if self.storage.is_shared() {
@@ -118,6 +123,25 @@ impl Want<'_> {
         (next > self.position + 1).then(|| Gap { stream, first: self.position + 1, last: next - 1 })
     }
 
+    /// The last position that there is, with its number and its chunk's.
+    fn last(&self, head: &Head) -> (u64, u64, u64) {
+        match &self.stream {
+            Some((_, row)) => (row.last_position, row.last_number, row.last_chunk),
+            None => (head.last_number, head.last_number, 0),
+        }
+    }
+
+    /// Where a scan for what comes next has to begin.
+    fn start(&self, head: &Head) -> u64 {
+        let first_number = self.stream.as_ref().map_or(0, |(_, row)| row.first_number);
+        self.chunk.max(first_number).max(head.pruned + 1)
+    }
+
+    /// What a scan chooses by; nothing where it is about the whole session.
+    fn tags(&self) -> Vec<String> {
+        self.stream.iter().map(|(stream, _)| stream.to_string()).collect()
+    }
+
     fn cursor(&self, ids: &EventIds) -> Cursor {
         match &self.stream {
             _ if !self.moved => self.given.clone(),
@@ -137,8 +161,7 @@ fn want<'a>(draft: &mut Draft<'_>, ids: &EventIds, cursor: &'a Cursor) -> Result
     match cursor {
         Cursor::Number(number) if *number > last_number => Err(Error::UnknownCursor.into()),
         Cursor::Number(number) => {
-            // An append has at most so many events, so the one with the next number is not before this.
-            let chunk = (number + 1).saturating_sub(APPEND_MAX as u64 - 1).max(1);
+            let chunk = chunk_with(draft, number + 1)?;
             Ok(Want { given: cursor, stream: None, position: *number, number: *number, chunk, moved: false })
         }
         Cursor::Stream(stream) => {
@@ -165,6 +188,21 @@ fn want<'a>(draft: &mut Draft<'_>, ids: &EventIds, cursor: &'a Cursor) -> Result
     }
 }
 
+/// Where the chunk begins that has the event of this number; or the number itself, where there is none.
+fn chunk_with(draft: &Draft<'_>, number: u64) -> Result<u64, Halt> {
+    // An append has at most so many events, so it does not begin before this.
+    let earliest = number.saturating_sub(APPEND_MAX as u64 - 1).max(draft.head.pruned + 1);
+    if number > draft.head.last_number
+        || earliest >= number
+        || draft.item(&head::event_key(number))?.is_some()
+    {
+        return Ok(number);
+    }
+    let range = head::event_key(earliest)..head::event_key(number);
+    let before = draft.scan(Scan { range, tags: Vec::new(), most: APPEND_MAX, bytes: usize::MAX })?;
+    Ok(before.last().map_or(number, |item| head::event_number(&item.key)))
+}
+
 fn replay(draft: &mut Draft<'_>, after: &[Cursor], most: usize) -> Result<Replayed, Halt> {
     let ids = EventIds::new(&draft.head.secret);
     draft.need(
@@ -179,33 +217,38 @@ fn replay(draft: &mut Draft<'_>, after: &[Cursor], most: usize) -> Result<Replay
         return Err(Error::InvalidArgument { sentence }.into());
     }
     let mut page = Page { most, bytes: 0, events: Vec::new(), gaps: Vec::new() };
-    let start = wants.iter().map(|want| want.chunk).min().unwrap_or(1);
-    let mut start = start.max(draft.head.pruned + 1);
-    let mut more = true;
-    for _ in 0..SCANS_MAX {
-        let range = head::event_key(start)..head::end_of_events();
-        // However few are wanted: what is before the cursors is found, too, and no scan must end within that.
-        let items = draft.scan(Scan { range, tags: tags.clone(), most: EVENTS_MAX, bytes: SCAN_BYTES })?;
-        draft.need(items.iter().filter_map(|item| Some(head::stream_key(&item.tag.parse().ok()?))))?;
-        let Some(last) = items.last() else {
-            more = false;
-            break;
-        };
-        start = head::event_number(&last.key) + 1;
-        if !page.take(draft, &ids, &mut wants, items)? {
-            break;
+    // A cursor that has nothing after it is left out: what others have said since then is not looked through for it.
+    let head = &draft.head;
+    let behind = || wants.iter().filter(|want| want.last(head).0 > want.position);
+    let most_behind =
+        behind().min_by_key(|want| want.start(head)).map(|want| (want.start(head), want.tags()));
+    let mut more = false;
+    if let Some((start, tags)) = most_behind {
+        let all: Vec<String> = behind().flat_map(Want::tags).collect();
+        let mut left = page.fill(draft, &ids, &mut wants, start, &all)?;
+        more = left.is_some();
+        if more && wants.iter().all(|want| !want.moved) {
+            // All that was looked through is before the cursors of the others. So this one goes first, alone.
+            if all.len() > 1 {
+                left = page.fill(draft, &ids, &mut wants, start, &tags)?;
+            }
+            let head = &draft.head;
+            if let Some(want) = wants.iter_mut().find(|want| want.tags() == tags) {
+                match left {
+                    None => page.end(want, head),
+                    // What was found is forgotten, though it is still there.
+                    Some(next) if tags.is_empty() && !want.moved => {
+                        page.gaps.extend(want.gap(next));
+                        want.pass(next - 1, next - 1, 0);
+                    }
+                    Some(_) => {}
+                }
+            }
         }
     }
     if !more {
         for want in &mut wants {
-            let (position, number, chunk) = match &want.stream {
-                Some((_, row)) => (row.last_position, row.last_number, row.last_chunk),
-                None => (draft.head.last_number, draft.head.last_number, 0),
-            };
-            if let Some(gap) = want.gap(position + 1) {
-                page.gaps.push(gap);
-                want.pass(position, number, chunk);
-            }
+            page.end(want, &draft.head);
         }
     }
     let next = wants.iter().map(|want| want.cursor(&ids)).collect();
@@ -229,6 +272,38 @@ struct Page {
 }
 
 impl Page {
+    /// Scans from a number on, until it is full, or has scanned often enough. Tells where to go on, if there is more.
+    fn fill(
+        &mut self,
+        draft: &mut Draft<'_>,
+        ids: &EventIds,
+        wants: &mut [Want<'_>],
+        mut start: u64,
+        tags: &[String],
+    ) -> Result<Option<u64>, Halt> {
+        for _ in 0..SCANS_MAX {
+            let range = head::event_key(start)..head::end_of_events();
+            let most = self.most.max(SCAN_LEAST);
+            let items = draft.scan(Scan { range, tags: tags.to_vec(), most, bytes: SCAN_BYTES })?;
+            draft.need(items.iter().filter_map(|item| Some(head::stream_key(&item.tag.parse().ok()?))))?;
+            let Some(last) = items.last() else { return Ok(None) };
+            start = head::event_number(&last.key) + 1;
+            if !self.take(draft, ids, wants, items)? {
+                break;
+            }
+        }
+        Ok(Some(start))
+    }
+
+    /// There is nothing after this cursor but what is missing.
+    fn end(&mut self, want: &mut Want<'_>, head: &Head) {
+        let (position, number, chunk) = want.last(head);
+        if let Some(gap) = want.gap(position + 1) {
+            self.gaps.push(gap);
+            want.pass(position, number, chunk);
+        }
+    }
+
     /// Takes what is after the cursors. False: it is full.
     fn take(
         &mut self,

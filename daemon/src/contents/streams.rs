@@ -31,7 +31,7 @@ impl Contents {
             );
             return Err(Error::InvalidArgument { sentence });
         }
-        self.change(access, Admit::Living, |draft| {
+        let open = |draft: &mut Draft<'_>| {
             let known = draft.stream(&request.stream)?;
             if draft.has_row(&request.stream)?
                 && let Some(row) = known
@@ -39,18 +39,23 @@ impl Contents {
                 return if row.closed {
                     Err(Error::StreamClosed.into())
                 } else {
-                    Ok(view(draft, request.stream.clone(), row))
+                    Ok(Some(view(draft, request.stream.clone(), row)))
                 };
             }
-            if draft.head.streams as usize >= draft.limits.streams {
-                retire(draft)?;
+            if draft.head.streams as usize >= draft.limits.streams && !retire(draft)? {
+                return Ok(None);
             }
             let opened_at = draft.head.last_number;
             let row = StreamRow { opened_by: request.opened_by.clone(), opened_at, ..StreamRow::default() };
             draft.set_stream(request.stream.clone(), row.clone())?;
-            Ok(view(draft, request.stream.clone(), row))
-        })
-        .await
+            Ok(Some(view(draft, request.stream.clone(), row)))
+        };
+        // A long stream makes room in several changes.
+        loop {
+            if let Some(opened) = self.change(access, Admit::Living, open).await? {
+                return Ok(opened);
+            }
+        }
     }
 
     /// The streams in order of their ids, a page at a time.
@@ -125,19 +130,18 @@ pub(super) fn rows(
 }
 
 /// Makes room: of the closed streams the one that has been silent for the longest goes, with what is left of its events.
-fn retire(draft: &mut Draft<'_>) -> Result<(), Halt> {
-    let most = draft.limits.streams;
-    let mut closed = rows(draft, None, usize::MAX)?;
-    closed.retain(|(_, row)| row.closed);
-    closed.sort_by_key(|(_, row)| row.last_number);
-    for (stream, row) in closed {
-        if row.events() == 0 || prune::drop_all(draft, &stream, &row, RETIRED_CHUNKS_MAX)? {
-            draft.drop_stream(&stream);
-            return Ok(());
-        }
+/// Tells whether all of it has gone; else there are more of its events.
+fn retire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
+    let closed = rows(draft, None, usize::MAX)?.into_iter().filter(|(_, row)| row.closed);
+    let Some((stream, row)) = closed.min_by_key(|(_, row)| row.last_number) else {
+        let what = "the number of open streams of this session".into();
+        return Err(Error::QuotaExceeded { what, limit: draft.limits.streams as u64 }.into());
+    };
+    if row.events() > 0 && !prune::drop_all(draft, &stream, &row, RETIRED_CHUNKS_MAX)? {
+        return Ok(false);
     }
-    let what = "the number of open streams of this session".into();
-    Err(Error::QuotaExceeded { what, limit: most as u64 }.into())
+    draft.drop_stream(&stream);
+    Ok(true)
 }
 
 fn view(draft: &Draft<'_>, stream: StreamId, row: StreamRow) -> Stream {

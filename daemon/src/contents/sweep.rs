@@ -19,6 +19,12 @@ const ELSEWHERE_MS: u64 = 24 * 3_600_000;
 /// An attachment through another daemon is believed for so long after its last sign of life, in ms.
 const ATTACHED_ELSEWHERE_MS: u64 = 180_000;
 
+/// How often a daemon gives such a sign, in ms.
+const ATTACHED_SIGN_MS: u64 = 60_000;
+
+/// When a session that has outlived its time, but is in use or another daemon's matter, is looked at again, in ms.
+const SPARED_LOOK_MS: u64 = 60_000;
+
 /// What the daemon knows of a session's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
@@ -49,6 +55,7 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`]. What was ended until then stays ended.
     pub async fn sweep(&self, standing: impl Fn(&Place) -> Standing) -> Result<Vec<SweptSession>, Error> {
+        self.give_signs().await;
         let mut ended = Vec::new();
         let mut last: Option<Place> = None;
         loop {
@@ -83,6 +90,34 @@ impl Contents {
         }
     }
 
+    /// Tells the other daemons of a fleet, by the record, which sessions clients are attached to through this one.
+    async fn give_signs(&self) {
+        if !self.storage.is_shared() {
+            return;
+        }
+        let now_ms = self.clock.now_ms();
+        for place in self.presence.untold(now_ms.saturating_sub(ATTACHED_SIGN_MS), now_ms) {
+            let access =
+                Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
+            let told = self.change(&access, Admit::Unchecked, |draft| {
+                if !draft.head.is_terminated() && self.presence.attached(&place) > 0 {
+                    (draft.head.attached, draft.head.detached_ms) = (true, None);
+                    draft.touch();
+                }
+                Ok(())
+            });
+            if let Err(error) = told.await {
+                tracing::debug!(%error, "could not tell other daemons of a client");
+            }
+        }
+    }
+
+    /// Whether a client may be attached through another daemon.
+    pub(super) fn is_attached_elsewhere(&self, head: &Head, now_ms: u64) -> bool {
+        let believed_ms = head.active_ms.saturating_add(ATTACHED_ELSEWHERE_MS);
+        self.storage.is_shared() && head.attached && now_ms < believed_ms
+    }
+
     async fn sweep_handle(&self, listed: &Listed) -> Result<(), Error> {
         let head: HandleHead = head::decode(&listed.head).map_err(|error| self.failed(&error))?;
         if head.forgotten_ms > self.clock.now_ms() {
@@ -100,45 +135,50 @@ impl Contents {
 
     async fn sweep_one(&self, place: &Place, standing: Standing) -> Result<Option<Why>, Error> {
         let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
-        let swept =
-            self.change(&access, Admit::Unchecked, |draft| self.look_after(draft, place, standing)).await;
-        match swept {
-            // Somebody else has ended it.
-            Err(Error::UnknownSession) => Ok(None),
-            swept => swept,
+        loop {
+            let swept =
+                self.change(&access, Admit::Unchecked, |draft| self.look_after(draft, place, standing));
+            match swept.await {
+                // Somebody else has ended it.
+                Err(Error::UnknownSession) => return Ok(None),
+                Ok((None, true)) => {}
+                swept => return swept.map(|(why, _)| why),
+            }
         }
     }
 
-    /// The rule of the sweep.
+    /// The rule of the sweep. Tells why the session has ended, and whether there is more to prune.
     fn look_after(
         &self,
         draft: &mut Draft<'_>,
         place: &Place,
         standing: Standing,
-    ) -> Result<Option<Why>, Halt> {
+    ) -> Result<(Option<Why>, bool), Halt> {
         draft.quietly();
         let now_ms = draft.now_ms;
         let in_use = standing == Standing::Held || self.presence.is_in_use(place);
         let late_ms =
             if standing == Standing::Elsewhere { now_ms.saturating_sub(ELSEWHERE_MS) } else { now_ms };
-        if let Some(why) = draft.head.ended(late_ms, draft.limits, in_use) {
+        let elsewhere = self.is_attached_elsewhere(&draft.head, now_ms);
+        if let Some(why) = draft.head.ended(late_ms, draft.limits, in_use || elsewhere) {
             draft.end();
-            return Ok(Some(why));
+            return Ok((Some(why), false));
         }
         if in_use {
             draft.head.active_ms = draft.head.active_ms.max(now_ms);
         }
-        let believed =
-            self.storage.is_shared() && now_ms < draft.head.active_ms.saturating_add(ATTACHED_ELSEWHERE_MS);
-        if draft.head.attached && self.presence.attached(place) == 0 && !believed {
+        if draft.head.attached && self.presence.attached(place) == 0 && !elsewhere {
             // Its daemon was killed before it could say so.
             (draft.head.attached, draft.head.detached_ms) = (false, Some(now_ms));
         }
-        prune::prune(draft, [])?;
+        let more = prune::prune(draft, [])?;
         // It is due later now.
         draft.head.looked_ms = now_ms;
+        if draft.head.end(draft.limits).0 <= now_ms {
+            draft.spare(now_ms.saturating_add(SPARED_LOOK_MS));
+        }
         draft.touch();
-        Ok(None)
+        Ok((None, more))
     }
 
     /// Deletes what is left of a session whose host is gone, or that is none of its host's any more; but for a
