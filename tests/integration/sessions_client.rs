@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use mcp_sessiond::fault::{CONTENTS_COMMIT, VARIABLE};
 use mcp_sessiond_client::{
-    Binding, CreateOptions, Cursor, Error, Json, Lifetimes, OnMismatch, Options, Session, SessionError,
-    Sessiond, Sessions, Start, StateKey, StateVersion, credential,
+    Binding, Caller, CreateOptions, Cursor, Error, Json, Lifetimes, OnMismatch, Options, Session,
+    SessionError, Sessiond, Sessions, Start, StateKey, StateVersion, credential,
 };
 use mcp_sessiond_tests::{Daemon, PATIENCE, World, random, until};
 use serde_json::json;
@@ -251,6 +251,27 @@ async fn a_client_is_attached_again_by_itself() {
     attached(0).await;
     daemon.restart();
     assert_eq!(session.view().await.expect("there").attached, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_after_its_credential_was_rotated_out_is_no_stranger() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let sessions = service(&world);
+    let binding = Some(Binding { caller: credential(b"former"), on_mismatch: OnMismatch::Terminate });
+    let session = sessions.create(CreateOptions { binding, ..CreateOptions::default() }).await.expect("made");
+    let attachment = session.attach().await.expect("attached");
+    let Caller::Credential { hash } = credential(b"new") else { panic!("no credential") };
+    let of = json!({"session": session.id(), "service": "web", "caller": credential(b"former")});
+    let rotate = json!({"of": of, "hash": hash, "grace_ms": "0"});
+    world.peer().call("rotate_credential", rotate).expect("rotated");
+    attachment.detach().await;
+    let session = sessions.on_behalf_of(credential(b"new")).open(session.id()).await.expect("it lives");
+    assert_eq!(session.view().await.expect("it lives").attached, 0);
+    // And whoever is one, ends it.
+    let refused = session.on_behalf_of(credential(b"former")).touch().await.expect_err("rotated out");
+    assert_eq!(refused.refusal(), Some(&Error::BindingMismatch));
+    assert_eq!(session.touch().await.expect_err("ended").refusal(), Some(&Error::SessionTerminated));
 }
 
 #[tokio::test]

@@ -148,7 +148,8 @@ impl Session {
     }
 
     /// Binds the session to a new credential, of which only the hash is sent. The former one stays good for a minute at
-    /// least. This session and its clones ask by the new one from now on.
+    /// least. This session and its clones ask by the new one from now on; what [`Session::on_behalf_of`] has made goes on as
+    /// it was.
     ///
     /// # Errors
     /// `invalid_argument` where it is bound to no credential; those of every change ([`Session::update`]).

@@ -223,7 +223,9 @@ impl Contents {
         if !self.presence.detach(&access.place) {
             return Ok(());
         }
-        let detached = self.change(access, Admit::Any, |draft| {
+        // Whoever went has been admitted when it came: its credential or lease may have been replaced since.
+        let gone = Access { writer: super::Writer::Anyone, ..access.clone() };
+        let detached = self.change(&gone, Admit::Unchecked, |draft| {
             if draft.head.attached && self.presence.attached(&access.place) == 0 {
                 (draft.head.attached, draft.head.detached_ms) = (false, Some(draft.now_ms));
                 draft.touch();
