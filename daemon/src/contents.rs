@@ -154,7 +154,9 @@ impl Access {
 enum Admit {
     /// A session that lives, for a caller that it is bound to.
     Living,
-    /// The same, or one that was terminated.
+    /// The same, for a call that goes on: its caller was the right one when it began, and may have been rotated out since.
+    Known,
+    /// The same as the first, or one that was terminated.
     Any,
     /// Whatever is there: the daemon itself looks after it.
     Unchecked,
@@ -395,11 +397,11 @@ impl Contents {
         if is_gone || head.ended(*now_ms, limits, self.in_use(access, head, *now_ms)).is_some() {
             return Err(Error::UnknownSession);
         }
-        if let Some(bound) = &head.bound {
+        if let Some(bound) = head.bound.as_ref().filter(|_| admit != Admit::Known) {
             bound.admits(access.caller.as_ref(), *now_ms)?;
         }
         match admit {
-            Admit::Living if head.is_terminated() => Err(Error::SessionTerminated),
+            Admit::Living | Admit::Known if head.is_terminated() => Err(Error::SessionTerminated),
             _ => Ok(()),
         }
     }
