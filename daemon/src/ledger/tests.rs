@@ -291,3 +291,19 @@ async fn a_full_disk_is_said_and_got_over() {
     let Opened { snapshot, discarded, .. } = open(disk.path(), BOOT);
     assert_eq!((Records::from(snapshot), discarded), (records, None));
 }
+
+/// An upgrade of the daemon ends nobody's session.
+#[tokio::test]
+async fn what_version_1_has_recorded_is_found() {
+    let mut bench = Bench::new();
+    bench.keep().await.expect("it is kept");
+    let path = bench.path();
+    let Bench { directory, ledger, records } = bench;
+    ledger.0.close().await;
+    execute(
+        &path,
+        "ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; PRAGMA user_version = 1",
+    );
+    let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
+    assert_eq!((Records::from(snapshot), discarded), (records, None));
+}

@@ -332,3 +332,85 @@ fn a_claimant_without_its_owner_is_forgotten_at_the_start() {
     assert_eq!(bench.registry.processes(), BTreeSet::new());
     assert_eq!(bench.registry.take_effects(), [Effect::DropClaimant(process(1))]);
 }
+
+impl Bench {
+    /// A claim of a session that is found by its id.
+    fn claim_that(&mut self, host: ProcessId, pid: u32, wants: Wants) -> Result<Lease, Error> {
+        let claim = Claim { wants, ..self.claim_of(host, pid) };
+        let mut answers = self.tell(claim);
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        answers.remove(0).1
+    }
+}
+
+fn chosen(id: &str) -> SessionId {
+    id.parse().expect("an id")
+}
+
+#[test]
+fn a_session_with_an_id_is_found_by_it_alone() {
+    let mut bench = Bench::new();
+    let new = |id: Option<&str>| Wants::New(id.map(chosen), None);
+    let made = bench.claim_that(HOST, 1, new(Some("mine"))).expect("made");
+    assert_eq!((made.outcome, made.epoch), (Outcome::FreshFirst, Epoch(1)));
+    assert_eq!(bench.claim_that(HOST, 2, new(Some("mine"))), Err(Error::AlreadyExists));
+    // It has no key, so nobody comes to it by one; and the same id of another host's is another session.
+    assert_ne!(bench.claim(1).session, made.session);
+    let other = process(11);
+    let theirs = bench.claim_that(other, 5, new(Some("mine"))).expect("another host's");
+    assert_ne!(theirs.session, made.session);
+    // Held; free after its holder, and after a restart too; of one epoch more for whoever takes it.
+    let named = || Wants::Named(chosen("mine"));
+    assert_eq!(bench.claim_that(HOST, 2, named()), Err(Error::SessionHeld));
+    bench.exit(&[1]);
+    let mut bench = bench.restart();
+    let taken = bench.claim_that(HOST, 2, named()).expect("free");
+    assert_eq!(
+        (taken.session, taken.epoch, taken.outcome),
+        (made.session.clone(), Epoch(2), Outcome::Resumed)
+    );
+    assert_eq!(bench.claim_that(HOST, 2, named()).expect("held already").outcome, Outcome::Held);
+    assert_eq!(
+        bench.registry.check(&made.session, Epoch(1)),
+        Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) })
+    );
+    // Once it has ended there is none of that id, and another may have it.
+    bench.registry.end(&made.session);
+    let effects = bench.registry.take_effects();
+    assert!(effects.contains(&Effect::EndContents(HOST, chosen("mine"))), "{effects:?}");
+    assert_eq!(bench.claim_that(HOST, 2, named()), Err(Error::UnknownSession));
+    assert_eq!(bench.registry.find(other, &chosen("mine")).map(|one| &one.id), Some(&theirs.session));
+    assert_ne!(bench.claim_that(HOST, 2, new(Some("mine"))).expect("again").session, made.session);
+    // The daemon's own id of a session whose owner chose another is no id to its owner.
+    assert_eq!(bench.claim_that(other, 6, Wants::Named(theirs.session)), Err(Error::UnknownSession));
+}
+
+#[test]
+fn a_request_that_is_repeated_makes_one_session() {
+    let mut bench = Bench::new();
+    let request = mcp_sessiond_proto::RequestId::mint();
+    let made = bench.claim_that(HOST, 1, Wants::New(None, Some(request.clone()))).expect("made");
+    let again = bench.claim_that(HOST, 1, Wants::New(None, Some(request.clone()))).expect("the same");
+    assert_eq!((&again.session, again.outcome), (&made.session, Outcome::Held));
+    // Without a request every one is another, and so is another process's.
+    let other = bench.claim_that(HOST, 1, Wants::New(None, None)).expect("made");
+    let third = bench.claim_that(HOST, 2, Wants::New(None, Some(request))).expect("made");
+    assert!(other.session != made.session && third.session != made.session);
+}
+
+#[test]
+fn a_fresh_claim_ends_what_it_would_have_had() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    let fresh = bench.claim_that(HOST, 1, Wants::Fresh).expect("fresh");
+    assert_eq!(fresh.outcome, Outcome::FreshFirst);
+    assert!(fresh.session != first.session && fresh.file != first.file);
+    assert_eq!(bench.registry.session(&first.session), None);
+    bench.exit(&[1]);
+    let next = bench.claim_that(HOST, 2, Wants::Fresh).expect("fresh");
+    assert_eq!((next.outcome, bench.registry.session(&fresh.session)), (Outcome::FreshFirst, None));
+    // A sibling that lives keeps what it has.
+    let claim = Claim { deadline: 0, wants: Wants::Fresh, ..bench.claim_of(HOST, 3) };
+    assert_eq!(granted(bench.tell(claim)).outcome, Outcome::FreshHeld);
+    assert!(bench.registry.session(&next.session).is_some());
+}
