@@ -213,6 +213,12 @@ impl Contents {
         &*self.storage
     }
 
+    /// Whether there are sessions that end with this daemon.
+    #[must_use]
+    pub fn would_be_lost(&self) -> bool {
+        self.storage.name() == "memory" && self.storage.usage("").is_some_and(|usage| usage.total_bytes > 0)
+    }
+
     fn limits(&self) -> Arc<Limits> {
         self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

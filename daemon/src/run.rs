@@ -283,7 +283,10 @@ async fn until_stopped(
                 if !daemon.edge.can_record() {
                     return "the thread that writes sessions.db has ended";
                 }
-                let idle = options.detached && daemon.connections.open() == 0 && daemon.edge.is_idle();
+                let idle = options.detached
+                    && daemon.connections.open() == 0
+                    && daemon.edge.is_idle()
+                    && !daemon.contents.would_be_lost();
                 let patience = Duration::from_millis(daemon.edge.settings().loaded.config.idle_exit_ms);
                 // Not at the first look: whoever started the daemon is about to connect.
                 match idle_since.filter(|_| idle) {

@@ -233,6 +233,23 @@ fn a_daemon_on_demand_stays_while_a_host_lives() {
     assert_eq!(host.instance(&["--start"]).load().token.as_deref(), Some("one"));
 }
 
+/// With SQLite the next daemon has them; but what is kept in memory alone would be lost.
+#[test]
+fn a_daemon_on_demand_stays_while_sessions_are_in_its_memory() {
+    let world = world(
+        "idle_exit_ms = 1\nlog = \"debug\"\n[storage]\nurl = \"memory:\"\n[sessions]\nsweep_ms = 100\n",
+    );
+    let started = world.sessiond(&["run", "--on-demand"]).status().expect("started");
+    assert!(started.success());
+    let lifetimes = json!({"absolute_ms": "2500"});
+    let create = json!({"service": "web", "session": "s", "lifetimes": lifetimes});
+    world.peer().call("create_session", create).expect("created");
+    until("it has gone", || (!world.socket().exists()).then_some(()));
+    let log = detached_log(&world);
+    let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what:?} in {log}"));
+    assert!(at("a session has ended") < at("no host, lease or connection is left"), "{log}");
+}
+
 #[test]
 fn a_store_finds_or_starts_the_daemon_that_was_killed() {
     let world = world("idle_exit_ms = 600000");

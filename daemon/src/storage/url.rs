@@ -176,10 +176,6 @@ impl OpenError {
 ///
 /// # Errors
 /// [`OpenError`].
-#[cfg_attr(
-    not(any(feature = "postgres", feature = "dynamodb")),
-    expect(clippy::unused_async, reason = "databases that are reached over a network need it")
-)]
 pub async fn open(
     url: &str,
     durability: Durability,
