@@ -4,7 +4,7 @@
 //! conditional on the version that was read: within this daemon one change of a session comes after the other, and
 //! where other daemons write to the same storage, they meet at the version.
 //!
-//! **Architecture Invariant:** the rules do no I/O. They work on a [`draft::Draft`], and say what they need to read.
+//! **Architecture Invariant:** the rules do no I/O. They work on a `Draft`, and say what they need to read.
 
 mod binding;
 mod clock;
