@@ -33,6 +33,9 @@ impl fmt::Debug for Conversation {
     }
 }
 
+/// Clients that one connection may have attached: a server's whole clientele, and yet no memory to speak of.
+const ATTACHED_MAX: usize = 20_000;
+
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -161,6 +164,10 @@ impl Conversation {
 
     pub(super) async fn attach(&self, of: &SessionRef) -> Result<(), Error> {
         let access = self.access(of).await?;
+        if lock(&self.attached).len() >= ATTACHED_MAX {
+            let what = "the number of clients that are attached through this connection".into();
+            return Err(Error::QuotaExceeded { what, limit: ATTACHED_MAX as u64 });
+        }
         self.daemon.contents.attach(&access).await?;
         lock(&self.attached).push(access);
         Ok(())
