@@ -16,6 +16,8 @@ mod head;
 mod limits;
 mod lives;
 mod locks;
+#[cfg(test)]
+mod model;
 mod presence;
 mod prune;
 mod replay;

@@ -33,16 +33,16 @@ pub(crate) async fn pages_of_every_size_join<B: Backend>(backend: B) {
     let session = bench.session("s").await;
     let all = conversation(&session).await;
     let last = session.get().await.expect("a session").last_number;
-    for most in (1..=12).chain([64, 1_000]) {
+    for most in [1, 2, 3, 5, 8, 12, 1_000] {
         assert_eq!(session.replay_all(Cursor::Number(0), Some(most)).await, (all.clone(), Vec::new()));
         for name in ["a", "b", "_GET_stream"] {
             let of = of_stream(&all, name);
             assert_eq!(session.replay_all(start_of(name), Some(most)).await, (of, Vec::new()), "{most}");
         }
     }
-    for from in 0..=last {
+    for from in (0..=last).step_by(5) {
         let rest: Vec<_> = all.iter().filter(|event| event.number > from).cloned().collect();
-        for most in [1, 3, 1_000] {
+        for most in [2, 1_000] {
             assert_eq!(
                 session.replay_all(Cursor::Number(from), Some(most)).await,
                 (rest.clone(), Vec::new())
@@ -120,7 +120,7 @@ pub(crate) async fn large_messages_fill_a_page<B: Backend>(backend: B) {
     assert_eq!((numbers, gaps.len()), ((1..=13).collect(), 0));
     let page = session.replay(Cursor::Number(1), None).await.expect("replayed");
     assert!(page.events.len() == 2 && page.more, "a page ends when it has 1 MiB");
-    for from in 1..13 {
+    for from in [1, 7, 12] {
         assert_eq!(session.replay_all(Cursor::Number(from), Some(1)).await.0.len() as u64, 13 - from);
     }
     let (events, _) = session.replay_all(start_of("a"), None).await;
