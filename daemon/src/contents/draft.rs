@@ -69,6 +69,8 @@ pub(super) struct Draft<'a> {
     ends: bool,
     /// Nobody used the session by this.
     quiet: bool,
+    /// Bytes of what is forgotten.
+    freed: usize,
     /// Until when nobody has to look at it, whatever the head says.
     spared_until_ms: u64,
 }
@@ -92,6 +94,7 @@ impl<'a> Draft<'a> {
             dirty: false,
             ends: false,
             quiet: false,
+            freed: 0,
             spared_until_ms: 0,
         })
     }
@@ -168,6 +171,11 @@ impl<'a> Draft<'a> {
         self.change.forget.push(range);
     }
 
+    /// So many bytes of what is forgotten were there.
+    pub(super) fn free(&mut self, bytes: usize) {
+        self.freed += bytes;
+    }
+
     /// Nobody asks for this one any more.
     pub(super) fn forget_one(&mut self, key: &Key) {
         let end = [key, &b"\0"[..]].concat();
@@ -201,6 +209,18 @@ impl<'a> Draft<'a> {
         self.ends = true;
     }
 
+    /// Bytes that the change adds, less those of what it puts others in place of, removes and forgets, as far as that was
+    /// read: what makes a session smaller is let through though its owner has used up everything.
+    fn added(&self) -> usize {
+        let size = |item: &Item| item.key.len() + item.value.len();
+        let known = |key: &Key| self.read.items.get(key).and_then(Option::as_ref).map_or(0, size);
+        let Change { clear, puts, removes, .. } = &self.change;
+        let put: usize = puts.iter().map(size).sum();
+        let replaced: usize = puts.iter().map(|item| known(&item.key)).sum();
+        let removed: usize = removes.iter().map(known).sum();
+        if *clear { 0 } else { put.saturating_sub(replaced + removed + self.freed) }
+    }
+
     /// The change, if there is anything to be changed, and the bytes that it adds.
     pub(super) fn finish(mut self) -> Option<(Change, usize)> {
         if !self.dirty {
@@ -216,7 +236,7 @@ impl<'a> Draft<'a> {
         if !self.quiet {
             self.head.active_ms = self.head.active_ms.max(self.now_ms);
         }
-        let added = self.change.puts.iter().map(|item| item.key.len() + item.value.len()).sum();
+        let added = self.added();
         let due_ms = self.head.due_ms(self.limits).max(self.spared_until_ms);
         self.change.head = Some(StoredHead { bytes: head::encode(&self.head), due_ms });
         Some((self.change, added))

@@ -40,6 +40,8 @@ impl Contents {
             let sentence = format!("`life_ms` is 1 to {longest}");
             return Err(Error::InvalidArgument { sentence });
         }
+        let limits = self.limits();
+        self.room_for_one_more(&access.place, &limits).await?;
         let handle = Handle(BASE64.encode(draw::<32>()));
         // The place for it is taken first: a crash in between leaves one less for a while, and no handle unaccounted.
         let (born, expires_ms) = self

@@ -89,7 +89,7 @@ impl Contents {
         Err(self.failed(&StorageError::Conflict))
     }
 
-    async fn room_for_one_more(&self, place: &Place, limits: &Limits) -> Result<(), Error> {
+    pub(super) async fn room_for_one_more(&self, place: &Place, limits: &Limits) -> Result<(), Error> {
         let most = limits.sessions_per_service;
         let count = self.storage.count(&place.owner, most).await.map_err(|error| self.failed(&error))?;
         if count < most {

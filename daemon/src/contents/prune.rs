@@ -133,6 +133,7 @@ fn drop_chunk(draft: &mut Draft<'_>, item: &Item) -> Result<(), Halt> {
     if let Some(request) = &chunk.request {
         draft.forget_one(&head::request_key(request));
     }
+    draft.free(item.key.len() + item.value.len());
     row.pruned = last;
     row.first_number = number + count;
     row.bytes = row.bytes.saturating_sub(chunk.bytes());
