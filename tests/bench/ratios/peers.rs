@@ -12,6 +12,10 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     pub(crate) fn new() -> io::Result<Self> {
         let path = PathBuf::from(format!("/tmp/sessiond-bench-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
@@ -43,12 +47,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    pub(crate) fn start(scratch: &Scratch) -> Outcome<Self> {
+    pub(crate) fn start(scratch: &Scratch, name: &str, settings: &[&str]) -> Outcome<Self> {
         let binary = std::env::var_os("MCP_SESSIOND_BIN")
             .ok_or("run it by tests/bench/run, which sets MCP_SESSIOND_BIN")?;
-        let directory = scratch.0.join("d");
+        let directory = scratch.0.join(name);
+        let settings = settings.iter().chain(&["limits.connections_per_process=1000"]);
         let mut process = Command::new(&binary)
-            .args(["run", "--set", "limits.connections_per_process=1000"])
+            .arg("run")
+            .args(settings.flat_map(|setting| ["--set", setting]))
             .env("MCP_SESSIOND_DIR", &directory)
             .env("MCP_SESSIOND_CONFIG", scratch.0.join("none"))
             .stderr(Stdio::piped())
@@ -69,6 +75,18 @@ impl Daemon {
         command.env("MCP_SESSIOND_DIR", &self.directory);
         command
     }
+}
+
+/// One round of the same work by the crate that does it today, in a process of its own: what each part took in µs, and
+/// how many a second fifty callers came to.
+pub(crate) fn turul(scratch: &Scratch) -> Outcome<Vec<(String, f64, f64)>> {
+    let binary =
+        std::env::var_os("TURUL_BENCH").ok_or("run it by tests/bench/run, which sets TURUL_BENCH")?;
+    let output = Command::new(binary).arg(scratch.path()).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err("turul-bench failed".into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// A process that sends back what it gets.
