@@ -44,12 +44,12 @@ fn main() -> Outcome<()> {
     let redis = Redis::start(&scratch, "redis", &["--appendonly", "no"])?;
     let synced = Redis::start(&scratch, "synced", &["--appendonly", "yes", "--appendfsync", "always"])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ours = |name, ask| Work::new(name, ask, &daemon.directory);
-    let durable = |name, ask| Work::new(name, ask, &power.directory).synced();
-    let theirs = |name, ask| Work::new(name, ask, &redis.path);
-    let safe = |name, ask| Work::new(name, ask, &synced.path).synced();
+    let ours = |name, ask| Work::new(name, ask, &daemon.directory, &daemon.process);
+    let durable = |name, ask| Work::new(name, ask, &power.directory, &power.process).synced();
+    let theirs = |name, ask| Work::new(name, ask, &redis.path, &redis.process);
+    let safe = |name, ask| Work::new(name, ask, &synced.path, &synced.process).synced();
     let all = [
-        Work::new("bare socket", Ask::Echo, &echo.path),
+        Work::new("bare socket", Ask::Echo, &echo.path, &echo.process),
         ours("ping", Ask::Ping),
         ours("claim", Ask::Claim),
         ours("load", Ask::Load),
@@ -80,7 +80,8 @@ fn main() -> Outcome<()> {
         let named = only.is_empty() || only.iter().any(|part| work.name.contains(part.as_str()));
         named || ["bare socket", "ping", "redis SET"].contains(&work.name)
     };
-    let (mut one, mut many, mut starts) = (Rounds::new(), Rounds::new(), Rounds::new());
+    let (mut one, mut many, mut busy) = (Rounds::new(), Rounds::new(), Rounds::new());
+    let mut starts = Rounds::new();
     let (mut inside_one, mut inside_many) = (Rounds::new(), Rounds::new());
     runtime.block_on(async {
         let mut callers = Vec::new();
@@ -96,7 +97,10 @@ fn main() -> Outcome<()> {
             for (work, callers) in &mut callers {
                 let took = latency(&mut callers[0], work.calls).await?;
                 one.entry(work.name.into()).or_default().push(took);
+                let before = work.process.busy();
                 many.entry(work.name.into()).or_default().push(throughput(callers, work.each).await?);
+                let spent = (work.process.busy() - before) / (MANY * work.each) as f64;
+                busy.entry(work.name.into()).or_default().push(spent);
             }
             if !only.is_empty() {
                 continue;
@@ -119,7 +123,7 @@ fn main() -> Outcome<()> {
         Outcome::Ok(())
     })?;
     tables::sockets(&one, &many)?;
-    tables::pairs(&one, &many)?;
+    tables::pairs(&one, &many, &busy)?;
     if only.is_empty() {
         tables::starts(&one, &starts)?;
         tables::inside(&inside_one, &inside_many)?;

@@ -5,8 +5,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+use crate::caller::Outcome;
 
 /// A private directory on a disk, gone afterwards.
 pub(crate) struct Scratch(PathBuf);
@@ -30,7 +31,19 @@ impl Drop for Scratch {
 }
 
 /// A child that is killed when it is no longer needed.
-struct Killed(Child);
+pub(crate) struct Killed(Child);
+
+impl Killed {
+    /// The processor time that it has had so far, in all its threads, in µs.
+    pub(crate) fn busy(&self) -> f64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten().flatten();
+        let had = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            stat.split(' ').next()?.parse::<f64>().ok()
+        };
+        tasks.filter_map(had).sum::<f64>() / 1e3
+    }
+}
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -41,7 +54,7 @@ impl Drop for Killed {
 
 /// The daemon of a release build, in the foreground.
 pub(crate) struct Daemon {
-    _process: Killed,
+    pub(crate) process: Rc<Killed>,
     binary: PathBuf,
     pub(crate) directory: PathBuf,
 }
@@ -65,7 +78,7 @@ impl Daemon {
             return Err("the daemon did not start".into());
         }
         std::thread::spawn(move || lines.for_each(drop));
-        Ok(Self { _process: Killed(process), binary: binary.into(), directory })
+        Ok(Self { process: Rc::new(Killed(process)), binary: binary.into(), directory })
     }
 
     /// `token load` for this very process, which has a token.
@@ -91,7 +104,7 @@ pub(crate) fn turul(scratch: &Scratch) -> Outcome<Vec<(String, f64, f64)>> {
 
 /// A process that sends back what it gets.
 pub(crate) struct Echo {
-    _process: Killed,
+    pub(crate) process: Rc<Killed>,
     pub(crate) path: PathBuf,
 }
 
@@ -102,7 +115,7 @@ impl Echo {
             Command::new(std::env::current_exe()?).arg("--echo").arg(&path).stdout(Stdio::piped()).spawn()?;
         let mut said = String::new();
         BufReader::new(process.stdout.take().ok_or("no pipe")?).read_line(&mut said)?;
-        Ok(Self { _process: Killed(process), path })
+        Ok(Self { process: Rc::new(Killed(process)), path })
     }
 }
 
@@ -126,7 +139,7 @@ pub(crate) fn echo(path: &str) -> Outcome<()> {
 
 /// A Redis on a Unix socket.
 pub(crate) struct Redis {
-    _process: Killed,
+    pub(crate) process: Rc<Killed>,
     pub(crate) path: PathBuf,
 }
 
@@ -143,7 +156,7 @@ impl Redis {
             .args(settings)
             .stdout(Stdio::null())
             .spawn()?;
-        let redis = Self { _process: Killed(process), path };
+        let redis = Self { process: Rc::new(Killed(process)), path };
         while !redis.answers() {
             std::thread::yield_now();
         }

@@ -1,6 +1,7 @@
 //! What is asked of whom.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use mcp_sessiond_client::{ClaimRequest, Connection, Directory, Start, Token, connect};
 use mcp_sessiond_proto::service::SessiondRequest;
@@ -11,6 +12,7 @@ use mcp_sessiond_proto::types::StoreRequest;
 use mcp_sessiond_proto::{Json, SessionId, StreamId};
 
 use crate::caller::{Caller, Outcome, PATIENCE};
+use crate::peers::Killed;
 use crate::{CALLS, CALLS_OF_MANY};
 
 /// Bytes of a token, a value, an event, and an echo.
@@ -26,6 +28,8 @@ pub(crate) struct Work {
     pub(crate) name: &'static str,
     ask: Ask,
     at: PathBuf,
+    /// Who answers.
+    pub(crate) process: Rc<Killed>,
     /// Calls of one caller in a round, and of each of many.
     pub(crate) calls: usize,
     pub(crate) each: usize,
@@ -59,14 +63,14 @@ pub(crate) enum Ask {
 }
 
 impl Work {
-    pub(crate) fn new(name: &'static str, ask: Ask, at: &Path) -> Self {
+    pub(crate) fn new(name: &'static str, ask: Ask, at: &Path, process: &Rc<Killed>) -> Self {
         let (calls, each) = match ask {
             Ask::Append(64) | Ask::RedisXadd(64) => (CALLS / 10, CALLS_OF_MANY / 10),
             Ask::Replay(1_000) | Ask::RedisXrange(1_000) => (CALLS / 20, CALLS_OF_MANY / 20),
             Ask::Replay(_) | Ask::RedisXrange(_) => (CALLS / 4, CALLS_OF_MANY / 4),
             _ => (CALLS, CALLS_OF_MANY),
         };
-        Self { name, ask, at: at.into(), calls, each }
+        Self { name, ask, at: at.into(), process: process.clone(), calls, each }
     }
 
     /// The same where each call waits for the disk, so that a hundred times fewer are enough.
