@@ -314,8 +314,9 @@ impl Contents {
                 return Err(Error::UnknownSession);
             }
             let now_ms = self.clock.now_ms();
-            let mut draft =
-                Draft::new(read, Head::claimed(now_ms), now_ms, limits).map_err(|error| failed(&error))?;
+            // Randomness is a call of the kernel: only where it is needed.
+            let fresh = if read.head.is_none() { Head::claimed(now_ms) } else { Head::default() };
+            let mut draft = Draft::new(read, fresh, now_ms, limits).map_err(|error| failed(&error))?;
             if let Err(refusal) = self.admits(access, admit, &draft) {
                 if refusal == Error::BindingMismatch
                     && draft.head.bound.as_ref().is_some_and(|bound| bound.terminates())
