@@ -194,6 +194,11 @@ fn replay(draft: &mut Draft<'_>, after: &[Cursor], most: usize) -> Result<Replay
         if !page.take(draft, &ids, &mut wants, items)? {
             break;
         }
+        // Another scan would find nothing; and for it, all of this would be done again.
+        if items.len() < most && items.iter().map(|item| item.value.len()).sum::<usize>() < SCAN_BYTES {
+            more = false;
+            break;
+        }
     }
     if !more {
         for want in &mut wants {
