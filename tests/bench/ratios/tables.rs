@@ -109,7 +109,7 @@ pub(crate) fn inside(one: &Rounds, many: &Rounds) -> std::io::Result<()> {
             let rate = paired(&many[&ours], &many[&theirs], |a, b| a / b);
             writeln!(
                 output,
-                "| {ours} | {:.1} / {:.1} | {time:.2} | {:.0} / {:.0} | {rate:.1} |",
+                "| {ours} | {:.1} / {:.1} | {time:.2} | {:.0} / {:.0} | {rate:.2} |",
                 median(&one[&ours]),
                 median(&one[&theirs]),
                 median(&many[&ours]),
