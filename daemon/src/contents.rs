@@ -238,6 +238,17 @@ impl Contents {
         admit: Admit,
         rule: impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
     ) -> Result<T, Error> {
+        self.change_of(access, admit, &[], rule).await
+    }
+
+    /// The same where it is known what the rule needs to read: it need not be run to find that out.
+    async fn change_of<T>(
+        &self,
+        access: &Access,
+        admit: Admit,
+        keys: &[crate::storage::Key],
+        rule: impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
+    ) -> Result<T, Error> {
         self.accepts()?;
         let lock = self.locks.of(&access.place).lock_owned().await;
         // What is nobody's any more may have left a tombstone, which says more.
@@ -248,7 +259,7 @@ impl Contents {
         loop {
             let limits = self.limits();
             let mut read = Read::default();
-            let (value, finished) = self.plan(access, admit, &limits, &mut read, &rule).await?;
+            let (value, finished) = self.plan(access, admit, &limits, keys, &mut read, &rule).await?;
             let Some((change, added)) = finished else {
                 drop(lock);
                 self.settled(&access.place).await?;
@@ -285,7 +296,18 @@ impl Contents {
         admit: Admit,
         rule: impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
     ) -> Result<T, Error> {
-        let (value, active) = self.look_on(access, admit, rule).await?;
+        self.look_at(access, admit, &[], rule).await
+    }
+
+    /// The same where it is known what the rule needs to read.
+    async fn look_at<T>(
+        &self,
+        access: &Access,
+        admit: Admit,
+        keys: &[crate::storage::Key],
+        rule: impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
+    ) -> Result<T, Error> {
+        let (value, active) = self.look_quietly(access, admit, keys, rule).await?;
         if !active {
             self.note_active(access).await;
         }
@@ -299,10 +321,20 @@ impl Contents {
         admit: Admit,
         rule: impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
     ) -> Result<(T, bool), Error> {
+        self.look_quietly(access, admit, &[], rule).await
+    }
+
+    async fn look_quietly<T>(
+        &self,
+        access: &Access,
+        admit: Admit,
+        keys: &[crate::storage::Key],
+        rule: impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
+    ) -> Result<(T, bool), Error> {
         let limits = self.limits();
         let mut read = Read::default();
         let rule = |draft: &mut Draft<'_>| Ok((rule(draft)?, draft.head.is_recently_active(draft.now_ms)));
-        let (value, _) = self.plan(access, admit, &limits, &mut read, &rule).await?;
+        let (value, _) = self.plan(access, admit, &limits, keys, &mut read, &rule).await?;
         self.settled(&access.place).await?;
         Ok(value)
     }
@@ -313,19 +345,21 @@ impl Contents {
         access: &Access,
         admit: Admit,
         limits: &Limits,
+        keys: &[crate::storage::Key],
         read: &mut Read,
         rule: &impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
     ) -> Result<(T, Option<(crate::storage::Change, usize)>), Error> {
         let Access { place, .. } = access;
         let failed = |error: &StorageError| self.failed(error);
-        self.read(place, read, &[]).await.map_err(|error| failed(&error))?;
+        self.read(place, read, keys).await.map_err(|error| failed(&error))?;
         for attempt in 0..READS_MAX {
             if read.head.is_none() && !access.claimed {
                 return Err(Error::UnknownSession);
             }
             let now_ms = self.clock.now_ms();
-            let mut draft =
-                Draft::new(read, Head::claimed(now_ms), now_ms, limits).map_err(|error| failed(&error))?;
+            // Randomness is a call of the kernel: only where it is needed.
+            let fresh = if read.head.is_none() { Head::claimed(now_ms) } else { Head::default() };
+            let mut draft = Draft::new(read, fresh, now_ms, limits).map_err(|error| failed(&error))?;
             if let Err(refusal) = self.admits(access, admit, &draft) {
                 if refusal == Error::BindingMismatch
                     && draft.head.bound.as_ref().is_some_and(|bound| bound.terminates())

@@ -31,6 +31,8 @@ pub struct Stalled;
 #[derive(Debug)]
 pub struct Writer<E> {
     queue: mpsc::Sender<(Mark, E)>,
+    /// As the thread reports it, and as whoever waits is told.
+    reported: watch::Receiver<Progress>,
     progress: watch::Receiver<Progress>,
     last: Mark,
 }
@@ -52,11 +54,12 @@ impl<E: Send + 'static> Writer<E> {
         commit: impl FnMut(&[E]) -> Result<(), Why> + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, incoming) = mpsc::channel();
-        let (report, progress) = watch::channel(Progress::default());
+        let (report, reported) = watch::channel(Progress::default());
         std::thread::Builder::new()
             .name(what.into())
             .spawn(move || write(what, commit, &incoming, &report))?;
-        Ok(Self { queue, progress, last: Mark::default() })
+        let progress = passed_on(&reported);
+        Ok(Self { queue, reported, progress, last: Mark::default() })
     }
 
     /// Puts an entry on record, in the order of the calls.
@@ -72,13 +75,13 @@ impl<E: Send + 'static> Writer<E> {
     /// # Errors
     /// [`Stalled`] while the writer fails.
     pub fn check(&self) -> Result<(), Stalled> {
-        if self.progress.borrow().failed.is_some() { Err(Stalled) } else { Ok(()) }
+        if self.reported.borrow().failed.is_some() { Err(Stalled) } else { Ok(()) }
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.progress.has_changed().is_ok()
+        self.reported.has_changed().is_ok()
     }
 
     /// Waits for everything recorded up to now.
@@ -96,7 +99,7 @@ impl<E: Send + 'static> Writer<E> {
     /// Whether everything up to `mark` is kept already.
     #[must_use]
     pub fn has_kept(&self, mark: Mark) -> bool {
-        self.progress.borrow().kept >= mark
+        self.reported.borrow().kept >= mark
     }
 
     /// Returns when the thread has written what it can, and ended.
@@ -121,6 +124,21 @@ impl Waiter {
             _ => Err(Stalled),
         }
     }
+}
+
+/// Wakes whoever waits from a task beside them: from the thread, each of them would cost a call of the kernel, and so the
+/// thread tells this task alone.
+fn passed_on(reported: &watch::Receiver<Progress>) -> watch::Receiver<Progress> {
+    let mut reported = reported.clone();
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return reported };
+    let (pass_on, progress) = watch::channel(Progress::default());
+    runtime.spawn(async move {
+        while reported.changed().await.is_ok() {
+            let reached = reported.borrow_and_update().clone();
+            pass_on.send_replace(reached);
+        }
+    });
+    progress
 }
 
 /// Commits until the sender is gone, and what it could not commit again and again.

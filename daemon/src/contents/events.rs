@@ -9,6 +9,7 @@ use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, Chunk, Run};
 use super::{Access, Admit, Contents, Limits, prune};
+use crate::storage::Key;
 
 /// Changes from one destination to another within one append to an orphaned stream: each makes an item of its own.
 const RUNS_MAX: usize = 100;
@@ -21,8 +22,9 @@ impl Contents {
     /// session that is not there, not the caller's, or terminated.
     pub async fn append(&self, access: &Access, request: &AppendRequest) -> Result<Vec<Appended>, Error> {
         check(request, &self.limits())?;
+        let keys: Vec<_> = needs(request).collect();
         let (appended, over) = self
-            .change(access, Admit::Living, |draft| {
+            .change_of(access, Admit::Living, &keys, |draft| {
                 let appended = append(draft, request)?;
                 let over = prune::prune(draft, appended.iter().map(|event| &event.stream))?;
                 Ok((appended, over))
@@ -69,9 +71,14 @@ fn check(request: &AppendRequest, limits: &Limits) -> Result<(), Error> {
     Ok(())
 }
 
+/// What has to be read before anything can be appended: the stream, and whether it has been before.
+fn needs(request: &AppendRequest) -> impl Iterator<Item = Key> {
+    std::iter::once(head::stream_key(&request.stream)).chain(request.request.as_ref().map(head::request_key))
+}
+
 fn append(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<Appended>, Halt> {
     let repeated = request.request.as_ref().map(head::request_key);
-    draft.need(std::iter::once(head::stream_key(&request.stream)).chain(repeated.clone()))?;
+    draft.need(needs(request))?;
     if let Some(key) = &repeated
         && let Some(item) = draft.item(key)?
     {

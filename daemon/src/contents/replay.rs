@@ -291,6 +291,10 @@ impl Page {
             if !self.take(draft, ids, wants, items)? {
                 break;
             }
+            // Another scan would find nothing; and for it, all of this would be done again.
+            if items.len() < most && items.iter().map(|item| item.value.len()).sum::<usize>() < SCAN_BYTES {
+                return Ok(None);
+            }
         }
         Ok(Some(start))
     }

@@ -46,12 +46,13 @@ impl Contents {
         request: &ReadStateRequest,
     ) -> Result<Vec<StateEntry>, Error> {
         check_keys(request.keys.iter())?;
-        self.look(access, Admit::Living, |draft| {
-            draft.need(request.keys.iter().map(head::state_key))?;
+        let keys: Vec<_> = request.keys.iter().map(head::state_key).collect();
+        self.look_at(access, Admit::Living, &keys, |draft| {
+            draft.need(keys.iter().cloned())?;
             let mut bytes = 0;
             let mut entries = Vec::with_capacity(request.keys.len());
-            for key in &request.keys {
-                let found = draft.item(&head::state_key(key))?.map(value).transpose()?;
+            for (key, item) in request.keys.iter().zip(&keys) {
+                let found = draft.item(item)?.map(value).transpose()?;
                 let (version, text) = found.unzip();
                 bytes += text.map_or(0, <[u8]>::len);
                 entries.push(StateEntry {
@@ -81,8 +82,9 @@ impl Contents {
         request: &WriteStateRequest,
     ) -> Result<Vec<StateEntry>, Error> {
         check_keys(request.writes.iter().map(|write| &write.key))?;
-        self.change(access, Admit::Living, |draft| {
-            draft.need(request.writes.iter().map(|write| head::state_key(&write.key)))?;
+        let keys: Vec<_> = request.writes.iter().map(|write| head::state_key(&write.key)).collect();
+        self.change_of(access, Admit::Living, &keys, |draft| {
+            draft.need(keys.iter().cloned())?;
             let before = (draft.head.state_keys, draft.head.state_bytes);
             let entries = request.writes.iter().map(|one| write(draft, one)).collect::<Result<_, _>>()?;
             // What makes it less is let through, although the limits may have become narrower meanwhile.

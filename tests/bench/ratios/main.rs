@@ -1,16 +1,22 @@
-//! Claim, load and store against an empty tarpc call on the same socket, a bare Unix socket, and Redis on a Unix
-//! socket; `token load` against `/bin/true`. One caller and fifty. All in one run, in turns, as ratios.
+//! What the daemon does against what others do, all in one run and in turns, as ratios. One caller and fifty.
+//!
+//! Claim, load, store, state and events against an empty tarpc call on the same socket, a bare Unix socket, and Redis on
+//! a Unix socket; `token load` against `/bin/true`; the contents of sessions, without a socket, against the crate that
+//! does this today.
 
+mod caller;
+mod inside;
 mod peers;
+mod tables;
 mod work;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use caller::{Caller, Outcome};
 use peers::{Daemon, Echo, Redis, Scratch};
-use work::{Caller, Work};
+use work::{Ask, Work};
 
 /// Rounds, in which everything is measured in turn, so that a machine that slows down slows all alike.
 const ROUNDS: usize = 9;
@@ -20,65 +26,113 @@ const CALLS: usize = 2_000;
 const CALLS_OF_MANY: usize = 200;
 /// The many.
 const MANY: usize = 50;
-/// Calls that sync a disk are slower by a hundred times.
-const SYNCED_CALLS: usize = 50;
 /// Starts of a process in a round.
 const STARTS: usize = 10;
 
-fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// What was measured in each round, by what it was.
+type Rounds = BTreeMap<String, Vec<f64>>;
+
+fn main() -> Outcome<()> {
     if let Some(path) = std::env::args().skip_while(|argument| argument != "--echo").nth(1) {
         return peers::echo(&path);
     }
     let scratch = Scratch::new()?;
-    let daemon = Daemon::start(&scratch)?;
+    let daemon = Daemon::start(&scratch, "d", &[])?;
+    let database = format!("storage.url=sqlite:{}", scratch.path().join("power.db").display());
+    let power = Daemon::start(&scratch, "p", &[&database, "storage.durability=power"])?;
     let echo = Echo::start(&scratch)?;
     let redis = Redis::start(&scratch, "redis", &["--appendonly", "no"])?;
     let synced = Redis::start(&scratch, "synced", &["--appendonly", "yes", "--appendfsync", "always"])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ours = |name, ask| Work::new(name, ask, &daemon.directory, &daemon.process);
+    let durable = |name, ask| Work::new(name, ask, &power.directory, &power.process).synced();
+    let theirs = |name, ask| Work::new(name, ask, &redis.path, &redis.process);
+    let safe = |name, ask| Work::new(name, ask, &synced.path, &synced.process).synced();
     let all = [
-        Work::Echo(echo.path.clone()),
-        Work::Ping(daemon.directory.clone()),
-        Work::Claim(daemon.directory.clone()),
-        Work::Load(daemon.directory.clone()),
-        Work::Library(daemon.directory.clone()),
-        Work::RedisGet(redis.path.clone()),
-        Work::RedisSet(redis.path.clone()),
-        Work::Store(daemon.directory.clone()),
-        Work::RedisSet(synced.path.clone()).named("redis SET, appendfsync always"),
+        Work::new("bare socket", Ask::Echo, &echo.path, &echo.process),
+        ours("ping", Ask::Ping),
+        ours("claim", Ask::Claim),
+        ours("load", Ask::Load),
+        ours("claim, by the client library", Ask::Library),
+        theirs("redis GET", Ask::RedisGet),
+        ours("state get", Ask::StateGet),
+        theirs("redis SET", Ask::RedisSet),
+        ours("state set", Ask::StateSet),
+        theirs("redis XADD", Ask::RedisXadd(1)),
+        ours("append of 1", Ask::Append(1)),
+        theirs("redis XADD, 64 pipelined", Ask::RedisXadd(64)),
+        ours("append of 64", Ask::Append(64)),
+        theirs("redis XRANGE of 100", Ask::RedisXrange(100)),
+        ours("replay of 100", Ask::Replay(100)),
+        theirs("redis XRANGE of 1000", Ask::RedisXrange(1_000)),
+        ours("replay of 1000", Ask::Replay(1_000)),
+        ours("store", Ask::Store).synced(),
+        safe("redis SET, appendfsync always", Ask::RedisSet),
+        durable("state set, power", Ask::StateSet),
+        safe("redis XADD, appendfsync always", Ask::RedisXadd(1)),
+        durable("append of 1, power", Ask::Append(1)),
+        safe("redis XADD, 64 pipelined, appendfsync always", Ask::RedisXadd(64)),
+        durable("append of 64, power", Ask::Append(64)),
     ];
-    let mut one: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    let mut many: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    let mut starts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    // Names of works, or parts of names: nothing but these then, and what they are held against.
+    let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let wanted = |work: &&Work| {
+        let named = only.is_empty() || only.iter().any(|part| work.name.contains(part.as_str()));
+        named || ["bare socket", "ping", "redis SET"].contains(&work.name)
+    };
+    let (mut one, mut many, mut busy) = (Rounds::new(), Rounds::new(), Rounds::new());
+    let mut starts = Rounds::new();
+    let (mut inside_one, mut inside_many) = (Rounds::new(), Rounds::new());
     runtime.block_on(async {
         let mut callers = Vec::new();
-        for work in &all {
+        for work in all.iter().filter(wanted) {
             let mut of_work = Vec::new();
             for index in 0..MANY {
                 of_work.push(work.caller(index).await?);
             }
             callers.push((work, of_work));
         }
+        let inside = inside::all(scratch.path()).await?;
         for _ in 0..ROUNDS {
             for (work, callers) in &mut callers {
-                let (calls, each) =
-                    if work.syncs() { (SYNCED_CALLS, SYNCED_CALLS / 10) } else { (CALLS, CALLS_OF_MANY) };
-                one.entry(work.name()).or_default().push(latency(&mut callers[0], calls).await?);
-                many.entry(work.name()).or_default().push(throughput(callers, each).await?);
+                let took = latency(&mut callers[0], work.calls).await?;
+                one.entry(work.name.into()).or_default().push(took);
+                let before = work.process.busy();
+                many.entry(work.name.into()).or_default().push(throughput(callers, work.each).await?);
+                let spent = (work.process.busy() - before) / (MANY * work.each) as f64;
+                busy.entry(work.name.into()).or_default().push(spent);
+            }
+            if !only.is_empty() {
+                continue;
             }
             for (name, mut command) in
                 [("token load", daemon.token_load()), ("/bin/true", Command::new("/bin/true"))]
             {
-                starts.entry(name).or_default().push(process(&mut command)?);
+                starts.entry(name.into()).or_default().push(process(&mut command)?);
+            }
+            let mut round = peers::turul(&scratch)?;
+            round.iter_mut().for_each(|(name, ..)| name.insert_str(0, "turul, "));
+            for inside in &inside {
+                round.extend(inside.round().await?);
+            }
+            for (name, took, rate) in round {
+                inside_one.entry(name.clone()).or_default().push(took);
+                inside_many.entry(name).or_default().push(rate);
             }
         }
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        Outcome::Ok(())
     })?;
-    print(&one, &many, &starts)?;
+    tables::sockets(&one, &many)?;
+    tables::pairs(&one, &many, &busy)?;
+    if only.is_empty() {
+        tables::starts(&one, &starts)?;
+        tables::inside(&inside_one, &inside_many)?;
+    }
     Ok(())
 }
 
 /// The median latency of one caller's calls, in µs.
-async fn latency(caller: &mut Caller, calls: usize) -> Result<f64, Box<dyn std::error::Error + Send + Sync>> {
+async fn latency(caller: &mut Caller, calls: usize) -> Outcome<f64> {
     let mut took = Vec::with_capacity(calls);
     for _ in 0..calls {
         let began = Instant::now();
@@ -89,10 +143,7 @@ async fn latency(caller: &mut Caller, calls: usize) -> Result<f64, Box<dyn std::
 }
 
 /// Calls a second of all callers together.
-async fn throughput(
-    callers: &mut Vec<Caller>,
-    each: usize,
-) -> Result<f64, Box<dyn std::error::Error + Send + Sync>> {
+async fn throughput(callers: &mut Vec<Caller>, each: usize) -> Outcome<f64> {
     let began = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     let total = callers.len() * each;
@@ -101,7 +152,7 @@ async fn throughput(
             for _ in 0..each {
                 caller.call().await?;
             }
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(caller)
+            Outcome::Ok(caller)
         });
     }
     while let Some(done) = tasks.join_next().await {
@@ -111,7 +162,7 @@ async fn throughput(
 }
 
 /// The median time from the start of a process to its end, in µs.
-fn process(command: &mut Command) -> Result<f64, Box<dyn std::error::Error + Send + Sync>> {
+fn process(command: &mut Command) -> Outcome<f64> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut took = Vec::new();
     for _ in 0..STARTS {
@@ -137,40 +188,4 @@ fn median(values: &[f64]) -> f64 {
 /// The median over the rounds of what `a` and `b` were in the same round, as `of` puts them together.
 fn paired(a: &[f64], b: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
     median(&a.iter().zip(b).map(|(a, b)| of(*a, *b)).collect::<Vec<_>>())
-}
-
-fn print(
-    one: &BTreeMap<&str, Vec<f64>>,
-    many: &BTreeMap<&str, Vec<f64>>,
-    starts: &BTreeMap<&str, Vec<f64>>,
-) -> std::io::Result<()> {
-    let mut output = std::io::stdout().lock();
-    writeln!(
-        output,
-        "| one caller, p50 | µs | over an empty call | / Redis SET |\n| --- | --- | --- | --- |"
-    )?;
-    for (name, took) in one {
-        let over = paired(took, &one["ping"], |a, b| a - b);
-        let ratio = paired(took, &one["redis SET"], |a, b| a / b);
-        writeln!(output, "| {name} | {:.0} | {over:+.0} µs | {ratio:.2} |", median(took))?;
-    }
-    writeln!(
-        output,
-        "\n| fifty callers | calls/s | / Redis SET | / bare socket |\n| --- | --- | --- | --- |"
-    )?;
-    for (name, rate) in many {
-        let redis = paired(rate, &many["redis SET"], |a, b| a / b);
-        let bare = paired(rate, &many["bare socket"], |a, b| a / b);
-        writeln!(output, "| {name} | {:.0} | {redis:.2} | {bare:.2} |", median(rate))?;
-    }
-    let synced = "redis SET, appendfsync always";
-    let store = paired(&one["store"], &one[synced], |a, b| a / b);
-    writeln!(output, "\n| pairs | ratio |\n| --- | --- |")?;
-    writeln!(output, "| store / {synced}, one caller | {store:.2} |")?;
-    let ratio = paired(&starts["token load"], &starts["/bin/true"], |a, b| a / b);
-    let (load, nothing) = (median(&starts["token load"]), median(&starts["/bin/true"]));
-    writeln!(
-        output,
-        "| `token load` / `/bin/true`, start to end ({load:.0} / {nothing:.0} µs) | {ratio:.2} |"
-    )
 }

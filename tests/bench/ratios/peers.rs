@@ -5,13 +5,18 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+use crate::caller::Outcome;
 
 /// A private directory on a disk, gone afterwards.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     pub(crate) fn new() -> io::Result<Self> {
         let path = PathBuf::from(format!("/tmp/sessiond-bench-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
@@ -26,7 +31,19 @@ impl Drop for Scratch {
 }
 
 /// A child that is killed when it is no longer needed.
-struct Killed(Child);
+pub(crate) struct Killed(Child);
+
+impl Killed {
+    /// The processor time that it has had so far, in all its threads, in µs.
+    pub(crate) fn busy(&self) -> f64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten().flatten();
+        let had = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            stat.split(' ').next()?.parse::<f64>().ok()
+        };
+        tasks.filter_map(had).sum::<f64>() / 1e3
+    }
+}
 
 impl Drop for Killed {
     fn drop(&mut self) {
@@ -37,18 +54,20 @@ impl Drop for Killed {
 
 /// The daemon of a release build, in the foreground.
 pub(crate) struct Daemon {
-    _process: Killed,
+    pub(crate) process: Rc<Killed>,
     binary: PathBuf,
     pub(crate) directory: PathBuf,
 }
 
 impl Daemon {
-    pub(crate) fn start(scratch: &Scratch) -> Outcome<Self> {
+    pub(crate) fn start(scratch: &Scratch, name: &str, settings: &[&str]) -> Outcome<Self> {
         let binary = std::env::var_os("MCP_SESSIOND_BIN")
             .ok_or("run it by tests/bench/run, which sets MCP_SESSIOND_BIN")?;
-        let directory = scratch.0.join("d");
+        let directory = scratch.0.join(name);
+        let settings = settings.iter().chain(&["limits.connections_per_process=1000"]);
         let mut process = Command::new(&binary)
-            .args(["run", "--set", "limits.connections_per_process=1000"])
+            .arg("run")
+            .args(settings.flat_map(|setting| ["--set", setting]))
             .env("MCP_SESSIOND_DIR", &directory)
             .env("MCP_SESSIOND_CONFIG", scratch.0.join("none"))
             .stderr(Stdio::piped())
@@ -59,7 +78,7 @@ impl Daemon {
             return Err("the daemon did not start".into());
         }
         std::thread::spawn(move || lines.for_each(drop));
-        Ok(Self { _process: Killed(process), binary: binary.into(), directory })
+        Ok(Self { process: Rc::new(Killed(process)), binary: binary.into(), directory })
     }
 
     /// `token load` for this very process, which has a token.
@@ -71,9 +90,21 @@ impl Daemon {
     }
 }
 
+/// One round of the same work by the crate that does it today, in a process of its own: what each part took in µs, and
+/// how many a second fifty callers came to.
+pub(crate) fn turul(scratch: &Scratch) -> Outcome<Vec<(String, f64, f64)>> {
+    let binary =
+        std::env::var_os("TURUL_BENCH").ok_or("run it by tests/bench/run, which sets TURUL_BENCH")?;
+    let output = Command::new(binary).arg(scratch.path()).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err("turul-bench failed".into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
 /// A process that sends back what it gets.
 pub(crate) struct Echo {
-    _process: Killed,
+    pub(crate) process: Rc<Killed>,
     pub(crate) path: PathBuf,
 }
 
@@ -84,7 +115,7 @@ impl Echo {
             Command::new(std::env::current_exe()?).arg("--echo").arg(&path).stdout(Stdio::piped()).spawn()?;
         let mut said = String::new();
         BufReader::new(process.stdout.take().ok_or("no pipe")?).read_line(&mut said)?;
-        Ok(Self { _process: Killed(process), path })
+        Ok(Self { process: Rc::new(Killed(process)), path })
     }
 }
 
@@ -108,7 +139,7 @@ pub(crate) fn echo(path: &str) -> Outcome<()> {
 
 /// A Redis on a Unix socket.
 pub(crate) struct Redis {
-    _process: Killed,
+    pub(crate) process: Rc<Killed>,
     pub(crate) path: PathBuf,
 }
 
@@ -125,7 +156,7 @@ impl Redis {
             .args(settings)
             .stdout(Stdio::null())
             .spawn()?;
-        let redis = Self { _process: Killed(process), path };
+        let redis = Self { process: Rc::new(Killed(process)), path };
         while !redis.answers() {
             std::thread::yield_now();
         }

@@ -1,99 +1,180 @@
-//! What is asked of whom, a call at a time.
+//! What is asked of whom.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::rc::Rc;
 
 use mcp_sessiond_client::{ClaimRequest, Connection, Directory, Start, Token, connect};
-use mcp_sessiond_proto::hello::{Codec, greet};
 use mcp_sessiond_proto::service::SessiondRequest;
+use mcp_sessiond_proto::sessions::{CreateRequest, SessionRef};
+use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest};
+use mcp_sessiond_proto::streams::{APPEND_MAX, AppendRequest, Cursor, ReplayRequest};
 use mcp_sessiond_proto::types::StoreRequest;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use mcp_sessiond_proto::{Json, SessionId, StreamId};
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+use crate::caller::{Caller, Outcome, PATIENCE};
+use crate::peers::Killed;
+use crate::{CALLS, CALLS_OF_MANY};
 
-/// Bytes of a token, a value, and an echo.
-const SIZE: usize = 64;
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a token, a value, an event, and an echo.
+pub(crate) const SIZE: usize = 100;
 
-/// A kind of work.
-pub(crate) enum Work {
+/// A JSON value of that size.
+pub(crate) fn json() -> Json {
+    Json::trusted(format!("{{\"text\":\"{}\"}}", "v".repeat(SIZE - 11)))
+}
+
+/// A kind of work, and where it is asked for.
+pub(crate) struct Work {
+    pub(crate) name: &'static str,
+    ask: Ask,
+    at: PathBuf,
+    /// Who answers.
+    pub(crate) process: Rc<Killed>,
+    /// Calls of one caller in a round, and of each of many.
+    pub(crate) calls: usize,
+    pub(crate) each: usize,
+}
+
+/// What is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Ask {
     /// Bytes there and back.
-    Echo(PathBuf),
+    Echo,
     /// An empty tarpc call.
-    Ping(PathBuf),
+    Ping,
     /// A claim that the caller's process has already.
-    Claim(PathBuf),
+    Claim,
     /// The same of a session with a token, which is read from its file.
-    Load(PathBuf),
+    Load,
     /// A token, written with fsync, rename and fsync.
-    Store(PathBuf),
+    Store,
     /// A claim, through the client library.
-    Library(PathBuf),
-    RedisGet(PathBuf),
-    RedisSet(PathBuf),
-    /// Another name for it.
-    Named(&'static str, Box<Work>),
+    Library,
+    StateGet,
+    StateSet,
+    /// Events appended by one call.
+    Append(usize),
+    Replay(usize),
+    RedisGet,
+    RedisSet,
+    /// Commands sent together. Streams are as long as ours are at most.
+    RedisXadd(usize),
+    RedisXrange(usize),
 }
 
 impl Work {
-    pub(crate) fn named(self, name: &'static str) -> Self {
-        Self::Named(name, Box::new(self))
+    pub(crate) fn new(name: &'static str, ask: Ask, at: &Path, process: &Rc<Killed>) -> Self {
+        let (calls, each) = match ask {
+            Ask::Append(64) | Ask::RedisXadd(64) => (CALLS / 10, CALLS_OF_MANY / 10),
+            Ask::Replay(1_000) | Ask::RedisXrange(1_000) => (CALLS / 20, CALLS_OF_MANY / 20),
+            Ask::Replay(_) | Ask::RedisXrange(_) => (CALLS / 4, CALLS_OF_MANY / 4),
+            _ => (CALLS, CALLS_OF_MANY),
+        };
+        Self { name, ask, at: at.into(), process: process.clone(), calls, each }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Echo(_) => "bare socket",
-            Self::Ping(_) => "ping",
-            Self::Claim(_) => "claim",
-            Self::Load(_) => "load",
-            Self::Store(_) => "store",
-            Self::Library(_) => "claim, by the client library",
-            Self::RedisGet(_) => "redis GET",
-            Self::RedisSet(_) => "redis SET",
-            Self::Named(name, _) => name,
-        }
+    /// The same where each call waits for the disk, so that a hundred times fewer are enough.
+    pub(crate) fn synced(self) -> Self {
+        Self { calls: (self.calls / 10).min(100), each: (self.each / 10).clamp(5, 20), ..self }
     }
 
-    /// Whether each call waits for the disk.
-    pub(crate) fn syncs(&self) -> bool {
-        matches!(self, Self::Store(_) | Self::Named(..))
-    }
-
-    /// The caller of this number, with a connection of its own.
+    /// The caller of this number, with a connection of its own. Where the work is with a session or a stream, that is
+    /// its own too: changes of one session wait for each other.
     pub(crate) async fn caller(&self, index: usize) -> Outcome<Caller> {
+        let at = &self.at;
         let value = "v".repeat(SIZE);
-        let redis = |command: String| command.into_bytes();
-        Ok(match self {
-            Self::Echo(path) => Caller::bytes(path, vec![b'e'; SIZE], SIZE).await?,
-            Self::RedisSet(path) => {
-                let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n{value}\r\n");
-                Caller::bytes(path, redis(set), b"+OK\r\n".len()).await?
-            }
-            Self::RedisGet(path) => {
-                let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n{value}\r\n");
-                Caller::bytes(path, redis(set), b"+OK\r\n".len()).await?.call().await?;
+        let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n{value}\r\n");
+        let key = format!("{} {index}", self.name);
+        Ok(match self.ask {
+            Ask::Echo => Caller::bytes(at, vec![b'e'; SIZE], SIZE).await?,
+            Ask::RedisSet => Caller::bytes(at, set.into(), b"+OK\r\n".len()).await?,
+            Ask::RedisGet => {
+                Caller::bytes(at, set.into(), b"+OK\r\n".len()).await?.call().await?;
                 let answer = format!("${SIZE}\r\n{value}\r\n");
-                Caller::bytes(path, redis("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".into()), answer.len()).await?
+                Caller::bytes(at, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".into(), answer.len()).await?
             }
-            Self::Ping(directory) => Caller::raw(directory, &SessiondRequest::Ping {}).await?,
-            Self::Claim(directory) => {
-                let request = claim("claim")?;
-                Caller::raw(directory, &SessiondRequest::Claim { request }).await?
+            Ask::RedisXadd(count) => {
+                let command = command(&["XADD", &key, "MAXLEN", "~", "5000", "*", "m", &value]);
+                // An id each, which is two lines.
+                Caller::lines(at, command.repeat(count), 2 * count).await?
             }
-            Self::Load(directory) => {
-                store(directory, "load").await?.call().await?;
-                Caller::raw(directory, &SessiondRequest::Claim { request: claim("load")? }).await?
+            Ask::RedisXrange(count) => {
+                let mut answer = format!("*{count}\r\n");
+                for number in 1..=count {
+                    let id = format!("1-{number}");
+                    let add = command(&["XADD", &key, &id, "m", &value]);
+                    Caller::lines(at, add, 2).await?.call().await?;
+                    answer +=
+                        &format!("*2\r\n${}\r\n{id}\r\n*2\r\n$1\r\nm\r\n${SIZE}\r\n{value}\r\n", id.len());
+                }
+                Caller::bytes(at, command(&["XRANGE", &key, "-", "+"]), answer.len()).await?
             }
-            // Each caller has a session of its own: stores of one session wait for each other.
-            Self::Store(directory) => store(directory, &format!("store-{index}")).await?,
-            Self::Library(directory) => {
-                let connection = connect(&Directory::at(directory)?, &Start::Never).await?;
+            Ask::Ping => Caller::raw(at, &SessiondRequest::Ping {}).await?,
+            Ask::Claim => Caller::raw(at, &SessiondRequest::Claim { request: claim("claim")? }).await?,
+            Ask::Load => {
+                store(at, "load").await?.call().await?;
+                Caller::raw(at, &SessiondRequest::Claim { request: claim("load")? }).await?
+            }
+            Ask::Store => store(at, &format!("store-{index}")).await?,
+            Ask::Library => {
+                let connection = connect(&Directory::at(at)?, &Start::Never).await?;
                 Caller::Library { connection, claim: claim("claim")? }
             }
-            Self::Named(_, work) => Box::pin(work.caller(index)).await?,
+            Ask::StateSet => Caller::raw(at, &write(self.session(&key).await?)?).await?,
+            Ask::StateGet => {
+                let of = self.session(&key).await?;
+                Caller::raw(at, &write(of.clone())?).await?.call().await?;
+                let request = ReadStateRequest { of, keys: vec!["k".parse()?] };
+                Caller::raw(at, &SessiondRequest::ReadState { request }).await?
+            }
+            Ask::Append(count) => Caller::raw(at, &append(self.session(&key).await?, count)).await?,
+            Ask::Replay(count) => {
+                let of = self.session(&key).await?;
+                for start in (0..count).step_by(APPEND_MAX) {
+                    let some = (count - start).min(APPEND_MAX);
+                    Caller::raw(at, &append(of.clone(), some)).await?.call().await?;
+                }
+                let after = Cursor::Stream(StreamId::standalone());
+                let request = ReplayRequest { of, after, most: None };
+                Caller::raw(at, &SessiondRequest::Replay { request }).await?
+            }
         })
     }
+
+    /// A new session of a service.
+    async fn session(&self, key: &str) -> Outcome<SessionRef> {
+        let session: SessionId = key.replace([' ', ','], "-").parse()?;
+        // A service for each kind of work: what one owner may have in memory is bounded.
+        let service = Some(self.name.replace([' ', ','], "-").parse()?);
+        let connection = connect(&Directory::at(&self.at)?, &Start::Never).await?;
+        let request = CreateRequest {
+            session: Some(session.clone()),
+            service: service.clone(),
+            ..CreateRequest::default()
+        };
+        connection.create_session(Connection::context(PATIENCE), request).await??;
+        Ok(SessionRef { session, service, epoch: None, caller: None })
+    }
+}
+
+/// A command as Redis reads it.
+fn command(words: &[&str]) -> Vec<u8> {
+    let mut command = format!("*{}\r\n", words.len());
+    for word in words {
+        command += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    command.into_bytes()
+}
+
+fn write(of: SessionRef) -> Outcome<SessiondRequest> {
+    let write = StateWrite { key: "k".parse()?, value: Some(json()), expected: None };
+    Ok(SessiondRequest::WriteState { request: WriteStateRequest { of, writes: vec![write] } })
+}
+
+fn append(of: SessionRef, count: usize) -> SessiondRequest {
+    let messages = vec![Some(json()); count];
+    let request = AppendRequest { of, stream: StreamId::standalone(), request: None, messages };
+    SessiondRequest::Append { request }
 }
 
 fn claim(label: &str) -> Outcome<ClaimRequest> {
@@ -107,78 +188,4 @@ async fn store(directory: &Path, label: &str) -> Outcome<Caller> {
     let token = Token::new(vec![b't'; SIZE])?;
     let request = StoreRequest { session: claimed.session, epoch: claimed.epoch, token };
     Caller::raw(directory, &SessiondRequest::StoreToken { request }).await
-}
-
-/// A connection, and what is asked on it. But for the library, the bytes of a request are made once, alike for all:
-/// what is measured is who answers.
-pub(crate) enum Caller {
-    /// An answer of a known length.
-    Fixed {
-        stream: UnixStream,
-        request: Vec<u8>,
-        answer: Vec<u8>,
-    },
-    /// An answer that is one frame.
-    Frame {
-        stream: UnixStream,
-        request: Vec<u8>,
-        answer: Vec<u8>,
-    },
-    Library {
-        connection: Connection,
-        claim: ClaimRequest,
-    },
-}
-
-/// A call as PROTOCOL.md has it.
-#[derive(serde::Serialize)]
-struct Call<'a> {
-    id: u64,
-    deadline_ms: u64,
-    call: &'a SessiondRequest,
-}
-
-impl Caller {
-    async fn bytes(path: &Path, request: Vec<u8>, answer: usize) -> Outcome<Self> {
-        let stream = UnixStream::connect(path).await?;
-        Ok(Self::Fixed { stream, request, answer: vec![0; answer] })
-    }
-
-    async fn raw(directory: &Path, call: &SessiondRequest) -> Outcome<Self> {
-        let mut stream = UnixStream::connect(directory.join("daemon.sock")).await?;
-        greet(&mut stream, Codec::MessagePack).await?;
-        let body = rmp_serde::to_vec_named(&Call { id: 1, deadline_ms: 30_000, call })?;
-        let mut request = u32::try_from(body.len())?.to_be_bytes().to_vec();
-        request.extend(body);
-        Ok(Self::Frame { stream, request, answer: vec![0; 4096] })
-    }
-
-    /// One call, to its answer.
-    pub(crate) async fn call(&mut self) -> Outcome<()> {
-        match self {
-            Self::Fixed { stream, request, answer } => {
-                stream.write_all(request).await?;
-                stream.read_exact(answer).await?;
-            }
-            Self::Frame { stream, request, answer } => {
-                stream.write_all(request).await?;
-                let mut read = 0;
-                // One read brings it, in all but the rarest case.
-                while read < 4 || read < 4 + length(answer) {
-                    read += stream.read(&mut answer[read..]).await?;
-                }
-                if !answer[..read].windows(5).any(|window| window == b"reply") {
-                    return Err("the daemon refused".into());
-                }
-            }
-            Self::Library { connection, claim } => {
-                drop(connection.claim(Connection::context(PATIENCE), claim.clone()).await??);
-            }
-        }
-        Ok(())
-    }
-}
-
-fn length(frame: &[u8]) -> usize {
-    u32::from_be_bytes([frame[0], frame[1], frame[2], frame[3]]) as usize
 }

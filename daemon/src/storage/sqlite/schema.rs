@@ -106,13 +106,26 @@ fn apply(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
             params![place.owner, place.name],
         );
     };
-    let mut upsert = transaction.prepare_cached(
-        "INSERT INTO record (owner, name, version, head, due_ms) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT (owner, name) DO UPDATE SET version = ?3, head = ?4, due_ms = ?5 RETURNING id",
-    )?;
-    let values = params![place.owner, place.name, next.0.cast_signed(), &head.bytes[..], due_to(head.due_ms)];
-    let id: Option<i64> = upsert.query_row(values, |row| row.get(0)).optional()?;
-    let id = id.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+    // Not one statement with RETURNING: for that, SQLite makes and frees a savepoint each time.
+    let mut known = transaction.prepare_cached("SELECT id FROM record WHERE owner = ?1 AND name = ?2")?;
+    let known: Option<i64> = known.query_row([&place.owner, &place.name], |row| row.get(0)).optional()?;
+    let (version, due_ms) = (next.0.cast_signed(), due_to(head.due_ms));
+    let id = match known {
+        Some(id) => {
+            execute(
+                "UPDATE record SET version = ?2, head = ?3, due_ms = ?4 WHERE id = ?1",
+                params![id, version, &head.bytes[..], due_ms],
+            )?;
+            id
+        }
+        None => {
+            execute(
+                "INSERT INTO record (owner, name, version, head, due_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![place.owner, place.name, version, &head.bytes[..], due_ms],
+            )?;
+            transaction.last_insert_rowid()
+        }
+    };
     if *clear {
         execute("DELETE FROM item WHERE record = ?1", params![id])?;
     }

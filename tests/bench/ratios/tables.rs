@@ -1,0 +1,121 @@
+//! What was measured, as the README's tables.
+
+use std::io::Write as _;
+
+use crate::{Rounds, median, paired};
+
+/// Ours, and what Redis does that is the same.
+const PAIRS: [(&str, &str); 9] = [
+    ("state get", "redis GET"),
+    ("state set", "redis SET"),
+    ("append of 1", "redis XADD"),
+    ("append of 64", "redis XADD, 64 pipelined"),
+    ("replay of 100", "redis XRANGE of 100"),
+    ("replay of 1000", "redis XRANGE of 1000"),
+    ("state set, power", "redis SET, appendfsync always"),
+    ("append of 1, power", "redis XADD, appendfsync always"),
+    ("append of 64, power", "redis XADD, 64 pipelined, appendfsync always"),
+];
+
+/// What has no counterpart, and what everything is held against.
+const PLAIN: [&str; 11] = [
+    "bare socket",
+    "claim",
+    "claim, by the client library",
+    "load",
+    "ping",
+    "redis GET",
+    "redis SET",
+    "state get",
+    "state set",
+    "redis SET, appendfsync always",
+    "store",
+];
+
+/// Calls over a socket, against an empty call, Redis, and a bare socket.
+pub(crate) fn sockets(one: &Rounds, many: &Rounds) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(
+        output,
+        "| one caller, p50 | µs | over an empty call | / Redis SET |\n| --- | --- | --- | --- |"
+    )?;
+    for name in PLAIN {
+        let Some(took) = one.get(name) else { continue };
+        let over = paired(took, &one["ping"], |a, b| a - b);
+        let ratio = paired(took, &one["redis SET"], |a, b| a / b);
+        writeln!(output, "| {name} | {:.0} | {over:+.0} µs | {ratio:.2} |", median(took))?;
+    }
+    writeln!(
+        output,
+        "\n| fifty callers | calls/s | / Redis SET | / bare socket |\n| --- | --- | --- | --- |"
+    )?;
+    for name in PLAIN {
+        let Some(rate) = many.get(name) else { continue };
+        let redis = paired(rate, &many["redis SET"], |a, b| a / b);
+        let bare = paired(rate, &many["bare socket"], |a, b| a / b);
+        writeln!(output, "| {name} | {:.0} | {redis:.2} | {bare:.2} |", median(rate))?;
+    }
+    Ok(())
+}
+
+/// What Redis does too. The processor time is that of who answers, while there are fifty callers.
+pub(crate) fn pairs(one: &Rounds, many: &Rounds, busy: &Rounds) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(
+        output,
+        "\n| ours / Redis | one caller, p50, µs | ratio | fifty callers, calls/s | ratio | processor time of a call, µs | ratio |\n| --- | --- | --- | --- | --- | --- | --- |"
+    )?;
+    let measured = |(ours, theirs): &(&str, &str)| one.contains_key(*ours) && one.contains_key(*theirs);
+    for (ours, theirs) in PAIRS.into_iter().filter(measured) {
+        write!(output, "| {ours} / {theirs} |")?;
+        for of in [one, many, busy] {
+            let (ours, theirs) = (&of[ours], &of[theirs]);
+            let ratio = paired(ours, theirs, |a, b| a / b);
+            write!(output, " {:.0} / {:.0} | {ratio:.2} |", median(ours), median(theirs))?;
+        }
+        writeln!(output)?;
+    }
+    Ok(())
+}
+
+/// What has its own.
+pub(crate) fn starts(one: &Rounds, starts: &Rounds) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    let synced = "redis SET, appendfsync always";
+    let store = paired(&one["store"], &one[synced], |a, b| a / b);
+    writeln!(output, "\n| pairs | ratio |\n| --- | --- |")?;
+    writeln!(output, "| store / {synced}, one caller | {store:.2} |")?;
+    let ratio = paired(&starts["token load"], &starts["/bin/true"], |a, b| a / b);
+    let (load, nothing) = (median(&starts["token load"]), median(&starts["/bin/true"]));
+    writeln!(
+        output,
+        "| `token load` / `/bin/true`, start to end ({load:.0} / {nothing:.0} µs) | {ratio:.2} |"
+    )
+}
+
+/// What is done without a socket, by ours and by `turul-mcp-session-storage`, both in the process that asks.
+pub(crate) fn inside(one: &Rounds, many: &Rounds) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(
+        output,
+        "\n| no socket, both in process: ours / turul-mcp-session-storage | one caller, p50, µs | time / time | fifty callers, calls/s | rate / rate |\n| --- | --- | --- | --- | --- |"
+    )?;
+    for (backend, theirs) in
+        [("memory", "memory"), ("SQLite, process", "SQLite"), ("SQLite, power", "SQLite")]
+    {
+        for part in ["state set", "state get", "event stored", "100 events replayed"] {
+            let (ours, theirs) = (format!("{part}, {backend}"), format!("turul, {part}, {theirs}"));
+            let time = paired(&one[&ours], &one[&theirs], |a, b| a / b);
+            let rate = paired(&many[&ours], &many[&theirs], |a, b| a / b);
+            writeln!(
+                output,
+                "| {ours} | {:.1} / {:.1} | {time:.2} | {:.0} / {:.0} | {rate:.2} |",
+                median(&one[&ours]),
+                median(&one[&theirs]),
+                median(&many[&ours]),
+                median(&many[&theirs]),
+            )?;
+        }
+    }
+    Ok(())
+}
