@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use mcp_sessiond_proto::Siblings;
 use mcp_sessiond_proto::debug::Setting;
-use mcp_sessiond_proto::streams::APPEND_BYTES_MAX;
+use mcp_sessiond_proto::streams::MESSAGE_MAX;
 use serde::{Deserialize, Serialize};
 
-use crate::contents::{self, ANSWER_MAX};
+use crate::contents;
 use crate::process::{Launcher, Table};
 use crate::registry::Policy;
 use crate::storage::{self, Durability};
@@ -58,7 +58,7 @@ pub struct Config {
 }
 
 /// Where the contents of sessions are kept. Applies at start.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Storage {
     /// `memory:`, `sqlite:` (in the runtime directory), `sqlite:/path/to/file`, `postgres://…`, `dynamodb:table?…`.
@@ -147,6 +147,12 @@ pub struct Limits {
     pub owner_bytes: usize,
     /// Bytes of all sessions in the daemon's memory, with `memory` and `sqlite`.
     pub total_bytes: usize,
+}
+
+impl std::fmt::Debug for Storage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Storage({}, {:?})", storage::shown(&self.url), self.durability)
+    }
 }
 
 impl Default for Storage {
@@ -246,6 +252,14 @@ pub enum ConfigError {
         path: PathBuf,
         /// What, and in which line.
         error: Box<toml::de::Error>,
+    },
+    /// The same, in a line that is not quoted.
+    #[error("{path}: {error}")]
+    Hidden {
+        /// The file.
+        path: PathBuf,
+        /// What, and in which line.
+        error: String,
     },
     /// A variable or a flag says something that is not understood.
     #[error("{origin} {name}={value}: {error}")]
@@ -362,9 +376,24 @@ fn read(path: &Path) -> Result<toml::Table, ConfigError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(toml::Table::new()),
         Err(error) => return Err(ConfigError::Unreadable { path: path.into(), error }),
     };
-    let file_error = |error| ConfigError::File { path: path.into(), error: Box::new(error) };
+    let file_error = |error: toml::de::Error| match error.span() {
+        // The line is quoted, and may have a password in it.
+        Some(span) if line_of(&text, span.start).contains("://") => {
+            let line = text[..span.start].lines().count().max(1);
+            let error = format!("line {line}: {}", error.message());
+            ConfigError::Hidden { path: path.into(), error }
+        }
+        _ => ConfigError::File { path: path.into(), error: Box::new(error) },
+    };
     toml::from_str::<Config>(&text).map_err(file_error)?;
     toml::from_str(&text).map_err(file_error)
+}
+
+/// The line that this place of a text is in.
+fn line_of(text: &str, at: usize) -> &str {
+    let at = at.min(text.len());
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    text[start..].lines().next().unwrap_or_default()
 }
 
 /// Puts one value into the table, and looks at once whether it fits.
@@ -398,6 +427,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     const CLAIM_WAIT_MAX_MS: u64 = 5_000;
     /// More often would keep the machine awake for nothing.
     const SWEEP_MIN_MS: u64 = 100;
+    /// Other daemons believe in a client for three times as long after this one has told of it.
+    const SWEEP_MAX_MS: u64 = 60_000;
     const POLL_MIN_MS: u64 = 10;
     let limits = &config.limits;
     let counts = [
@@ -424,8 +455,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     // A value and a message must fit into a frame, with what stands around them.
     let largest = [
-        ("limits.state_value_bytes", limits.state_value_bytes, ANSWER_MAX),
-        ("limits.message_bytes", limits.message_bytes, APPEND_BYTES_MAX),
+        ("limits.state_value_bytes", limits.state_value_bytes, MESSAGE_MAX),
+        ("limits.message_bytes", limits.message_bytes, MESSAGE_MAX),
     ];
     if let Some((name, _, most)) = largest.into_iter().find(|(_, value, most)| value > most) {
         return Err(ConfigError::Range(format!("{name} must be at most {most}")));
@@ -437,6 +468,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ("sessions.poll_ms", sessions.poll_ms, POLL_MIN_MS),
         ("sessions.handle_life_ms", sessions.handle_life_ms, 1),
     ];
+    if sessions.sweep_ms > SWEEP_MAX_MS {
+        return Err(ConfigError::Range(format!("sessions.sweep_ms must be at most {SWEEP_MAX_MS}")));
+    }
     if let Some((name, _, least)) = times.into_iter().find(|(_, value, least)| value < least) {
         return Err(ConfigError::Range(format!("{name} must be at least {least}")));
     }

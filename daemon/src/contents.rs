@@ -39,7 +39,6 @@ pub use clock::Clock;
 pub use head::Why;
 pub use limits::Limits;
 pub use locks::Locks;
-pub use state::ANSWER_MAX;
 pub use sweep::{Standing, SweptSession};
 
 use crate::counters::{Meters, count};
@@ -112,6 +111,9 @@ pub trait Lease: Send + Sync {
 
     /// Whether a live process holds the session.
     fn is_held(&self) -> bool;
+
+    /// Whether there is such a session at all, held or not.
+    fn is_there(&self) -> bool;
 }
 
 impl fmt::Debug for Access {
@@ -140,6 +142,11 @@ impl Access {
             writer: Writer::Anyone,
             claimed: false,
         }
+    }
+
+    /// Whether there is such a session although the storage has nothing of it: it may have ended since.
+    fn is_claimed(&self) -> bool {
+        self.claimed && matches!(&self.writer, Writer::Holder(lease) if lease.is_there())
     }
 
     fn may_write(&self) -> Result<(), Error> {
@@ -259,7 +266,8 @@ impl Contents {
         loop {
             let limits = self.limits();
             let mut read = Read::default();
-            let (value, finished) = self.plan(access, admit, &limits, keys, &mut read, &rule).await?;
+            let planned = self.plan(access, admit, &limits, keys, &mut read, &rule).await;
+            let (value, finished) = self.told(&access.place, planned).await?;
             let Some((change, added)) = finished else {
                 drop(lock);
                 self.settled(&access.place).await?;
@@ -334,9 +342,19 @@ impl Contents {
         let limits = self.limits();
         let mut read = Read::default();
         let rule = |draft: &mut Draft<'_>| Ok((rule(draft)?, draft.head.is_recently_active(draft.now_ms)));
-        let (value, _) = self.plan(access, admit, &limits, keys, &mut read, &rule).await?;
+        let planned = self.plan(access, admit, &limits, keys, &mut read, &rule).await;
+        let (value, _) = self.told(&access.place, planned).await?;
         self.settled(&access.place).await?;
         Ok(value)
+    }
+
+    /// A refusal tells something of what was read, too: not before that is kept.
+    async fn told<T>(&self, place: &Place, planned: Result<T, Error>) -> Result<T, Error> {
+        match planned {
+            Err(Error::Unavailable { .. }) | Ok(_) => {}
+            Err(_) => self.settled(place).await?,
+        }
+        planned
     }
 
     /// Runs a rule until it has read all that it needs.
@@ -353,7 +371,7 @@ impl Contents {
         let failed = |error: &StorageError| self.failed(error);
         self.read(place, read, keys).await.map_err(|error| failed(&error))?;
         for attempt in 0..READS_MAX {
-            if read.head.is_none() && !access.claimed {
+            if read.head.is_none() && !access.is_claimed() {
                 return Err(Error::UnknownSession);
             }
             let now_ms = self.clock.now_ms();
@@ -362,7 +380,7 @@ impl Contents {
             let mut draft = Draft::new(read, fresh, now_ms, limits).map_err(|error| failed(&error))?;
             if let Err(refusal) = self.admits(access, admit, &draft) {
                 if refusal == Error::BindingMismatch
-                    && draft.head.bound.as_ref().is_some_and(|bound| bound.terminates())
+                    && draft.head.bound.as_ref().is_some_and(|bound| bound.terminates(access.caller.as_ref()))
                 {
                     drop(draft);
                     match self.terminate_for_mismatch(place, read).await {

@@ -39,8 +39,8 @@ pub struct Edge {
     /// Tells [`Edge::run`] that there may be a new deadline.
     changed: Notify,
     began: Instant,
-    /// The id of this boot.
-    boot: String,
+    /// What tells its hosts from those of other daemons: the boot, and the runtime directory.
+    home: String,
     /// Takes in what has ended, whose contents have to go.
     dropped: mpsc::UnboundedSender<Dropped>,
     /// What is counted and measured.
@@ -154,6 +154,15 @@ impl Edge {
     #[must_use]
     pub fn can_record(&self) -> bool {
         self.lock().ledger.is_alive()
+    }
+
+    /// Waits until everything that was put on record so far is kept.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn recorded(&self) -> Result<(), Error> {
+        let kept = self.lock().ledger.waiter();
+        kept.kept().await
     }
 
     /// Whether nothing depends on the daemon.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::sessions::Status;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -74,10 +75,16 @@ impl Reaper {
             let page = self.contents.inventory(after.as_ref(), BATCH).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(last.clone());
-            for (place, _) in page {
+            for (place, info) in page {
                 // Kept in memory or in a file of this machine: what is of another boot is of nobody.
-                if matches!(self.edge.standing(&place), Standing::Gone | Standing::Elsewhere) {
-                    self.contents.end_owner(&place.owner).await?;
+                match self.edge.standing(&place) {
+                    Standing::Gone | Standing::Elsewhere => self.contents.end_owner(&place.owner).await?,
+                    Standing::Left => drop(self.contents.end(&place, Standing::Left).await?),
+                    // It was terminated, and the daemon killed before that was on record everywhere.
+                    Standing::Held | Standing::Free if info.status == Status::Terminated => {
+                        self.edge.forget(&place)
+                    }
+                    Standing::Held | Standing::Free | Standing::Service => {}
                 }
             }
         }
@@ -90,8 +97,9 @@ impl Reaper {
             let ended = match &dropped {
                 // With its host everything goes at once.
                 Dropped::Session(place) => match self.edge.standing(place) {
-                    Standing::Gone => Ok(()),
-                    standing => self.contents.end(place, standing).await.map(drop),
+                    Standing::Left => self.contents.end(place, Standing::Left).await.map(drop),
+                    // Or there is another one of that id by now.
+                    _ => Ok(()),
                 },
                 Dropped::Owner(owner) => self.contents.end_owner(owner).await,
             };

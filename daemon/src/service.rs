@@ -189,7 +189,11 @@ impl Sessiond for Service {
 
     async fn terminate_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
         let peer = self.0.clone();
-        let work = async move { peer.daemon.contents.terminate(&peer.access(&request).await?).await };
+        let work = async move {
+            peer.daemon.contents.terminate(&peer.access(&request).await?).await?;
+            // Its token and its lease have gone with it, and that is to be kept as well.
+            peer.daemon.edge.recorded().await
+        };
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 

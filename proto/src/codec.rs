@@ -90,6 +90,9 @@ where
     Frames::new(stream, message_pack::Client::new(out_max), FRAME_MAX as usize, budget)
 }
 
+/// What is told in place of an answer that is larger than a frame may be.
+const TOO_LARGE: &str = "the answer does not fit into a frame; ask for less at once";
+
 /// What serde has against a message, without what stood in it: that might be a token, and this may be logged. What
 /// was expected comes from our own types and stands at the end.
 fn without_values(error: &dyn std::fmt::Display) -> String {

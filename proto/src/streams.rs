@@ -6,6 +6,9 @@ use crate::json::Json;
 use crate::names::{RequestId, StreamId};
 use crate::sessions::SessionRef;
 
+/// Bytes that one message or state value may have at most, whatever the configuration says: as a string in JSON every
+/// byte of it may take two, and it still has to fit into a frame.
+pub const MESSAGE_MAX: usize = 2_000_000;
 /// Messages that one append may have.
 pub const APPEND_MAX: usize = 256;
 /// Bytes of messages that one append may have, so that it fits into a frame and into a transaction of any backend.

@@ -77,25 +77,52 @@ impl Bound {
         if kind == self.kind && bool::from(same) { Ok(()) } else { Err(Error::BindingMismatch) }
     }
 
-    pub(super) fn terminates(&self) -> bool {
-        self.on_mismatch == OnMismatch::Terminate
+    /// Whether this caller, who is not admitted, ends the session. One whose credential was refreshed does not, however
+    /// long ago.
+    pub(super) fn terminates(&self, caller: Option<&Caller>) -> bool {
+        let given = caller.and_then(|caller| hash(caller).ok());
+        let is_former =
+            given.is_some_and(|(_, given)| self.former.iter().any(|(former, _)| *former == given));
+        self.on_mismatch == OnMismatch::Terminate && !is_former
     }
 
-    pub(super) fn rotate(&mut self, new: CredentialHash, grace_ms: u64, now_ms: u64) -> Result<(), Error> {
+    /// Puts a credential in place of the current one, which `caller` has to be; or in the place of which it is already.
+    pub(super) fn rotate(
+        &mut self,
+        caller: Option<&Caller>,
+        new: CredentialHash,
+        grace_ms: u64,
+        now_ms: u64,
+    ) -> Result<(), Error> {
         if self.kind != Kind::Credential {
             let sentence =
                 "the session is bound to an identity, which stays the same when a token is refreshed";
             return Err(Error::InvalidArgument { sentence: sentence.into() });
         }
         let (_, new) = hash(&Caller::Credential { hash: new })?;
-        self.former.retain(|(former, until_ms)| *until_ms > now_ms && *former != new);
-        if new != self.current {
-            let former = std::mem::replace(&mut self.current, new);
-            self.former.retain(|(hash, _)| *hash != former);
-            self.former.push((former, now_ms.saturating_add(grace_ms)));
+        if new == self.current {
+            return Ok(());
         }
-        let too_many = self.former.len().saturating_sub(FORMER_MAX);
-        self.former.drain(..too_many);
+        // A late rotation must not put the newest credential out.
+        let is_current = match caller.map(hash).transpose()? {
+            Some((_, given)) => bool::from(given.0.ct_eq(&self.current.0)),
+            None => false,
+        };
+        if !is_current {
+            return Err(Error::BindingMismatch);
+        }
+        if self.former.iter().filter(|(_, until_ms)| *until_ms > now_ms).count() >= FORMER_MAX {
+            let what = "the number of former credentials that are still good".into();
+            return Err(Error::QuotaExceeded { what, limit: FORMER_MAX as u64 });
+        }
+        let former = std::mem::replace(&mut self.current, new.clone());
+        self.former.retain(|(hash, _)| *hash != former && *hash != new);
+        // Those that have expired are remembered while there is room: they are no strangers.
+        while self.former.len() >= FORMER_MAX {
+            let oldest = self.former.iter().position(|(_, until_ms)| *until_ms <= now_ms).unwrap_or(0);
+            self.former.remove(oldest);
+        }
+        self.former.push((former, now_ms.saturating_add(grace_ms)));
         Ok(())
     }
 }
@@ -112,13 +139,17 @@ mod tests {
     fn a_refreshed_credential_is_good_and_so_is_the_former_for_a_while() {
         let binding = Binding { caller: credential(1), on_mismatch: OnMismatch::Refuse };
         let mut bound = Bound::new(&binding).expect("bound");
-        bound.rotate(CredentialHash([2; 32]), 1_000, 0).expect("rotated");
+        bound.rotate(Some(&credential(1)), CredentialHash([2; 32]), 1_000, 0).expect("rotated");
         for (caller, now, good) in [(1, 999, true), (1, 1_000, false), (2, 1_000, true), (3, 0, false)] {
             assert_eq!(bound.admits(Some(&credential(caller)), now).is_ok(), good, "{caller} at {now}");
         }
         assert_eq!(bound.admits(None, 0), Err(Error::BindingMismatch));
         // Repeated, as after a lost answer: the former one keeps its time.
-        bound.rotate(CredentialHash([2; 32]), 5_000, 500).expect("rotated");
+        bound.rotate(Some(&credential(1)), CredentialHash([2; 32]), 5_000, 500).expect("rotated");
+        // But a late one that says otherwise is refused.
+        let late = bound.rotate(Some(&credential(1)), CredentialHash([3; 32]), 5_000, 500);
+        assert_eq!(late, Err(Error::BindingMismatch));
+        assert!(!bound.terminates(Some(&credential(1))));
         assert!(bound.admits(Some(&credential(1)), 999).is_ok());
         assert!(bound.admits(Some(&credential(1)), 1_001).is_err());
     }

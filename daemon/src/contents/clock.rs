@@ -1,14 +1,16 @@
-//! Time for lifetimes: it never steps back.
+//! Time for lifetimes: it never steps back, and goes on while the machine sleeps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
 
 /// How far a time on record may be ahead of ours and still be believed, in ms: the clocks of a fleet differ by less, and
 /// one that is wrong by years must not end everybody's sessions.
 const AHEAD_MAX_MS: u64 = 3_600_000;
 
-/// Milliseconds since the Unix epoch that only grow: the time of day at the start, and from then on the monotonic
-/// clock's, and never less than what is on record.
+/// Milliseconds since the Unix epoch that only grow: the time of day at the start, and from then on the clock of
+/// the machine's uptime, and never less than what is on record.
 #[derive(Debug)]
 pub struct Clock {
     source: Source,
@@ -19,7 +21,7 @@ pub struct Clock {
 enum Source {
     System {
         start_ms: u64,
-        began: Instant,
+        began_ms: u64,
     },
     /// For tests whose subject is time.
     Manual(AtomicU64),
@@ -31,7 +33,7 @@ impl Clock {
     pub fn system() -> Self {
         let start_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         let start_ms = u64::try_from(start_ms).unwrap_or(u64::MAX);
-        Self { source: Source::System { start_ms, began: Instant::now() }, floor: AtomicU64::new(0) }
+        Self { source: Source::System { start_ms, began_ms: uptime_ms() }, floor: AtomicU64::new(0) }
     }
 
     /// One that stands still unless it is [advanced](Clock::advance).
@@ -62,12 +64,25 @@ impl Clock {
 
     fn raw_ms(&self) -> u64 {
         match &self.source {
-            Source::System { start_ms, began } => {
-                start_ms.saturating_add(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX))
+            Source::System { start_ms, began_ms } => {
+                start_ms.saturating_add(uptime_ms().saturating_sub(*began_ms))
             }
             Source::Manual(now) => now.load(Ordering::Relaxed),
         }
     }
+}
+
+/// Milliseconds since the machine was started, those in which it slept among them: `Instant` leaves these out.
+fn uptime_ms() -> u64 {
+    #[cfg(target_os = "linux")]
+    const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+    // On macOS this one goes on while the machine sleeps.
+    #[cfg(not(target_os = "linux"))]
+    const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
+    // Fails only for a clock that there is not.
+    let now = clock_gettime(CLOCK).map_or((0, 0), |now| (now.tv_sec(), now.tv_nsec()));
+    let (seconds, nanoseconds) = (u64::try_from(now.0).unwrap_or(0), u64::try_from(now.1).unwrap_or(0));
+    seconds.saturating_mul(1_000).saturating_add(nanoseconds / 1_000_000)
 }
 
 #[cfg(test)]

@@ -11,7 +11,10 @@ use mcp_sessiond_proto::{Error, StreamId};
 
 use super::head::{self, Head, StreamRow};
 use super::limits::Limits;
-use crate::storage::{Change, Head as StoredHead, Item, Key, StorageError, Version};
+use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, StorageError, Version};
+
+/// Bytes that a head may grow by unnoticed: numbers in it become longer.
+const HEAD_SLACK: usize = 64;
 
 /// Why a rule did not come to its end.
 #[derive(Debug)]
@@ -236,9 +239,13 @@ impl<'a> Draft<'a> {
         if !self.quiet {
             self.head.active_ms = self.head.active_ms.max(self.now_ms);
         }
-        let added = self.added();
         let due_ms = self.head.due_ms(self.limits).max(self.spared_until_ms);
-        self.change.head = Some(StoredHead { bytes: head::encode(&self.head), due_ms });
+        let bytes = head::encode(&self.head);
+        let grown = bytes.len().saturating_sub(self.read.head.as_ref().map_or(0, Bytes::len));
+        // A new record is more than its bytes; and a few more digits in a head are no growth.
+        let grown = if self.read.head.is_none() { grown + RECORD_COST } else { grown & !(HEAD_SLACK - 1) };
+        let added = self.added() + grown;
+        self.change.head = Some(StoredHead { bytes, due_ms });
         Some((self.change, added))
     }
 }

@@ -1,7 +1,7 @@
 //! Appending: numbered without gaps in the stream and across the session, and kept before the ids are told.
 
 use mcp_sessiond_proto::streams::{APPEND_BYTES_MAX, APPEND_MAX, AppendRequest, Appended};
-use mcp_sessiond_proto::{Error, Json, StreamId};
+use mcp_sessiond_proto::{Error, Json, RequestId, StreamId};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
@@ -89,8 +89,13 @@ fn append(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<Appended
         return Err(Error::StreamClosed.into());
     }
     let mut runs = Vec::new();
-    for (stream, messages) in destinations(request, row.orphaned)? {
-        runs.push(put(draft, request, stream, messages)?);
+    let destinations = destinations(request, row.orphaned)?;
+    // The request is known for as long as this part of it can be replayed: what stays in the stream is the answer.
+    let stays = destinations.iter().rposition(|(stream, _)| *stream == request.stream);
+    let remembered = stays.unwrap_or(destinations.len().saturating_sub(1));
+    for (at, (stream, messages)) in destinations.into_iter().enumerate() {
+        let known_by = request.request.clone().filter(|_| at == remembered);
+        runs.push(put(draft, known_by, stream, messages)?);
     }
     if let Some(key) = repeated {
         draft.put(key, "", head::encode(&runs));
@@ -146,7 +151,7 @@ fn is_answer(message: &Json) -> bool {
 
 fn put(
     draft: &mut Draft<'_>,
-    request: &AppendRequest,
+    request: Option<RequestId>,
     stream: StreamId,
     messages: &[Option<Json>],
 ) -> Result<Run, Halt> {
@@ -154,7 +159,7 @@ fn put(
     let chunk = Chunk {
         position: row.last_position + 1,
         at_ms: draft.now_ms,
-        request: request.request.clone(),
+        request,
         messages: messages
             .iter()
             .map(|message| message.as_ref().map(|json| json.as_str().to_owned()))

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::head::{self, HandleHead, Head};
 use super::{Access, Admit, Contents, draw, draw_version};
-use crate::storage::{Change, Head as StoredHead, Place};
+use crate::storage::{Change, Head as StoredHead, Place, RECORD_COST};
 
 /// The names of handles' records begin with a blank, which no session id has.
 const PREFIX: char = ' ';
@@ -62,6 +62,7 @@ impl Contents {
         let head = HandleHead { session: access.place.name.clone(), born, expires_ms, forgotten_ms };
         let head = StoredHead { bytes: head::encode(&head), due_ms: forgotten_ms };
         let place = place(&access.place.owner, &handle);
+        self.afford(&place, RECORD_COST + head.bytes.len(), &limits)?;
         let change = Change { head: Some(head), ..Change::default() };
         let committed = self.storage.commit(&place, None, draw_version(), change).await;
         let durable = committed.map_err(|error| self.failed(&error))?;

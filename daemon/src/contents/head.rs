@@ -14,7 +14,7 @@ const ATTACHED_LOOK_MS: u64 = 60_000;
 
 /// When a host's session is looked at again, in ms: where the daemon and the host were killed together, nobody else
 /// says that it is over.
-const HOSTED_LOOK_MS: u64 = 24 * 3_600_000;
+pub(super) const HOSTED_LOOK_MS: u64 = 24 * 3_600_000;
 
 /// The head of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -145,7 +145,12 @@ impl Head {
         let aged = if self.events > 0 { after(self.oldest_ms, limits.event_age_ms) } else { u64::MAX };
         let looked_ms = self.looked_ms.max(self.active_ms);
         let attached = if self.attached && self.grace_ms > 0 { ATTACHED_LOOK_MS } else { 0 };
-        let hosted = if self.hosted { HOSTED_LOOK_MS } else { 0 };
+        // One that is held is not idle; by the time that its holder goes, that has to be on record.
+        let hosted = match (self.hosted, self.idle_ms) {
+            (false, _) => 0,
+            (true, 0) => HOSTED_LOOK_MS,
+            (true, _) => ATTACHED_LOOK_MS,
+        };
         let look = after(looked_ms, attached).min(after(looked_ms, hosted));
         self.end(limits).0.min(aged).min(look)
     }

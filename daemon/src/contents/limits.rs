@@ -54,7 +54,7 @@ impl Default for Limits {
             state_value_bytes: MIB,
             state_bytes: 4 * MIB,
             streams: 256,
-            message_bytes: 2 * MIB,
+            message_bytes: MIB,
             events: 10_000,
             event_bytes: 16 * MIB,
             stream_events: 5_000,

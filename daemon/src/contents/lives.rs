@@ -25,6 +25,19 @@ impl Contents {
     /// [`Error::AlreadyExists`], unless the same request has made it; [`Error::SessionTerminated`] where there was one;
     /// [`Error::QuotaExceeded`].
     pub async fn create(&self, access: &Access, request: &CreateRequest) -> Result<Session, Error> {
+        self.create_claimed(access, request, false).await
+    }
+
+    /// Makes a session that a claim has made; `is_new`: this very call's claim.
+    ///
+    /// # Errors
+    /// As [`Contents::create`].
+    pub async fn create_claimed(
+        &self,
+        access: &Access,
+        request: &CreateRequest,
+        is_new: bool,
+    ) -> Result<Session, Error> {
         check_status(&request.status)?;
         check_metadata(request.metadata.as_ref())?;
         let bound = request.binding.as_ref().map(Bound::new).transpose()?;
@@ -41,13 +54,17 @@ impl Contents {
             if read.head.is_some() {
                 let draft = Draft::new(&read, Head::default(), now_ms, &limits);
                 let draft = draft.map_err(|error| self.failed(&error))?;
-                if draft.head.ended(now_ms, &limits, self.in_use(access, &draft.head, now_ms)).is_none() {
+                // Of a host's sessions the registry says which there are: what is left of one that was of that id before
+                // goes, but for a tombstone.
+                let is_left = is_new && access.claimed && !draft.head.is_terminated();
+                let in_use = self.in_use(access, &draft.head, now_ms);
+                if !is_left && draft.head.ended(now_ms, &limits, in_use).is_none() {
+                    self.settled(place).await?;
                     let same = draft.head.request.is_some() && draft.head.request == request.request;
                     return match same {
                         _ if draft.head.is_terminated() => Err(Error::SessionTerminated),
                         true => {
                             self.admits(access, Admit::Living, &draft)?;
-                            self.settled(place).await?;
                             self.view(access, &draft).map_err(|_| Error::UnknownSession)
                         }
                         false => Err(Error::AlreadyExists),
@@ -112,6 +129,23 @@ impl Contents {
     /// As [`Contents::get`], and [`Error::SessionTerminated`].
     pub async fn open(&self, access: &Access) -> Result<Session, Error> {
         self.look(access, Admit::Living, |draft| self.view(access, draft)).await
+    }
+
+    /// A session as a list has it: whoever is asking, and without a note that it was used. None: there is none, or it
+    /// has ended.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn listed(&self, access: &Access) -> Result<Option<Session>, Error> {
+        let seen = self.look_on(access, Admit::Unchecked, |draft| {
+            let in_use = self.in_use(access, &draft.head, draft.now_ms);
+            let ended = draft.head.ended(draft.now_ms, draft.limits, in_use).is_some();
+            Ok((!ended).then(|| self.session(&access.place, &draft.head, None, draft.limits)))
+        });
+        match seen.await {
+            Err(Error::UnknownSession) => Ok(None),
+            seen => seen.map(|(session, _)| session),
+        }
     }
 
     /// An owner's sessions that the storage knows of, in order of their ids, a page at a time. Without metadata.
@@ -299,7 +333,8 @@ impl Contents {
             let bound = draft.head.bound.as_mut().ok_or_else(|| Error::InvalidArgument {
                 sentence: "the session is bound to nobody; `binding` of `create_session` does that".into(),
             })?;
-            bound.rotate(request.hash, request.grace_ms.unwrap_or(ROTATED_GRACE_MS), now_ms)?;
+            let grace_ms = request.grace_ms.unwrap_or(ROTATED_GRACE_MS);
+            bound.rotate(access.caller.as_ref(), request.hash, grace_ms, now_ms)?;
             draft.touch();
             Ok(())
         })

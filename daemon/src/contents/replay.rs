@@ -20,6 +20,9 @@ use crate::storage::Item;
 /// Scans that one answer may take, twice: where most of what is found is before the cursors, the answer ends early.
 const SCANS_MAX: usize = 6;
 
+/// What an event takes in an answer beside its message: its id, its stream, its numbers and their names.
+const EVENT_COST: usize = 400;
+
 /// Items that one scan reads at least, however few events are wanted: some of what it finds is before the cursors.
 const SCAN_LEAST: usize = 64;
 
@@ -263,6 +266,12 @@ fn stream_of(ids: &EventIds, cursor: &Cursor) -> Option<StreamId> {
     }
 }
 
+/// Bytes that a JSON text takes as a string in JSON.
+pub(super) fn escaped_len(text: &[u8]) -> usize {
+    // Of what has to be escaped, a JSON text has quotes, backslashes and blanks.
+    text.len() + text.iter().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n' | b'\r' | b'\t')).count()
+}
+
 /// An answer that fills.
 struct Page {
     most: usize,
@@ -338,13 +347,16 @@ impl Page {
                 if here <= want.position {
                     continue;
                 }
-                if self.events.len() >= self.most || self.bytes >= EVENTS_BYTES {
+                let bytes =
+                    message.as_ref().map_or(0, |message| escaped_len(message.as_bytes()) + EVENT_COST);
+                let is_full = self.bytes + bytes > EVENTS_BYTES && !self.events.is_empty();
+                if self.events.len() >= self.most || is_full {
                     return Ok(false);
                 }
                 self.gaps.extend(want.gap(here));
                 want.pass(here, place.number, number);
                 if let Some(message) = message {
-                    self.bytes += message.len();
+                    self.bytes += bytes;
                     let id = ids.make(&place);
                     self.events.push(Event {
                         id,

@@ -7,15 +7,16 @@ use mcp_sessiond_proto::state::{
     ListStateRequest, ReadStateRequest, STATE_KEYS_MAX, StateEntry, StateKeyInfo, StateVersion, StateWrite,
     WriteStateRequest,
 };
+use mcp_sessiond_proto::streams::MESSAGE_MAX;
 use mcp_sessiond_proto::{Error, Json, StateKey};
 
 use super::draft::{Draft, Halt, Scan};
-use super::head;
 use super::{Access, Admit, Contents};
+use super::{head, replay};
 use crate::storage::{Item, StorageError};
 
-/// Bytes of values that one answer may have, so that it fits into a frame.
-pub const ANSWER_MAX: usize = 3 * 1024 * 1024;
+/// Bytes of values, as strings in JSON, that one answer may have, so that it fits into a frame: one value always does.
+const ANSWER_MAX: usize = 2 * MESSAGE_MAX;
 
 /// A value on record: its version in 8 bytes, big-endian, and the text.
 fn value(item: &Item) -> Result<(StateVersion, &[u8]), Halt> {
@@ -54,7 +55,7 @@ impl Contents {
             for (key, item) in request.keys.iter().zip(&keys) {
                 let found = draft.item(item)?.map(value).transpose()?;
                 let (version, text) = found.unzip();
-                bytes += text.map_or(0, <[u8]>::len);
+                bytes += text.map_or(0, replay::escaped_len);
                 entries.push(StateEntry {
                     key: key.clone(),
                     version: version.unwrap_or(StateVersion(0)),

@@ -34,6 +34,8 @@ pub enum Standing {
     Held,
     /// A host that lives, whose session nobody holds.
     Free,
+    /// A host that lives, and of whose sessions this is none any more.
+    Left,
     /// A host that is gone.
     Gone,
     /// A host of another machine, or of before a reboot.
@@ -67,13 +69,24 @@ impl Contents {
                 return Ok(ended);
             }
             for listed in due {
-                let why = match standing(&listed.place) {
-                    _ if handles::is_handle(&listed.place) => {
-                        self.sweep_handle(&listed).await?;
+                let swept = match standing(&listed.place) {
+                    _ if handles::is_handle(&listed.place) => self.sweep_handle(&listed).await.map(|()| None),
+                    Standing::Gone => {
+                        let ended = self.end(&listed.place, Standing::Gone).await;
+                        ended.map(|ended| ended.then_some(Why::HostGone))
+                    }
+                    standing => self.sweep_one(&listed.place, standing).await,
+                };
+                let why = match swept {
+                    Ok(why) => why,
+                    Err(error) if self.storage.check().is_err() => return Err(error),
+                    Err(error) => {
+                        // One that can't be read must not keep the others alive.
+                        let session =
+                            if handles::is_handle(&listed.place) { "a handle" } else { &listed.place.name };
+                        tracing::error!(owner = listed.place.owner, session, %error, "could not sweep");
                         None
                     }
-                    Standing::Gone => self.end(&listed.place, Standing::Gone).await?.then_some(Why::HostGone),
-                    standing => self.sweep_one(&listed.place, standing).await?,
                 };
                 if let Some(why) = why {
                     tracing::debug!(
@@ -83,7 +96,10 @@ impl Contents {
                         "a session has ended"
                     );
                     count(&self.meters.counters.sessions_expired_total);
-                    self.tell_end(&listed.place);
+                    // The end of what has left a tombstone was told when it was terminated.
+                    if why != Why::Tombstone {
+                        self.tell_end(&listed.place);
+                    }
                     ended.push(SweptSession { place: listed.place, why });
                 }
             }
@@ -172,8 +188,17 @@ impl Contents {
             (draft.head.attached, draft.head.detached_ms) = (false, Some(now_ms));
         }
         let more = prune::prune(draft, [])?;
-        // It is due later now.
-        draft.head.looked_ms = now_ms;
+        // It is due later now. Only its own daemon's look tells that its host is still there.
+        if standing != Standing::Elsewhere {
+            draft.head.looked_ms = now_ms;
+        } else if draft.head.hosted {
+            let looked_ms = draft.head.looked_ms.max(draft.head.active_ms);
+            if looked_ms.saturating_add(head::HOSTED_LOOK_MS + ELSEWHERE_MS) <= now_ms {
+                draft.end();
+                return Ok((Some(Why::HostGone), false));
+            }
+            draft.spare(now_ms.saturating_add(SPARED_LOOK_MS));
+        }
         if draft.head.end(draft.limits).0 <= now_ms {
             draft.spare(now_ms.saturating_add(SPARED_LOOK_MS));
         }
@@ -187,17 +212,26 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn end(&self, place: &Place, standing: Standing) -> Result<bool, Error> {
-        let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
-        let ended = self.change(&access, Admit::Unchecked, |draft| {
-            if standing == Standing::Gone || !draft.head.is_terminated() {
-                draft.end();
+        // By its version alone, whether it can be read or not.
+        for _ in 0..super::CONFLICTS_MAX {
+            let record = self.storage.read(place, &[]).await.map_err(|error| self.failed(&error))?;
+            let Some(record) = record else { return Ok(false) };
+            let is_tombstone = head::decode::<Head>(&record.head).is_ok_and(|head| head.is_terminated());
+            if is_tombstone && standing != Standing::Gone {
+                return Ok(false);
             }
-            Ok(())
-        });
-        match ended.await {
-            Err(Error::UnknownSession) => Ok(false),
-            ended => ended.map(|()| true),
+            let ending = self.storage.commit(place, Some(record.version), draw_version(), Change::default());
+            match ending.await {
+                Ok(durable) => {
+                    self.tell_news(place);
+                    durable.kept().await.map_err(|error| self.failed(&error))?;
+                    return Ok(true);
+                }
+                Err(StorageError::Conflict) => {}
+                Err(error) => return Err(self.failed(&error)),
+            }
         }
+        Err(self.failed(&StorageError::Conflict))
     }
 
     /// Deletes everything of an owner that is gone: sessions, tombstones, handles.
@@ -250,9 +284,14 @@ impl Contents {
             after = Some(last.place.clone());
             for Listed { place, head, .. } in listed {
                 if found.len() < most && !handles::is_handle(&place) {
-                    let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
-                    let info = self.info(&place, &head, &limits);
-                    found.push((place, info));
+                    match head::decode::<Head>(&head) {
+                        Ok(head) => {
+                            let info = self.info(&place, &head, &limits);
+                            found.push((place, info));
+                        }
+                        // The log has it; the others can be shown.
+                        Err(error) => drop(self.failed(&error)),
+                    }
                 }
             }
         }

@@ -31,6 +31,10 @@ impl Lease for Leased {
         self.edge
             .look(|registry| registry.session(&self.session).is_some_and(|session| session.holder.is_some()))
     }
+
+    fn is_there(&self) -> bool {
+        self.edge.look(|registry| registry.session(&self.session).is_some())
+    }
 }
 
 impl Edge {
@@ -92,21 +96,21 @@ impl Edge {
     pub fn owner(&self, host: ProcessId) -> String {
         let ProcessId { pid, start, inode } = host;
         let inode = inode.map_or_else(String::new, |inode| format!(" {inode}"));
-        format!("host {} {pid} {}{inode}", self.boot, start.0)
+        format!("host {} {pid} {}{inode}", self.home, start.0)
     }
 
     /// What is known of the owner of a record.
     #[must_use]
     pub fn standing(&self, place: &Place) -> Standing {
         let Some(host) = place.owner.strip_prefix("host ") else { return Standing::Service };
-        let Some(host) = host.strip_prefix(&self.boot) else { return Standing::Elsewhere };
+        let Some(host) = host.strip_prefix(&self.home) else { return Standing::Elsewhere };
         let Some(host) = host_of(host) else { return Standing::Gone };
         self.look(|registry| {
             let session = place.name.parse::<SessionId>().ok();
             match session.and_then(|told| registry.find(host, &told)) {
                 Some(session) if session.holder.is_some() => Standing::Held,
                 Some(_) => Standing::Free,
-                None if registry.depends_on(&host) => Standing::Free,
+                None if registry.depends_on(&host) => Standing::Left,
                 None => Standing::Gone,
             }
         })
@@ -126,7 +130,7 @@ impl Edge {
 
     /// A session has ended in the storage: nobody is led to it any more. Its token goes with it.
     pub fn forget(&self, place: &Place) {
-        let host = place.owner.strip_prefix("host ").and_then(|host| host.strip_prefix(&self.boot));
+        let host = place.owner.strip_prefix("host ").and_then(|host| host.strip_prefix(&self.home));
         let Some((host, told)) = host.and_then(host_of).zip(place.name.parse::<SessionId>().ok()) else {
             return;
         };
@@ -138,7 +142,7 @@ impl Edge {
     }
 }
 
-/// What [`Edge::owner`] writes behind the boot.
+/// What [`Edge::owner`] writes behind the daemon's home.
 fn host_of(text: &str) -> Option<ProcessId> {
     let mut parts = text.trim_start().split(' ').map(|part| part.parse::<u64>().ok());
     let pid = u32::try_from(parts.next()??).ok()?;

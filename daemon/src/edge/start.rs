@@ -32,6 +32,14 @@ pub enum StartError {
     Exits(std::io::Error),
 }
 
+/// What tells this daemon's hosts from those of every other daemon that shares its storage: the boot, which containers of
+/// one machine have in common, and the runtime directory, which no two daemons do.
+fn home(boot: &str, directory: &std::path::Path) -> std::io::Result<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = std::fs::metadata(directory)?;
+    Ok(format!("{boot}/{:x}/{:x}", found.dev(), found.ino()))
+}
+
 impl Edge {
     /// Finds leases and sessions again. Processes that have gone since are taken for exited, tokens are compared
     /// with their digests, and files that belong to nobody are deleted. The caller holds the directory's lock.
@@ -60,7 +68,7 @@ impl Edge {
             settings: RwLock::new(Arc::new(Settings::new(loaded))),
             changed: Notify::new(),
             began: Instant::now(),
-            boot,
+            home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,
             meters,
         };

@@ -303,6 +303,10 @@ impl Registry {
         };
         let number = self.owners.get(&claim.host).map_or(1, |owner| owner.files + 1);
         self.opened += 1;
+        // An id that its owner chose may have been another session's: whoever held that one must not be taken for the
+        // holder of this one.
+        let is_chosen = name.as_ref().is_some_and(|name| *name != id);
+        let epoch = Epoch(if is_chosen { claim.opened_ms.max(1) } else { 1 });
         let session = SessionRecord {
             id,
             owner: claim.host,
@@ -316,7 +320,7 @@ impl Registry {
             label: claim.label.clone(),
             opened: self.opened,
             opened_ms: claim.opened_ms,
-            epoch: Epoch(1),
+            epoch,
             holder: Some(claim.process),
             file: TokenFile { host: claim.host, number },
             digest: None,

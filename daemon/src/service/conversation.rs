@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
@@ -10,7 +11,7 @@ use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
 
 use super::Daemon;
-use crate::contents::Access;
+use crate::contents::{Access, Writer};
 use crate::process::{Pinned, ProcessId};
 use crate::registry::Wants;
 use crate::storage::Place;
@@ -23,8 +24,8 @@ pub struct Conversation {
     pub peer: Pinned,
     /// The hosts that the daemon has found it to belong to: its own, and those of the ancestors that it claimed for.
     hosts: Mutex<BTreeSet<ProcessId>>,
-    /// The clients that it has attached and not detached.
-    attached: Mutex<Vec<Access>>,
+    /// The sessions of the clients that it has attached and not detached.
+    attached: Mutex<Vec<Place>>,
 }
 
 impl fmt::Debug for Conversation {
@@ -34,7 +35,10 @@ impl fmt::Debug for Conversation {
 }
 
 /// Clients that one connection may have attached: a server's whole clientele, and yet no memory to speak of.
-const ATTACHED_MAX: usize = 20_000;
+const ATTACHED_MAX: usize = 4_096;
+
+/// The pause before a session is asked for again that somebody holds.
+const HELD_PAUSE: Duration = Duration::from_millis(20);
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
@@ -114,7 +118,7 @@ impl Conversation {
             caller,
         };
         let access = self.access(&of).await?;
-        match contents.create(&access, &request).await {
+        match contents.create_claimed(&access, &request, claimed.outcome.is_fresh()).await {
             Ok(session) => Ok(Session { epoch: Some(claimed.epoch), ..session }),
             Err(error) => {
                 if claimed.outcome.is_fresh() {
@@ -131,9 +135,24 @@ impl Conversation {
             return contents.open(&self.access(&of).await?).await;
         }
         // To whom it is bound is looked at before it is taken.
+        contents.open(&self.access(&of).await?).await?;
+        let claimed = self.take(&of.session).await?;
+        // And what it holds after that: who had it before can change nothing more.
         let seen = contents.open(&self.access(&of).await?).await?;
-        let claimed = self.claim_that(ClaimRequest::default(), Wants::Named(of.session.clone())).await?;
         Ok(Session { epoch: Some(claimed.epoch), ..seen })
+    }
+
+    /// Takes a session by its id. Its holder may be about to go: hosts start the new server before the old one has died.
+    async fn take(&self, session: &SessionId) -> Result<Claimed, Error> {
+        let wait_ms = self.daemon.edge.settings().loaded.config.claim_wait_ms;
+        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        loop {
+            let taken = self.claim_that(ClaimRequest::default(), Wants::Named(session.clone())).await;
+            match taken {
+                Err(Error::SessionHeld) if Instant::now() < deadline => tokio::time::sleep(HELD_PAUSE).await,
+                taken => return taken,
+            }
+        }
     }
 
     pub(super) async fn list(&self, request: OwnSessions) -> Result<Vec<Session>, Error> {
@@ -150,10 +169,7 @@ impl Conversation {
             let known = edge.sessions_of(host, after, PAGE_MAX);
             for session in known.into_iter().filter(|id| stored.iter().all(|one| one.session != *id)) {
                 let of = SessionRef { session, service: None, epoch: None, caller: None };
-                match contents.get(&edge.access(&[host].into(), &of)).await {
-                    Err(Error::UnknownSession | Error::BindingMismatch) => {}
-                    session => sessions.push(session?),
-                }
+                sessions.extend(contents.listed(&edge.access(&[host].into(), &of)).await?);
             }
             sessions.extend(stored);
         }
@@ -169,7 +185,7 @@ impl Conversation {
             return Err(Error::QuotaExceeded { what, limit: ATTACHED_MAX as u64 });
         }
         self.daemon.contents.attach(&access).await?;
-        lock(&self.attached).push(access);
+        lock(&self.attached).push(access.place);
         Ok(())
     }
 
@@ -177,11 +193,11 @@ impl Conversation {
         let access = self.access(of).await?;
         let attached = {
             let mut attached = lock(&self.attached);
-            let at = attached.iter().position(|one| one.place == access.place);
+            let at = attached.iter().position(|one| *one == access.place);
             at.map(|at| attached.swap_remove(at))
         };
         match attached {
-            Some(attached) => self.daemon.contents.detach(&attached).await,
+            Some(_) => self.daemon.contents.detach(&access).await,
             None => Err(Error::InvalidArgument {
                 sentence: "no client was attached to this session on this connection".into(),
             }),
@@ -202,7 +218,9 @@ impl Conversation {
                     let of = SessionRef { session, service, epoch: None, caller };
                     return contents.open(&self.access(&of).await?).await;
                 }
-                Err(error) => refusal = error,
+                // An expired one is somebody's; and who could not be asked may have it.
+                Err(error) if refusal == Error::UnknownHandle => refusal = error,
+                Err(_) => {}
             }
         }
         Err(refusal)
@@ -242,8 +260,9 @@ impl Drop for Conversation {
     fn drop(&mut self) {
         let attached = std::mem::take(&mut *lock(&self.attached));
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        for access in attached {
+        for place in attached {
             let daemon = self.daemon.clone();
+            let access = Access { place, caller: None, writer: Writer::Anyone, claimed: false };
             runtime.spawn(async move {
                 if let Err(error) = daemon.contents.detach(&access).await {
                     tracing::debug!(%error, "could not note that a client has gone");

@@ -8,11 +8,13 @@ mod schema;
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
+use nix::fcntl::{Flock, FlockArg};
 
 use super::{
     Change, Durable, Item, Key, Listed, Memory, Place, Record, Storage, StorageError, Usage, Version,
@@ -54,8 +56,22 @@ pub enum SqliteError {
         /// Ours.
         known: i64,
     },
-    /// Its thread could not be started.
-    #[error("could not start the thread that writes {path}: {error}")]
+    /// It is another program's.
+    #[error("{path}: this database is another program's; name a file that is not there yet")]
+    Foreign {
+        /// The database.
+        path: PathBuf,
+    },
+    /// Another daemon has it.
+    #[error(
+        "{path}: another daemon keeps its sessions in there; a file is one daemon's, and PostgreSQL is for several"
+    )]
+    Locked {
+        /// The database.
+        path: PathBuf,
+    },
+    /// It can't be opened at all, or its thread could not be started.
+    #[error("{path}: {error}")]
     Thread {
         /// The database.
         path: PathBuf,
@@ -69,6 +85,7 @@ pub enum SqliteError {
 pub struct Sqlite {
     memory: Memory,
     journal: Mutex<Journal>,
+    _lock: Option<Flock<std::fs::File>>,
 }
 
 /// One change on its way to the file.
@@ -98,6 +115,7 @@ impl Sqlite {
             schema::Opened::Newer(found) => {
                 return Err(SqliteError::Newer { path: path.into(), found, known: schema::VERSION });
             }
+            schema::Opened::Foreign => return Err(SqliteError::Foreign { path: path.into() }),
         };
         let memory = Memory::default();
         schema::load(&connection, &memory).map_err(failed)?;
@@ -108,7 +126,21 @@ impl Sqlite {
         };
         let writer = Writer::start("the sessions' contents", commit)
             .map_err(|error| SqliteError::Thread { path: path.into(), error })?;
-        Ok(Self { memory, journal: Mutex::new(Journal { writer, marks: HashMap::new() }) })
+        Ok(Self { memory, journal: Mutex::new(Journal { writer, marks: HashMap::new() }), _lock: None })
+    }
+
+    /// The same, for this handle alone: nobody else who asks so has it at the same time, in whatever process.
+    ///
+    /// # Errors
+    /// [`SqliteError::Locked`], and the others.
+    pub fn open_alone(path: &Path, durability: Durability) -> Result<Self, SqliteError> {
+        let refused = |error: std::io::Error| SqliteError::Thread { path: path.into(), error };
+        let file =
+            std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+        // On the file itself, which SQLite locks in another way. It ends with this process at the latest.
+        let lock = Flock::lock(file.map_err(refused)?, FlockArg::LockExclusiveNonblock)
+            .map_err(|_| SqliteError::Locked { path: path.into() })?;
+        Ok(Self { _lock: Some(lock), ..Self::open(path, durability)? })
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {

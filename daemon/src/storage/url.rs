@@ -2,12 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
 
 use super::sqlite::SqliteError;
 use super::{Durability, Memory, Sqlite, Storage};
 
 /// The database of the default backend, in the runtime directory.
 const FILE: &str = "contents.db";
+
+/// How long a daemon waits for another one to be done with its file: one that was replaced still drains.
+const HANDED_OVER: Duration = Duration::from_secs(10);
+const LOCKED_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a storage URL says.
 #[derive(Clone, PartialEq, Eq)]
@@ -114,7 +121,12 @@ impl Url {
 /// A storage URL as it may be shown: without what could be a password.
 #[must_use]
 pub fn shown(url: &str) -> String {
-    let (plain, has_query) = url.split_once('?').map_or((url, false), |(plain, _)| (plain, true));
+    // A password may have a question mark in it: what ends it is the last `@`.
+    let host = url.rfind('@').unwrap_or_default();
+    let (plain, has_query) = match url[host..].find('?') {
+        Some(at) => (&url[..host + at], true),
+        None => (url, false),
+    };
     let query = if has_query { "?…" } else { "" };
     match plain.split_once("://") {
         Some((scheme, rest)) => match rest.rsplit_once('@') {
@@ -185,7 +197,13 @@ pub async fn open(
         Url::Memory => Ok(Arc::new(Memory::default())),
         Url::Sqlite(path) => {
             let path = path.unwrap_or_else(|| directory.join(FILE));
-            Ok(Arc::new(Sqlite::open(&path, durability)?))
+            let deadline = Instant::now() + HANDED_OVER;
+            loop {
+                match Sqlite::open_alone(&path, durability) {
+                    Err(SqliteError::Locked { .. }) if Instant::now() < deadline => sleep(LOCKED_PAUSE).await,
+                    opened => return Ok(Arc::new(opened?)),
+                }
+            }
         }
         #[cfg(feature = "postgres")]
         Url::Postgres(url) => {
@@ -255,6 +273,7 @@ mod tests {
             ("sqlite:/a", "sqlite:/a"),
             ("postgres://me:pa@ss@db:5432/x", "postgres://me:…@db:5432/x"),
             ("postgres://me@db/x?password=p&sslmode=require", "postgres://me@db/x?…"),
+            ("postgres://me:pa?ss@db/x?a=b", "postgres://me:…@db/x?…"),
         ] {
             assert_eq!(shown(url), seen);
         }

@@ -110,7 +110,12 @@ impl FrameCodec for Server {
             Ok(value) => ("result", value),
             Err(error) => ("error", error),
         };
-        self.put(outbound, &json!({"jsonrpc": "2.0", "id": id, member: value}))
+        let answer = json!({"jsonrpc": "2.0", "id": id, member: value});
+        self.put(outbound, &answer).or_else(|_| {
+            // What else the connection carries is not ended by it.
+            let error = refusal(&Error::InvalidArgument { sentence: super::TOO_LARGE.into() });
+            self.put(outbound, &json!({"jsonrpc": "2.0", "id": answer["id"], "error": error}))
+        })
     }
 }
 

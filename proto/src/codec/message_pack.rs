@@ -87,7 +87,13 @@ impl FrameCodec for Server {
             Ok(reply) => Reply { id, reply: Some(reply), refused: None, unreadable: false },
             Err(error) => Reply { id, reply: None, refused: Some(error.detail), unreadable: false },
         };
-        put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply))
+        let put = put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply));
+        put.or_else(|_| {
+            // What else the connection carries is not ended by it.
+            let refused = Some(super::TOO_LARGE.into());
+            let reply = Reply::<SessiondResponse> { id, reply: None, refused, unreadable: true };
+            put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply))
+        })
     }
 }
 

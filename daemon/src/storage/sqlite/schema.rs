@@ -26,10 +26,17 @@ const TABLES: &str = "
 pub(super) enum Opened {
     Ready(Connection),
     Newer(i64),
+    Foreign,
 }
 
 pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Opened> {
     let mut connection = Connection::open(path)?;
+    // Before anything is changed: it may be somebody else's.
+    let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if application != APPLICATION_ID && (application != 0 || tables != 0) {
+        return Ok(Opened::Foreign);
+    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // In WAL mode NORMAL leaves a commit in the page cache, which outlives this process, and FULL syncs it.
     let synchronous = match durability {
@@ -37,6 +44,8 @@ pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Open
         Durability::Power => "FULL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
+    // On macOS a sync reaches the disk itself only so. Elsewhere this does nothing.
+    connection.pragma_update(None, "fullfsync", durability == Durability::Power)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     match version {

@@ -188,6 +188,10 @@ impl Lease for Double {
     fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed)
     }
+
+    fn is_there(&self) -> bool {
+        true
+    }
 }
 
 pub(crate) async fn a_held_lease_keeps_it<B: Backend>(backend: B) {
