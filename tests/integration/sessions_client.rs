@@ -268,8 +268,12 @@ async fn a_client_that_goes_after_its_credential_was_rotated_out_is_no_stranger(
     attachment.detach().await;
     let session = sessions.on_behalf_of(credential(b"new")).open(session.id()).await.expect("it lives");
     assert_eq!(session.view().await.expect("it lives").attached, 0);
-    // And whoever is one, ends it.
+    // It is refused what it asks for from now on; a refresh never ends a session.
     let refused = session.on_behalf_of(credential(b"former")).touch().await.expect_err("rotated out");
+    assert_eq!(refused.refusal(), Some(&Error::BindingMismatch));
+    session.touch().await.expect("it lives");
+    // And whoever is a stranger, ends it.
+    let refused = session.on_behalf_of(credential(b"nobody's")).touch().await.expect_err("a stranger");
     assert_eq!(refused.refusal(), Some(&Error::BindingMismatch));
     assert_eq!(session.touch().await.expect_err("ended").refusal(), Some(&Error::SessionTerminated));
 }

@@ -31,7 +31,7 @@ pub struct Sessions {
 /// What a new session is made with. Without anything: it is `initializing`, bound to nobody, and lives as configured.
 #[derive(Debug, Clone, Default)]
 pub struct CreateOptions {
-    /// Its id. Absent: a new one. A host's session always gets its id from the daemon.
+    /// Its id, which another owner may have chosen as well. Absent: a new one.
     pub id: Option<SessionId>,
     /// To whom it is bound. Every later call must come from the same caller; the session that is returned does.
     pub binding: Option<Binding>,

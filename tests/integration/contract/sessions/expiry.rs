@@ -229,7 +229,7 @@ pub(crate) async fn of_a_host_that_is_gone<B: Backend>(backend: B) {
     let session = bench.session("s").await;
     session.terminate().await.expect("terminated");
     let place = &session.access.place;
-    assert_eq!(bench.contents.end(place, Standing::Free).await, Ok(true));
+    assert_eq!(bench.contents.end(place, Standing::Left).await, Ok(false));
     assert_eq!(session.open().await, Err(Error::SessionTerminated));
     assert_eq!(bench.contents.end(place, Standing::Gone).await, Ok(true));
     assert_eq!(session.open().await, Err(Error::UnknownSession));
