@@ -82,7 +82,7 @@ impl Reaper {
                     Standing::Left => drop(self.contents.end(&place, Standing::Left).await?),
                     // It was terminated, and the daemon killed before that was on record everywhere.
                     Standing::Held | Standing::Free if info.status == Status::Terminated => {
-                        self.edge.forget(&place)
+                        self.edge.forget(&place);
                     }
                     Standing::Held | Standing::Free | Standing::Service => {}
                 }
