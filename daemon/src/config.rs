@@ -379,7 +379,7 @@ fn read(path: &Path) -> Result<toml::Table, ConfigError> {
     let file_error = |error: toml::de::Error| match error.span() {
         // The line is quoted, and may have a password in it.
         Some(span) if line_of(&text, span.start).contains("://") => {
-            let line = text[..span.start].lines().count().max(1);
+            let line = text[..span.start].matches('\n').count() + 1;
             let error = format!("line {line}: {}", error.message());
             ConfigError::Hidden { path: path.into(), error }
         }
@@ -646,6 +646,15 @@ mod tests {
         assert!(shown.contains("postgres://") && !shown.contains("hunter2"), "{shown}");
         let other = from("", &["storage.url=\"postgres://me:hunter3@db/x\""]).expect("fits");
         assert!(!format!("{:?}", loaded.changes(&other)).contains("hunter"));
+    }
+
+    #[test]
+    fn a_line_with_a_password_is_not_quoted() {
+        for wrong in ["url = \"postgres://me:hunter2@db/x", "ulr = \"postgres://me:hunter2@db/x\""] {
+            let text = format!("log = \"info\"\n[storage]\n{wrong}\n");
+            let error = from(&text, &[]).expect_err("refused").to_string();
+            assert!(error.contains("line 3") && !error.contains("hunter2"), "{error}");
+        }
     }
 
     #[test]

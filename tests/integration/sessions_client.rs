@@ -13,7 +13,7 @@ use mcp_sessiond_client::{
     Binding, Caller, CreateOptions, Cursor, Error, Json, Lifetimes, OnMismatch, Options, Session,
     SessionError, Sessiond, Sessions, Start, StateKey, StateVersion, credential,
 };
-use mcp_sessiond_tests::{Daemon, PATIENCE, World, random, until};
+use mcp_sessiond_tests::{Daemon, PATIENCE, Steady, World, random, until};
 use serde_json::json;
 
 use crate::world;
@@ -194,10 +194,11 @@ async fn lose_the_answer<T>(daemon: &mut Daemon, call: impl Future<Output = T>) 
     daemon.kill();
     daemon.start_with(&[(VARIABLE, &format!("{CONTENTS_COMMIT}:0"))]);
     daemon.ready();
+    let log = daemon.log();
     let dies = async {
-        while daemon.ended().is_none() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        // Elsewhere, so that the call goes on meanwhile.
+        let end = tokio::task::spawn_blocking(move || log.wait(Daemon::END));
+        end.await.expect("it dies at its point");
         daemon.start_again();
     };
     tokio::join!(call, dies).0
@@ -237,10 +238,15 @@ async fn a_client_is_attached_again_by_itself() {
     let session = session.expect("made");
     let one = session.attach().await.expect("attached");
     let two = session.attach().await.expect("attached");
+    let of = json!({"session": session.id(), "service": "web"});
     let attached = async |expected: u32| {
-        while session.view().await.expect("there").attached != expected {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let (mut caller, of) = (Steady::new(world.socket()), of.clone());
+        // Nothing tells of it; and elsewhere, so that the client can do what is waited for.
+        let looks = tokio::task::spawn_blocking(move || {
+            let mut seen = || caller.done("get_session", of.clone())["attached"] == expected;
+            until("so many clients are attached", || seen().then_some(()));
+        });
+        looks.await.expect("so many");
     };
     attached(2).await;
     daemon.restart();

@@ -19,10 +19,10 @@ pub struct Daemon {
     own: Log,
 }
 
-/// The last line of every daemon.
-const END: &str = "-- end of the daemon --";
-
 impl Daemon {
+    /// The last line of every daemon's log.
+    pub const END: &str = "-- end of the daemon --";
+
     pub(crate) fn spawn(mut command: Command, all: Log) -> Self {
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let (child, own) = launch(&mut command, &all);
@@ -40,7 +40,13 @@ impl Daemon {
     /// Waits until clients can connect, or it has ended. Tells which.
     #[must_use]
     pub fn ready_or_ended(&self) -> bool {
-        self.own.wait_from(0, &[" ready ", END]) != END
+        self.own.wait_from(0, &[" ready ", Self::END]) != Self::END
+    }
+
+    /// What this one writes, to be waited for elsewhere; its last line is [`Daemon::END`].
+    #[must_use]
+    pub fn log(&self) -> Log {
+        self.own.clone()
     }
 
     /// Its pid.
@@ -146,7 +152,7 @@ impl Daemon {
 fn launch(command: &mut Command, all: &Log) -> (Child, Log) {
     let mut child = command.spawn().expect("the daemon");
     let own = Log::default();
-    Log::follow(child.stderr.take().expect("piped"), END, vec![own.clone(), all.clone()]);
+    Log::follow(child.stderr.take().expect("piped"), Daemon::END, vec![own.clone(), all.clone()]);
     (child, own)
 }
 

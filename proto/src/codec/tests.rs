@@ -6,6 +6,8 @@ use tarpc::{ClientMessage, ServerError};
 
 use super::*;
 use crate::hello::FRAME_MAX;
+use crate::json::Json;
+use crate::state::{StateEntry, StateVersion};
 
 /// What stands for a token in garbage. It must never come back, nor reach a log.
 const SECRET: &str = "hunter2";
@@ -19,6 +21,37 @@ fn message_pack(
 
 fn text(outbound: &BytesMut) -> String {
     String::from_utf8_lossy(outbound).into_owned()
+}
+
+/// The call is refused, and what else the connection carries goes on.
+#[test]
+fn an_answer_that_does_not_fit_is_a_refusal() {
+    let large = || StateEntry {
+        key: "k".parse().expect("a key"),
+        version: StateVersion(1),
+        value: Some(Json::trusted(format!("\"{}\"", "x".repeat(10_000)))),
+    };
+    let reply =
+        |request_id| Response { request_id, message: Ok(SessiondResponse::ReadState(Ok(vec![large()]))) };
+    let mut outbound = BytesMut::new();
+    message_pack::Server::new(1_000).encode(reply(7), &mut outbound).expect("encoded");
+    let mut client = message_pack::Client::<SessiondRequest, SessiondResponse>::new(FRAME_MAX as usize);
+    let Ok(Decoded::Item(told)) = client.decode(&outbound[4..], &mut BytesMut::new()) else {
+        panic!("no reply")
+    };
+    let Err(ServerError { kind, detail, .. }) = told.message else { panic!("not refused") };
+    assert_eq!((told.request_id, kind, detail.as_str()), (7, io::ErrorKind::InvalidData, TOO_LARGE));
+
+    let mut server = json_rpc::Server::new(1_000);
+    let call = json!({"jsonrpc": "2.0", "id": "a", "method": "ping"}).to_string();
+    let Ok(Decoded::Item(ClientMessage::Request(call))) = server.decode(call.as_bytes(), &mut outbound)
+    else {
+        panic!("no call")
+    };
+    outbound.clear();
+    server.encode(reply(call.id), &mut outbound).expect("encoded");
+    let told: Value = serde_json::from_slice(&outbound[4..]).expect("JSON");
+    assert_eq!((&told["id"], &told["error"]["data"]["code"]), (&json!("a"), &json!("invalid_argument")));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use mcp_sessiond::storage::{Change, Head, Item, Place, Postgres, Storage, Storag
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
@@ -42,7 +43,13 @@ struct Told {
 }
 
 /// Adds items to a record until it is told to stop.
-async fn write(store: Arc<Postgres>, place: Place, writer: usize, stop: Arc<AtomicBool>) -> Told {
+async fn write(
+    store: Arc<Postgres>,
+    place: Place,
+    writer: usize,
+    stop: Arc<AtomicBool>,
+    progress: watch::Sender<usize>,
+) -> Told {
     let mut told = Told::default();
     while !stop.load(Ordering::Relaxed) {
         let key = format!("{writer}-{}", told.kept.len() + told.unavailable.len());
@@ -56,6 +63,7 @@ async fn write(store: Arc<Postgres>, place: Place, writer: usize, stop: Arc<Atom
             Ok(kept) => {
                 kept.kept().await.expect("kept");
                 told.kept.push(key);
+                progress.send_modify(|kept| *kept += 1);
             }
             Err(StorageError::Conflict) => {}
             Err(StorageError::Unavailable(_)) => told.unavailable.push(key),
@@ -75,15 +83,21 @@ async fn connections_that_end_lose_nothing_that_was_acknowledged() {
         store.commit(place, None, Version(0), counted(1, "first")).await.expect("committed");
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> =
-        (0..16).map(|n| tokio::spawn(write(store.clone(), places[n / 2].clone(), n, stop.clone()))).collect();
+    let (progress, mut made) = watch::channel(0);
+    let writers: Vec<_> = (0..16)
+        .map(|n| {
+            let (place, progress) = (places[n / 2].clone(), progress.clone());
+            tokio::spawn(write(store.clone(), place, n, stop.clone(), progress))
+        })
+        .collect();
     let client = connect().await;
     let mut ended = 0;
     for _ in 0..40 {
         let of = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
         ended += client.query(of, &[&schema.0]).await.expect("ended").len();
-        // Only time makes it another moment of the writers' work.
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(20..80))).await;
+        // Another moment of the writers' work: after some more of it.
+        let enough = *made.borrow_and_update() + fastrand::usize(3..40);
+        made.wait_for(|kept| *kept >= enough).await.expect("writers");
     }
     stop.store(true, Ordering::Relaxed);
     let mut told = Vec::new();

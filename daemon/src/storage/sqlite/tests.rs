@@ -28,6 +28,30 @@ async fn a_newer_database_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
+async fn another_program_s_database_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("theirs.db");
+    let database = rusqlite::Connection::open(&path).expect("a database");
+    database.execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").expect("written");
+    drop(database);
+    let before = std::fs::read(&path).expect("read");
+    let error = Sqlite::open(&path, Durability::Process).expect_err("refused");
+    assert!(matches!(error, SqliteError::Foreign { .. }), "{error}");
+    assert_eq!(std::fs::read(&path).expect("read"), before);
+}
+
+#[tokio::test]
+async fn a_file_is_one_daemon_s() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("contents.db");
+    let one = Sqlite::open_alone(&path, Durability::Process).expect("opened");
+    let other = Sqlite::open_alone(&path, Durability::Process).expect_err("it is taken");
+    assert!(matches!(other, SqliteError::Locked { .. }), "{other}");
+    drop(one);
+    Sqlite::open_alone(&path, Durability::Process).expect("it is free again");
+}
+
+#[tokio::test]
 async fn a_full_disk_is_unavailable_and_then_everything_is_kept() {
     let disk = SmallDisk::mount(1_024);
     let path = disk.path().join("contents.db");
@@ -47,8 +71,13 @@ async fn a_full_disk_is_unavailable_and_then_everything_is_kept() {
     assert!(matches!(sqlite.settled(&place("a")).kept().await, Err(StorageError::Unavailable(_))));
     assert!(matches!(sqlite.settled(&place("b")), Durable::Now));
     std::fs::remove_file(filler).expect("deleted");
-    while sqlite.check().is_err() {
-        tokio::time::sleep(crate::writer::RETRY / 10).await;
+    // Whatever is recorded now waits for the next attempt, which tells how it went.
+    for number in 10.. {
+        let place = place(&number.to_string());
+        let committed = sqlite.commit(&place, None, Version(number), head("more")).await.expect("committed");
+        if committed.kept().await.is_ok() {
+            break;
+        }
     }
     sqlite.settled(&place("a")).kept().await.expect("kept by now");
     sqlite.close().await;
