@@ -137,7 +137,7 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn listed(&self, access: &Access) -> Result<Option<Session>, Error> {
-        let seen = self.look_on(access, Admit::Unchecked, |draft| {
+        let seen = self.look_quietly(access, Admit::Unchecked, &[], |draft| {
             let in_use = self.in_use(access, &draft.head, draft.now_ms);
             let ended = draft.head.ended(draft.now_ms, draft.limits, in_use).is_some();
             Ok((!ended).then(|| self.session(&access.place, &draft.head, None, draft.limits)))
@@ -232,7 +232,7 @@ impl Contents {
     /// Those of a session that is not there, not the caller's, or terminated.
     pub async fn attach(&self, access: &Access) -> Result<(), Error> {
         // A session that has ended is not brought back by who comes.
-        self.look_on(access, Admit::Living, |_| Ok(())).await?;
+        self.look_quietly(access, Admit::Living, &[], |_| Ok(())).await?;
         // Before the change, so that a sweep that is under way leaves the session alone.
         self.presence.attach(&access.place);
         let attached = self.change(access, Admit::Living, |draft| {

@@ -68,7 +68,7 @@ impl Contents {
             let replayed = if std::mem::take(&mut first) {
                 self.look(access, Admit::Living, rule).await?
             } else {
-                self.look_on(access, Admit::Known, rule).await?.0
+                self.look_quietly(access, Admit::Known, &[], rule).await?.0
             };
             if !replayed.events.is_empty() || !replayed.gaps.is_empty() || self.is_closing() {
                 return Ok(replayed);

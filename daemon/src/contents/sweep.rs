@@ -5,7 +5,7 @@ use mcp_sessiond_proto::{Error, SessionId};
 
 use super::draft::{Draft, Halt};
 use super::head::{self, HandleHead, Head, Why};
-use super::{Access, Admit, Contents, Limits, Writer, draw_version, handles, prune, streams};
+use super::{Access, Admit, CONFLICTS_MAX, Contents, Limits, Writer, draw_version, handles, prune, streams};
 use crate::counters::count;
 use crate::storage::{Change, Listed, Place, StorageError};
 
@@ -213,7 +213,7 @@ impl Contents {
     /// [`Error::Unavailable`].
     pub async fn end(&self, place: &Place, standing: Standing) -> Result<bool, Error> {
         // By its version alone, whether it can be read or not.
-        for _ in 0..super::CONFLICTS_MAX {
+        for _ in 0..CONFLICTS_MAX {
             let record = self.storage.read(place, &[]).await.map_err(|error| self.failed(&error))?;
             let Some(record) = record else { return Ok(false) };
             let is_tombstone = head::decode::<Head>(&record.head).is_ok_and(|head| head.is_terminated());
@@ -304,7 +304,7 @@ impl Contents {
     /// [`Error::Unavailable`].
     pub async fn inspect(&self, place: &Place) -> Result<Option<(ContentInfo, Vec<StreamInfo>)>, Error> {
         let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
-        let seen = self.look_on(&access, Admit::Unchecked, |draft| {
+        let seen = self.look_quietly(&access, Admit::Unchecked, &[], |draft| {
             let streams = streams::rows(draft, None, usize::MAX)?;
             let stream = |(stream, row): (mcp_sessiond_proto::StreamId, head::StreamRow)| StreamInfo {
                 stream,

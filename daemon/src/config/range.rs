@@ -1,0 +1,74 @@
+//! What values are in their ranges.
+
+use mcp_sessiond_proto::streams::MESSAGE_MAX;
+
+use super::{Config, ConfigError};
+use crate::storage;
+
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    /// Half of what the client library waits for an answer.
+    const CLAIM_WAIT_MAX_MS: u64 = 5_000;
+    /// More often would keep the machine awake for nothing.
+    const SWEEP_MIN_MS: u64 = 100;
+    /// Other daemons believe in a client for three times as long after this one has told of it.
+    const SWEEP_MAX_MS: u64 = 60_000;
+    const POLL_MIN_MS: u64 = 10;
+    let limits = &config.limits;
+    let counts = [
+        ("limits.connections", limits.connections),
+        ("limits.connections_per_process", limits.connections_per_process),
+        ("limits.requests_per_connection", limits.requests_per_connection),
+        ("limits.sessions_per_host", limits.sessions_per_host),
+        ("limits.sessions_per_service", limits.sessions_per_service),
+        ("limits.handles", limits.handles),
+        ("limits.state_keys", limits.state_keys),
+        ("limits.state_value_bytes", limits.state_value_bytes),
+        ("limits.state_bytes", limits.state_bytes),
+        ("limits.streams", limits.streams),
+        ("limits.message_bytes", limits.message_bytes),
+        ("limits.events", limits.events),
+        ("limits.event_bytes", limits.event_bytes),
+        ("limits.stream_events", limits.stream_events),
+        ("limits.stream_event_bytes", limits.stream_event_bytes),
+        ("limits.owner_bytes", limits.owner_bytes),
+        ("limits.total_bytes", limits.total_bytes),
+    ];
+    if let Some((name, _)) = counts.into_iter().find(|(_, value)| *value == 0) {
+        return Err(ConfigError::Range(format!("{name} must be at least 1")));
+    }
+    // A value and a message must fit into a frame, with what stands around them.
+    let largest = [
+        ("limits.state_value_bytes", limits.state_value_bytes, MESSAGE_MAX),
+        ("limits.message_bytes", limits.message_bytes, MESSAGE_MAX),
+    ];
+    if let Some((name, _, most)) = largest.into_iter().find(|(_, value, most)| value > most) {
+        return Err(ConfigError::Range(format!("{name} must be at most {most}")));
+    }
+    let sessions = &config.sessions;
+    let times = [
+        ("sessions.tombstone_ms", sessions.tombstone_ms, 1),
+        ("sessions.sweep_ms", sessions.sweep_ms, SWEEP_MIN_MS),
+        ("sessions.poll_ms", sessions.poll_ms, POLL_MIN_MS),
+        ("sessions.handle_life_ms", sessions.handle_life_ms, 1),
+    ];
+    if sessions.sweep_ms > SWEEP_MAX_MS {
+        return Err(ConfigError::Range(format!("sessions.sweep_ms must be at most {SWEEP_MAX_MS}")));
+    }
+    if let Some((name, _, least)) = times.into_iter().find(|(_, value, least)| value < least) {
+        return Err(ConfigError::Range(format!("{name} must be at least {least}")));
+    }
+    storage::Url::parse(&config.storage.url)
+        .map_err(|error| ConfigError::Range(format!("storage.url: {error}")))?;
+    // One process gets a quarter of it, and must be able to send one frame.
+    let frames = mcp_sessiond_proto::hello::FRAME_MAX as usize * crate::listener::FRAME_SHARES;
+    if limits.frame_bytes < frames {
+        return Err(ConfigError::Range(format!("limits.frame_bytes must be at least {frames}")));
+    }
+    if config.claim_wait_ms > CLAIM_WAIT_MAX_MS {
+        return Err(ConfigError::Range(format!("claim_wait_ms must be at most {CLAIM_WAIT_MAX_MS}")));
+    }
+    if config.adopt_version_1.as_ref().is_some_and(|path| path.is_relative()) {
+        return Err(ConfigError::Range("adopt_version_1 must be an absolute path".into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! What is refused, and with which words.
+
+use mcp_sessiond_proto::Siblings;
+
+use super::*;
+
+fn from(text: &str, flags: &[&str]) -> Result<Loaded, ConfigError> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("config.toml");
+    std::fs::write(&path, text).expect("written");
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    load(Some(&path), &flags)
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_line() {
+    let error = from("siblings = \"fresh\"\nclaim_wait = 5\n", &[]).expect_err("refused").to_string();
+    assert!(error.contains("line 2") && error.contains("claim_wait"), "{error}");
+}
+
+#[test]
+fn a_flag_beats_the_file_and_says_so() {
+    let text = "claim_wait_ms = 5\n[limits]\nconnections = 7\n";
+    let loaded = from(text, &["claim_wait_ms=9", "siblings=oldest", "limits.connections_per_process=3"]);
+    let loaded = loaded.expect("fits");
+    assert_eq!((loaded.config.claim_wait_ms, loaded.config.siblings), (9, Siblings::Oldest));
+    assert_eq!((loaded.config.limits.connections, loaded.config.limits.connections_per_process), (7, 3));
+    let source = |name: &str| {
+        loaded.settings().into_iter().find(|setting| setting.name == name).expect("there").source
+    };
+    assert_eq!(source("claim_wait_ms"), "flag");
+    assert_eq!(source("limits.connections"), "file");
+    assert_eq!(source("drain_ms"), "default");
+}
+
+#[test]
+fn a_value_out_of_range_is_refused() {
+    for (flag, needle) in [
+        ("limits.connections=0", "at least 1"),
+        ("claim_wait_ms=5001", "at most 5000"),
+        ("siblings=newest", "siblings"),
+        ("sessions.sweep_ms=1", "at least 100"),
+        ("limits.message_bytes=4000000", "at most"),
+        ("storage.url=mysql://x", "storage.url"),
+        ("storage.durability=paper", "durability"),
+        ("adopt_version_1=tokens", "absolute"),
+        ("colour=blue", "no such setting"),
+    ] {
+        let error = from("", &[flag]).expect_err(flag).to_string();
+        assert!(error.contains(needle), "{flag}: {error}");
+    }
+}
+
+#[test]
+fn a_password_in_the_url_is_not_shown() {
+    let loaded = from("", &["storage.url=\"postgres://me:hunter2@db/x?password=hunter2\""]).expect("fits");
+    let shown = format!("{:?}", loaded.settings());
+    assert!(shown.contains("postgres://") && !shown.contains("hunter2"), "{shown}");
+    let other = from("", &["storage.url=\"postgres://me:hunter3@db/x\""]).expect("fits");
+    assert!(!format!("{:?}", loaded.changes(&other)).contains("hunter"));
+}
+
+#[test]
+fn a_line_with_a_password_is_not_quoted() {
+    for wrong in ["url = \"postgres://me:hunter2@db/x", "ulr = \"postgres://me:hunter2@db/x\""] {
+        let text = format!("log = \"info\"\n[storage]\n{wrong}\n");
+        let error = from(&text, &[]).expect_err("refused").to_string();
+        assert!(error.contains("line 3") && !error.contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn a_reload_says_what_changed() {
+    let old = from("claim_wait_ms = 5\n", &[]).expect("fits");
+    let new = from("claim_wait_ms = 6\nadopt_version_1 = \"/x\"\n", &[]).expect("fits");
+    assert_eq!(old.changes(&new), ["adopt_version_1: unset -> \"/x\"", "claim_wait_ms: 5 -> 6"]);
+}
