@@ -12,10 +12,12 @@ mod dynamodb;
 mod fleet;
 mod lifecycle;
 mod node;
+mod owners;
 mod peers;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod python;
+mod quotas;
 mod refusals;
 mod restarts;
 mod sessions;

@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 use crate::world;
 
 /// A service's session in a request.
-fn of(service: &str, session: &str) -> Value {
+pub(crate) fn of(service: &str, session: &str) -> Value {
     json!({"service": service, "session": session})
 }
 
 /// A host's session in a request.
-fn leased(loaded: &Loaded) -> Value {
+pub(crate) fn leased(loaded: &Loaded) -> Value {
     json!({"session": loaded.session(), "epoch": loaded.epoch.expect("a lease").to_string()})
 }
 
-fn create(peer: &mut Peer, service: &str, session: &str) -> Value {
+pub(crate) fn create(peer: &mut Peer, service: &str, session: &str) -> Value {
     peer.call("create_session", of(service, session)).expect("created")
 }
 
-fn set(key: &str, value: &str) -> Value {
+pub(crate) fn set(key: &str, value: &str) -> Value {
     json!([{"key": key, "value": value}])
 }
 
@@ -186,231 +186,6 @@ fn nothing_is_left_of_a_host_that_is_gone() {
         }
         until("nothing is left", || (contents() == 0).then_some(()));
     }
-}
-
-/// Calls every method that is about one session, with an id that somebody else's session has and with one that nobody's
-/// has: the answers must be the same, or who knows an id would learn something.
-fn learns_nothing(
-    mut call: impl FnMut(&str, Value) -> Result<Value, Value>,
-    reference: fn(&str) -> Value,
-    known: &Known,
-) {
-    let cursors = [json!({"number": "0"}), json!({"stream": "secret-stream"}), json!({"event": known.event})];
-    let requests = |of: &Value| {
-        let write =
-            |expected: Value| json!({"of": of, "writes": [{"key": "k", "value": "1", "expected": expected}]});
-        let mut requests = vec![
-            ("open_session", of.clone()),
-            ("get_session", of.clone()),
-            ("touch_session", of.clone()),
-            ("attach_session", of.clone()),
-            ("detach_session", of.clone()),
-            ("reset_session", of.clone()),
-            ("terminate_session", of.clone()),
-            ("update_session", json!({"of": of, "status": {"is": "ready"}})),
-            ("rotate_credential", json!({"of": of, "hash": "00".repeat(32)})),
-            ("mint_handle", json!({"of": of})),
-            ("read_state", json!({"of": of, "keys": ["k"]})),
-            ("list_state", json!({"of": of})),
-            ("write_state", write(json!("0"))),
-            ("write_state", write(json!("1"))),
-            ("open_stream", json!({"of": of, "stream": "t"})),
-            ("list_streams", json!({"of": of})),
-            ("close_stream", json!({"of": of, "stream": "secret-stream"})),
-            ("orphan_stream", json!({"of": of, "stream": "secret-stream"})),
-            ("append", json!({"of": of, "stream": "secret-stream", "messages": ["1"], "request": "r"})),
-        ];
-        requests.extend(cursors.iter().map(|after| ("replay", json!({"of": of, "after": after}))));
-        requests.extend(
-            cursors.iter().map(|after| ("wait", json!({"of": of, "after": [after], "timeout_ms": 1}))),
-        );
-        if of["service"].is_null() {
-            let epoch = of.get("epoch").cloned().unwrap_or(json!("1"));
-            let lease = json!({"session": of["session"], "epoch": epoch});
-            requests.push(("reject_token", lease.clone()));
-            requests.push(("release", lease.clone()));
-            requests
-                .push(("store_token", json!({"session": of["session"], "epoch": epoch, "token": "aGk="})));
-        }
-        requests
-    };
-    let (theirs, nobodys) =
-        (requests(&reference(&known.session)), requests(&reference("01900000-0000-7000-8000-000000000000")));
-    for ((method, params), (_, nobodys)) in theirs.into_iter().zip(nobodys) {
-        let (theirs, nobodys) = (call(method, params.clone()), call(method, nobodys));
-        assert!(theirs.is_err(), "{method} {params}: {theirs:?}");
-        assert_eq!(theirs, nobodys, "{method} {params}");
-    }
-}
-
-/// A session, and what somebody else might have seen of it.
-struct Known {
-    session: String,
-    event: Value,
-}
-
-impl Known {
-    fn fill(
-        session: &str,
-        of: &Value,
-        mut call: impl FnMut(&str, Value) -> Result<Value, Value>,
-    ) -> (Self, Value) {
-        call("write_state", json!({"of": of, "writes": set("k", "1")})).expect("written");
-        call("open_stream", json!({"of": of, "stream": "secret-stream"})).expect("opened");
-        let append = json!({"of": of, "stream": "secret-stream", "messages": ["1"], "request": "r"});
-        let event = call("append", append).expect("appended")[0]["id"].clone();
-        let handle = call("mint_handle", json!({"of": of})).expect("minted")["handle"].clone();
-        (Self { session: session.into(), event }, handle)
-    }
-}
-
-#[test]
-fn another_owner_learns_nothing_from_an_id() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let mut peer = world.peer();
-    // Of a service.
-    create(&mut peer, "theirs", "s");
-    let (known, handle) = Known::fill("s", &of("theirs", "s"), |method, params| peer.call(method, params));
-    create(&mut peer, "other", "own");
-    learns_nothing(|method, params| peer.call(method, params), |session| of("other", session), &known);
-    let other_host = world.host();
-    let mut other = other_host.instance(&[]);
-    learns_nothing(
-        |method, params| other.call(method, params),
-        |session| json!({"session": session, "epoch": "1"}),
-        &known,
-    );
-    for open in [json!({"handle": handle, "service": "other"}), json!({"handle": handle})] {
-        let refused = other.call("open_handle", open).expect_err("another owner's");
-        assert_eq!(refused["code"], "unknown_handle");
-    }
-    // Its id can be had by everybody else.
-    create(&mut peer, "other", "s");
-    // Of a host.
-    let host = world.host();
-    let mut instance = host.instance(&[]);
-    let lease = leased(instance.load().assert_fresh());
-    let id = lease["session"].as_str().expect("an id").to_owned();
-    let (known, handle) = Known::fill(&id, &lease, |method, params| instance.call(method, params));
-    learns_nothing(|method, params| peer.call(method, params), |session| of("other", session), &known);
-    for reference in [
-        |session: &str| json!({"session": session, "epoch": "1"}),
-        |session: &str| json!({"session": session}),
-        |session: &str| json!({"session": session, "epoch": "9"}),
-    ] {
-        learns_nothing(|method, params| other.call(method, params), reference, &known);
-    }
-    let refused = other.call("open_handle", json!({"handle": handle})).expect_err("another host's");
-    assert_eq!(refused["code"], "unknown_handle");
-    let own = other.call("list_own_sessions", json!({})).expect("a list");
-    assert_eq!(own, json!([]));
-    // All of it is as it was.
-    let read = instance.call("read_state", json!({"of": lease, "keys": ["k"]})).expect("still there");
-    assert_eq!((&read[0]["value"], &read[0]["version"]), (&json!("1"), &json!("1")));
-}
-
-const TIGHT: &str = "
-[limits]
-sessions_per_service = 20
-state_keys = 10
-state_value_bytes = 10000
-state_bytes = 50000
-streams = 8
-message_bytes = 100000
-events = 500
-event_bytes = 1000000
-stream_events = 200
-stream_event_bytes = 500000
-handles = 4
-owner_bytes = 4000000
-total_bytes = 12000000
-";
-
-/// Somebody who takes whatever there is meets a typed refusal, others go on, and memory stays within the budget.
-#[test]
-fn quotas_hold() {
-    let world = world(TIGHT);
-    let daemon = world.daemon();
-    let mut peer = world.peer();
-    create(&mut peer, "modest", "s");
-    let before = daemon.resident_kib();
-    let refused = |answer: Result<Value, Value>| match answer {
-        Ok(_) => false,
-        Err(error) => {
-            assert_eq!(
-                (&error["code"], &error["http_status"]),
-                (&json!("quota_exceeded"), &json!(429)),
-                "{error}"
-            );
-            true
-        }
-    };
-    let until_refused = |what: &str, mut call: Box<dyn FnMut(u32) -> Result<Value, Value> + '_>| {
-        (0..100_000).find(|number| refused(call(*number))).unwrap_or_else(|| panic!("{what} has no limit"))
-    };
-    // One service, in each way.
-    create(&mut peer, "greedy", "0");
-    let mint = json!({"of": of("greedy", "0")});
-    assert_eq!(until_refused("handles", Box::new(|_| peer.call("mint_handle", mint.clone()))), 4);
-    let more = |number: u32| of("greedy", &(number + 1).to_string());
-    let made = until_refused("sessions", Box::new(|number| peer.call("create_session", more(number))));
-    assert_eq!(made, 20 - 1 - 4, "handles count as well");
-    let of_0 = of("greedy", "0");
-    let write = |key: u32, bytes: usize| json!({"of": of("greedy", "0"), "writes": set(&key.to_string(), &json!("x".repeat(bytes)).to_string())});
-    assert_eq!(until_refused("keys", Box::new(|number| peer.call("write_state", write(number, 1)))), 10);
-    assert!(refused(peer.call("write_state", write(0, 10_000))), "a large value");
-    assert_eq!(until_refused("bytes", Box::new(|number| peer.call("write_state", write(number, 9_000)))), 5);
-    assert_eq!(
-        until_refused(
-            "streams",
-            Box::new(|number| peer.call("open_stream", json!({"of": of_0, "stream": number.to_string()})))
-        ),
-        8
-    );
-    let append = |session: u32, bytes: usize| json!({"of": of("greedy", &session.to_string()), "stream": "_GET_stream", "messages": [json!("x".repeat(bytes)).to_string()]});
-    assert!(refused(peer.call("append", append(0, 100_000))), "a large message");
-    // A full session forgets the oldest, and goes on.
-    for _ in 0..1_000 {
-        peer.call("append", append(0, 3_000)).expect("pruned, and appended");
-    }
-    let view = peer.call("get_session", of_0.clone()).expect("there");
-    assert!(view["events"].as_u64().is_some_and(|events| (100..=200).contains(&events)), "{view}");
-    let replayed = peer.call("replay", json!({"of": of_0, "after": {"number": "0"}})).expect("replayed");
-    assert_eq!(replayed["gaps"].as_array().map(Vec::len), Some(1), "{}", replayed["gaps"]);
-    // All of its sessions together.
-    let filled =
-        (1..20).find(|session| (0..20).any(|_| refused(peer.call("append", append(*session, 90_000)))));
-    assert!(filled.is_some(), "one owner has no limit");
-    // Many owners together.
-    let owners = (0..10).find(|owner| {
-        let service = format!("crowd-{owner}");
-        if refused(peer.call("create_session", of(&service, "s"))) {
-            return true;
-        }
-        (0..20).any(|number| {
-            let message = json!("x".repeat(90_000)).to_string();
-            let session = number.to_string();
-            let made = peer.call("create_session", of(&service, &session));
-            let append =
-                json!({"of": of(&service, &session), "stream": "_GET_stream", "messages": vec![message; 5]});
-            refused(made) || refused(peer.call("append", append))
-        }) && world.stat("storage_bytes") > 11_000_000
-    });
-    assert!(owners.is_some(), "all owners together have no limit");
-    // Within the budget, and what allocator and connections take beside it.
-    let grown = daemon.resident_kib().saturating_sub(before);
-    assert!(world.stat("storage_bytes") <= 12_000_000);
-    assert!(grown < 3 * 12_000, "{grown} KiB more for 12,000 KB of sessions");
-    // What makes less of it is let through, though everything is used up.
-    let shrink = json!([{"key": "0"}, {"key": "1", "value": "1"}]);
-    peer.call("write_state", json!({"of": of_0, "writes": shrink})).expect("less than before");
-    peer.call("close_stream", json!({"of": of_0, "stream": "0"})).expect("closed");
-    // Who gives something back can go on, and so can others all the time.
-    peer.call("read_state", json!({"of": of("modest", "s"), "keys": ["k"]})).expect("read");
-    peer.call("terminate_session", of("greedy", "1")).expect("terminated");
-    peer.call("terminate_session", of_0).expect("terminated");
-    peer.call("write_state", json!({"of": of("modest", "s"), "writes": set("k", "1")})).expect("written");
 }
 
 #[test]

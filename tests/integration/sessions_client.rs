@@ -6,7 +6,6 @@ use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use mcp_sessiond::fault::{CONTENTS_COMMIT, VARIABLE};
 use mcp_sessiond_client::{
