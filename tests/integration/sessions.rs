@@ -160,6 +160,37 @@ fn a_host_makes_sessions_and_takes_them_up_by_their_ids() {
     }
 }
 
+/// Neither its former holder nor what was left of it gets into the way of the new one.
+#[test]
+fn an_id_that_is_used_again_is_another_session() {
+    let world = world("[sessions]\nhost_grace_ms = 0\n");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut server = host.instance(&[]);
+    let brief = json!({"session": "x", "lifetimes": {"absolute_ms": "1"}});
+    let first = server.call("create_session", brief).expect("made");
+    let ended = || world.peer().call("sweep", json!({})).expect("swept") != json!([]);
+    until("it has outlived its time", || ended().then_some(()));
+    let second = server.call("create_session", json!({"session": "x"})).expect("made again");
+    let write = |epoch: &Value| json!({"of": {"session": "x", "epoch": epoch}, "writes": set("a", "1")});
+    let late = server.call("write_state", write(&first["epoch"])).expect_err("of the former one");
+    assert_eq!(late["code"], "stale_epoch");
+    server.call("write_state", write(&second["epoch"])).expect("written");
+    // What is to be ended is ended in its turn: when something later has gone, so has whatever there was of the former.
+    let later = server.call("claim", json!({})).expect("claimed");
+    let lease = json!({"session": later["session"], "epoch": later["epoch"]});
+    server.call("write_state", json!({"of": lease, "writes": set("a", "1")})).expect("written");
+    server.call("claim", json!({"fresh": true})).expect("claimed");
+    until("the later one has gone", || {
+        let left = world.peer().call("list_contents", json!({})).expect("a list");
+        let is_left =
+            left.as_array().is_some_and(|left| left.iter().any(|one| one["session"] == later["session"]));
+        (!is_left).then_some(())
+    });
+    let kept = server.call("get_session", json!({"session": "x"})).expect("still there");
+    assert_eq!(kept["state_keys"], 1);
+}
+
 #[test]
 fn nothing_is_left_of_a_host_that_is_gone() {
     let world = world("[sessions]\nhost_grace_ms = 0\n");
