@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mcp_sessiond::storage::postgres::Options;
 use mcp_sessiond::storage::{Change, Head, Item, Place, Postgres, Storage, StorageError, Version};
