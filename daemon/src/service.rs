@@ -7,6 +7,9 @@ mod conversation;
 use std::sync::Arc;
 use std::time::Instant;
 
+use mcp_sessiond_proto::backends::{
+    Backend, FrontRequest, KeepRequest, Kept, ProcessRef, StartedRequest, StopRequest,
+};
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Counter, Ended, HostInfo, InspectRequest, Inspected, PAGE_MAX, Page,
     SessionInfo, Setting, Stats, TokenInfo, WhoAmI,
@@ -285,6 +288,36 @@ impl Sessiond for Service {
             self.daemon().meters.counters.refused(error);
         }
         waited
+    }
+
+    async fn find_backend(self, _: Context, request: LeaseRef) -> Result<Option<Backend>, Error> {
+        let _ = request;
+        Ok(None)
+    }
+
+    async fn keep_backend(self, _: Context, request: KeepRequest) -> Result<Kept, Error> {
+        let _ = request;
+        Err(Error::UnknownSession)
+    }
+
+    async fn backend_started(self, _: Context, request: StartedRequest) -> Result<(), Error> {
+        let _ = request;
+        Err(Error::UnknownSession)
+    }
+
+    async fn check_front(self, _: Context, request: FrontRequest) -> Result<ProcessRef, Error> {
+        let _ = request;
+        Err(Error::UnknownSession)
+    }
+
+    async fn list_backends(self, _: Context, request: Page) -> Vec<Backend> {
+        let _ = request;
+        Vec::new()
+    }
+
+    async fn stop_backend(self, _: Context, request: StopRequest) -> Result<(), Error> {
+        let _ = request;
+        Err(Error::UnknownSession)
     }
 
     async fn about(self, _: Context) -> About {

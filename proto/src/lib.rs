@@ -6,6 +6,7 @@
 //! - [`service`]: the RPCs.
 //! - [`types`], [`token`]: claims, leases, tokens. [`sessions`], [`state`], [`streams`]: what a session holds. [`names`],
 //!   [`json`], [`error`], [`debug`]: what they are made of, refused with, and looked at by.
+//! - [`backends`]: keepers, and what is said on their sockets.
 //! - [`paths`]: where the daemon lives, derived from the uid alone.
 //!
 //! `PROTOCOL.md`, beside this crate's manifest, is the same for readers of other languages.
@@ -13,6 +14,7 @@
 //! **Architecture Invariant:** this crate does no I/O beyond reading and writing frames on a stream that it is
 //! given, and looking at which of the candidate runtime directories exists.
 
+pub mod backends;
 pub mod codec;
 pub mod debug;
 pub mod error;
@@ -29,6 +31,7 @@ pub mod text;
 pub mod token;
 pub mod types;
 
+pub use backends::KeeperName;
 pub use error::Error;
 pub use json::Json;
 pub use names::{RequestId, ServiceName, StateKey, StreamId};

@@ -1,5 +1,6 @@
 //! The RPCs. In JSON-RPC the method has the name that it has here, and `params` is its one argument.
 
+use crate::backends::{Backend, FrontRequest, KeepRequest, Kept, ProcessRef, StartedRequest, StopRequest};
 use crate::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
     Stats, TokenInfo, WhoAmI,
@@ -80,6 +81,20 @@ pub trait Sessiond {
     /// What is said next in several streams; nothing, when the time is over.
     async fn wait(request: WaitRequest) -> Result<Replayed, Error>;
 
+    /// The keeper that holds the session's backend. None: there is none, or none that lives.
+    async fn find_backend(request: LeaseRef) -> Result<Option<Backend>, Error>;
+    /// A keeper registers for a session; one that was there before has to go. Sent by the keeper, below the lease's
+    /// holder.
+    async fn keep_backend(request: KeepRequest) -> Result<Kept, Error>;
+    /// A registered keeper has started its backend.
+    async fn backend_started(request: StartedRequest) -> Result<(), Error>;
+    /// The process that holds the session under this epoch, which is the newest: the one that a keeper lets attach.
+    async fn check_front(request: FrontRequest) -> Result<ProcessRef, Error>;
+    /// The backends of all hosts, in order of their sessions' ids, a page at a time.
+    async fn list_backends(request: Page) -> Vec<Backend>;
+    /// Ends a session's backend. The session stays.
+    async fn stop_backend(request: StopRequest) -> Result<(), Error>;
+
     /// The daemon about itself.
     async fn about() -> About;
     /// The hosts that own sessions.
@@ -103,7 +118,7 @@ pub trait Sessiond {
 }
 
 /// The names of the methods, as JSON-RPC has them. A test holds them against the trait.
-pub const METHODS: [&str; 38] = [
+pub const METHODS: [&str; 44] = [
     "ping",
     "claim",
     "store_token",
@@ -132,6 +147,12 @@ pub const METHODS: [&str; 38] = [
     "append",
     "replay",
     "wait",
+    "find_backend",
+    "keep_backend",
+    "backend_started",
+    "check_front",
+    "list_backends",
+    "stop_backend",
     "about",
     "list_hosts",
     "list_sessions",

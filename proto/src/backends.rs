@@ -1,0 +1,346 @@
+//! Backends, and the keepers that hold them: what a keeper tells the daemon, and what is said on a keeper's socket.
+//!
+//! A keeper's socket begins with the [hello](crate::hello) each way. Then the client sends one line of JSON, a
+//! [`KeeperRequest`], and gets one line of JSON, a [`KeeperReply`]. After `attached` both sides go on with MCP's own
+//! stdio framing, a message a line; after `beside` the keeper sends what the backend writes to its standard error, and
+//! the front one byte for each message that it has passed on; after anything else the keeper hangs up.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::json::Json;
+use crate::types::{Epoch, SessionId};
+
+/// Bytes of one MCP message that is relayed, without the newline: what the largest of the SDKs' transports take.
+pub const RELAYED_MAX: usize = 16 * 1024 * 1024;
+
+/// The name of a keeper, which is that of its socket in `keepers/`: 8 hex digits, so that the path fits everywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct KeeperName(pub u32);
+
+impl fmt::Display for KeeperName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:08x}", self.0)
+    }
+}
+
+/// A text that is no [`KeeperName`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the name of a keeper is 8 lowercase hex digits")]
+pub struct KeeperNameError;
+
+impl FromStr for KeeperName {
+    type Err = KeeperNameError;
+    fn from_str(text: &str) -> Result<Self, KeeperNameError> {
+        let name = u32::from_str_radix(text, 16).map(Self).map_err(|_| KeeperNameError)?;
+        if name.to_string() == text { Ok(name) } else { Err(KeeperNameError) }
+    }
+}
+
+impl TryFrom<String> for KeeperName {
+    type Error = KeeperNameError;
+    fn try_from(text: String) -> Result<Self, KeeperNameError> {
+        text.parse()
+    }
+}
+
+impl From<KeeperName> for String {
+    fn from(name: KeeperName) -> Self {
+        name.to_string()
+    }
+}
+
+/// A process among all that ran since the system started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessRef {
+    /// Its pid.
+    pub pid: u32,
+    /// When it started: clock ticks since boot on Linux, microseconds since the Unix epoch on macOS.
+    #[serde(with = "crate::text")]
+    pub start: u64,
+    /// The inode of its pidfd, or macOS's unique id; absent on kernels before Linux 6.9.
+    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
+}
+
+/// A keeper registers. Sent by the keeper itself, while the lease's holder is its ancestor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeepRequest {
+    /// The session that the backend belongs to.
+    pub session: SessionId,
+    /// The epoch of the lease.
+    pub epoch: Epoch,
+    /// The keeper's name.
+    pub keeper: KeeperName,
+    /// The name of the backend's executable, for people.
+    pub program: String,
+}
+
+/// A registered keeper: what it has to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Kept {
+    /// The session's host. When it has exited the backend goes.
+    pub owner: ProcessRef,
+    /// How long the backend stays when no front is attached, in ms.
+    #[serde(with = "crate::text")]
+    pub linger_ms: u64,
+    /// How long a request of the backend waits for a front that can answer it, in ms.
+    #[serde(with = "crate::text")]
+    pub ask_wait_ms: u64,
+    /// How long the backend has to exit after its standard input was closed, and again after SIGTERM, in ms.
+    #[serde(with = "crate::text")]
+    pub stop_wait_ms: u64,
+    /// Messages that are kept for the next front. When there are more, the backend is not read from.
+    pub queue_messages: usize,
+    /// Bytes of them.
+    pub queue_bytes: usize,
+    /// Bytes of the backend's standard error that are kept.
+    pub stderr_bytes: usize,
+}
+
+/// A keeper has started its backend, or started it again. Sent by the keeper.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartedRequest {
+    /// The session.
+    pub session: SessionId,
+    /// The keeper's name.
+    pub keeper: KeeperName,
+    /// The pid of the backend, which is the keeper's child and leads a process group.
+    pub pid: u32,
+}
+
+/// A keeper asks who may attach. Sent by the keeper.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrontRequest {
+    /// The session.
+    pub session: SessionId,
+    /// The keeper's name.
+    pub keeper: KeeperName,
+    /// The epoch that a front has shown.
+    pub epoch: Epoch,
+}
+
+/// Names a session whose backend is to be ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopRequest {
+    /// The session, by the id that `debug` shows.
+    pub session: SessionId,
+}
+
+/// A registered backend, as the daemon knows it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Backend {
+    /// The session, by the id that its owner knows.
+    pub session: SessionId,
+    /// The name of its keeper, which is that of a socket in `keepers/`.
+    pub keeper: KeeperName,
+    /// The keeper's pid.
+    pub keeper_pid: u32,
+    /// The host's pid.
+    pub host: u32,
+    /// The name of the backend's executable.
+    pub program: String,
+    /// The pid of the backend; absent until it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
+/// What a client of a keeper's socket wants, in one line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum KeeperRequest {
+    /// A front takes the backend. Another one that has it is cut off.
+    Attach(Attach),
+    /// The connection beside that of a front, which the same process opens before it attaches: what the backend writes
+    /// to its standard error one way, a byte for each message passed on the other way.
+    Beside {},
+    /// How the backend is.
+    Status {},
+}
+
+/// A front shows its lease.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attach {
+    /// The session.
+    pub session: SessionId,
+    /// The epoch of the front's lease.
+    pub epoch: Epoch,
+    /// The `initialize` that the host has sent to this front before, where a former keeper answered it: the backend is
+    /// initialised with it, and the host does not notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initialize: Option<Json>,
+}
+
+/// A keeper's answer, in one line.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeeperReply {
+    /// The front has the backend.
+    Attached(Attached),
+    /// The connection beside it is open.
+    Beside {},
+    /// How the backend is.
+    Status(Box<BackendStatus>),
+    /// The request was refused.
+    Refused(Error),
+}
+
+/// How a front finds the backend.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attached {
+    /// Whether another front had it before: it is in the state in which that one left it.
+    pub resumed: bool,
+    /// Messages that are kept for this front.
+    pub waiting: usize,
+    /// Messages that were on their way to a former front when it ended, since the last time that this was told. They
+    /// may have arrived or not, and are not sent again.
+    #[serde(with = "crate::text")]
+    pub lost: u64,
+}
+
+/// What a backend is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BackendState {
+    /// It runs, and was not asked to initialise yet.
+    Started,
+    /// It is being initialised.
+    Initializing,
+    /// It runs.
+    Ready,
+    /// It has exited, and is started again.
+    Restarting,
+    /// It is being taken down.
+    Stopping,
+}
+
+/// How a backend is. No message, no argument, no variable: only what it wrote to its standard error.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BackendStatus {
+    /// The session.
+    pub session: SessionId,
+    /// The keeper's version, as in Cargo.toml.
+    pub version: String,
+    /// The keeper's pid.
+    pub keeper_pid: u32,
+    /// The pid of the backend, which leads its process group; absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// What it is doing.
+    pub state: BackendState,
+    /// How long the backend has been running, in ms.
+    #[serde(with = "crate::text")]
+    pub age_ms: u64,
+    /// The pid of the front that is attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<u32>,
+    /// How long a front has been attached, or none has, in ms.
+    #[serde(with = "crate::text")]
+    pub since_ms: u64,
+    /// Calls that the backend has not answered: the method, and how long ago.
+    pub calls: Vec<CallInfo>,
+    /// Requests of the backend that no host has answered.
+    pub asks: Vec<CallInfo>,
+    /// Answers to calls of former fronts, the latest last. They are delivered to nobody.
+    pub parked: Vec<ParkedInfo>,
+    /// Messages that wait for a front.
+    pub waiting: usize,
+    /// Bytes of them.
+    pub waiting_bytes: usize,
+    /// Messages that were on their way to a front that ended, since the keeper started.
+    #[serde(with = "crate::text")]
+    pub lost: u64,
+    /// Messages that were not passed on, since the keeper started: progress of calls of former fronts, answers to
+    /// nothing, and what was larger than 16 MiB.
+    #[serde(with = "crate::text")]
+    pub dropped: u64,
+    /// Messages and bytes to the backend, since the keeper started.
+    pub to_backend: Traffic,
+    /// Messages and bytes from the backend, since the keeper started.
+    pub from_backend: Traffic,
+    /// How often the backend was started again.
+    pub restarts: u32,
+    /// Why the backend ended the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Resident memory of the keeper, in bytes.
+    #[serde(with = "crate::text")]
+    pub keeper_bytes: u64,
+    /// Resident memory of the backend's process group, in bytes.
+    #[serde(with = "crate::text")]
+    pub backend_bytes: u64,
+    /// The end of what the backend wrote to its standard error.
+    pub stderr: String,
+}
+
+/// A call under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallInfo {
+    /// Its method.
+    pub method: String,
+    /// How long ago it was made, in ms.
+    #[serde(with = "crate::text")]
+    pub age_ms: u64,
+    /// Whether a former front made it.
+    pub former: bool,
+}
+
+/// An answer that came too late for whoever had asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkedInfo {
+    /// The method of the call.
+    pub method: String,
+    /// How long ago the answer came, in ms.
+    #[serde(with = "crate::text")]
+    pub age_ms: u64,
+    /// How long the call had taken, in ms.
+    #[serde(with = "crate::text")]
+    pub took_ms: u64,
+    /// Bytes of the answer.
+    pub bytes: usize,
+    /// Whether it was an error.
+    pub failed: bool,
+}
+
+/// Messages in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Traffic {
+    /// How many.
+    #[serde(with = "crate::text")]
+    pub messages: u64,
+    /// Their bytes, with the newlines.
+    #[serde(with = "crate::text")]
+    pub bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_has_one_name() {
+        assert_eq!("00c0ffee".parse(), Ok(KeeperName(0x00c0_ffee)));
+        for bad in ["", "c0ffee", "00C0FFEE", "+0c0ffee", "00c0ffee0", "../../aa"] {
+            assert_eq!(bad.parse::<KeeperName>(), Err(KeeperNameError), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_one_line_of_json() {
+        let attach = Attach { session: "s1".parse().expect("id"), epoch: Epoch(7), initialize: None };
+        let line = serde_json::to_string(&KeeperRequest::Attach(attach)).expect("json");
+        assert_eq!(line, r#"{"attach":{"session":"s1","epoch":"7"}}"#);
+        let status: KeeperRequest = serde_json::from_str(r#"{"status":{}}"#).expect("request");
+        assert!(matches!(status, KeeperRequest::Status {}));
+    }
+}
