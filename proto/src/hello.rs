@@ -6,7 +6,7 @@
 //! | 0 | 8 | magic: `mcpsessd` |
 //! | 8 | 2 | the sender's protocol version |
 //! | 10 | 2 | from the server: the client's version, repeated; from the client: 0 |
-//! | 12 | 1 | codec: 1 MessagePack, 2 JSON-RPC |
+//! | 12 | 1 | codec: 1 MessagePack, 2 JSON-RPC; 3, on a keeper's socket: lines |
 //! | 13 | 1 | from the server: its answer; from the client: 0 |
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
@@ -37,6 +37,9 @@ pub enum Codec {
     /// JSON-RPC 2.0, for every other language.
     JsonRpc = 2,
 }
+
+/// In the place of a codec, on the socket of a [keeper](crate::backends): no frames but lines.
+pub const LINES: u8 = 3;
 
 /// The server's answer to a hello.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +121,12 @@ impl Hello {
         }
     }
 
+    /// What a client says on the socket of a keeper that speaks `version`.
+    #[must_use]
+    pub fn lines(version: u16) -> Self {
+        Self { version, codec: LINES, ..Self::client(Codec::JsonRpc) }
+    }
+
     /// What a server of this build answers to `self`.
     #[must_use]
     pub fn reply(&self, answer: Answer) -> Self {
@@ -131,7 +140,7 @@ impl Hello {
         }
     }
 
-    /// The codec that a client asks for, or why it can't be served.
+    /// The codec that a client of the daemon asks for, or why it can't be served.
     ///
     /// # Errors
     /// The [`Answer`] to refuse with.
@@ -143,6 +152,32 @@ impl Hello {
             1 => Ok(Codec::MessagePack),
             2 => Ok(Codec::JsonRpc),
             _ => Err(Answer::Codec),
+        }
+    }
+
+    /// Whether a keeper that speaks the versions up to `newest` can serve this client.
+    ///
+    /// # Errors
+    /// The [`Answer`] to refuse with.
+    pub fn accept_lines(&self, newest: u16) -> Result<(), Answer> {
+        if !(OLDEST_PROTOCOL_VERSION..=newest).contains(&self.version) {
+            return Err(Answer::Version);
+        }
+        if self.codec == LINES { Ok(()) } else { Err(Answer::Codec) }
+    }
+
+    /// What the server's answer to a hello means.
+    ///
+    /// # Errors
+    /// [`HelloError`], typed as the server answered.
+    pub fn welcome(self, ours: u16, codec: u8) -> Result<Self, HelloError> {
+        match self.answer {
+            0 => Ok(self),
+            1 => Err(HelloError::Version { ours, theirs: self.version }),
+            2 => Err(HelloError::Codec(codec)),
+            4 => Err(HelloError::Draining),
+            5 => Err(HelloError::Unidentified),
+            _ => Err(HelloError::Busy),
         }
     }
 
@@ -210,15 +245,7 @@ pub async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     codec: Codec,
 ) -> Result<Hello, HelloError> {
     Hello::client(codec).write(stream).await?;
-    let reply = Hello::read(stream).await?;
-    match reply.answer {
-        0 => Ok(reply),
-        1 => Err(HelloError::Version { ours: PROTOCOL_VERSION, theirs: reply.version }),
-        2 => Err(HelloError::Codec(codec as u8)),
-        4 => Err(HelloError::Draining),
-        5 => Err(HelloError::Unidentified),
-        _ => Err(HelloError::Busy),
-    }
+    Hello::read(stream).await?.welcome(PROTOCOL_VERSION, codec as u8)
 }
 
 #[cfg(test)]

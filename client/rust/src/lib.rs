@@ -84,6 +84,7 @@
 
 mod calls;
 mod connection;
+mod control;
 mod directory;
 mod error;
 mod line;
@@ -99,6 +100,7 @@ mod start;
 mod tests;
 
 pub use connection::{CONNECT_TIMEOUT, Connection, connect};
+pub use control::Control;
 pub use directory::Directory;
 pub use error::{ConnectError, Reason, SessionError};
 pub use mcp_sessiond_proto::sessions::{

@@ -1,0 +1,57 @@
+//! The control plane: calls of the service as it is, over as many connections as it takes.
+
+use std::sync::Arc;
+
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
+use tarpc::client::RpcError;
+use tarpc::context::Context;
+
+use crate::connection::Connection;
+use crate::error::SessionError;
+use crate::line::Line;
+use crate::options::Options;
+
+/// Calls the daemon, whatever happens to it between two calls, or during one: a connection that breaks is made anew,
+/// and a daemon that is not there is started, within the timeout of the options. For programs that are part of
+/// mcp-sessiond; a server has [`Sessiond`](crate::Sessiond).
+#[derive(Debug, Clone)]
+pub struct Control(Arc<Line>);
+
+impl Control {
+    /// Connects at the first call.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self(Line::new(options))
+    }
+
+    /// Claims what the options say.
+    ///
+    /// # Errors
+    /// [`SessionError`], when the daemon refused or the time was over.
+    pub async fn claim(&self) -> Result<Claimed, SessionError> {
+        let request: ClaimRequest = self.0.options.claim.clone();
+        let (claimed, _) = self.0.calls.claim(request, &self.0.options, self.0.patience()).await?;
+        Ok(claimed)
+    }
+
+    /// One call, which may be repeated without harm.
+    ///
+    /// # Errors
+    /// [`SessionError`], when the daemon refused or the time was over.
+    pub async fn call<T, F>(&self, call: impl Fn(Connection, Context) -> F) -> Result<T, SessionError>
+    where
+        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+    {
+        let patience = self.0.patience();
+        let Line { calls, options, .. } = &*self.0;
+        let ready = || async move { Ok((calls.connect(options, patience).await?, ())) };
+        let (value, _) =
+            calls.repeat(patience, ready, |connection, context, ()| call(connection, context)).await?;
+        Ok(value)
+    }
+
+    /// Lets the connection go. The next call makes another.
+    pub fn hang_up(&self) {
+        self.0.calls.hang_up();
+    }
+}
