@@ -3,10 +3,12 @@
 mod debug;
 mod demo;
 mod install;
+mod keep;
 pub(crate) mod logging;
 mod run;
 mod table;
 mod token;
+mod wrap;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -39,6 +41,10 @@ enum Verb {
     Run(run::Arguments),
     /// Load, store or reject the caller's resume token
     Token(token::Arguments),
+    /// Run an MCP server so that it outlives its own process, and its host finds it as it was
+    Wrap(wrap::Arguments),
+    /// Hold a server for `wrap` (internal)
+    Keep(keep::Arguments),
     /// Show what the daemon knows; tokens and values are never printed
     Debug(debug::Arguments),
     /// Install the user service: systemd or launchd, whichever is there
@@ -62,6 +68,8 @@ pub fn main() -> ExitCode {
     match cli.verb {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Token(arguments) => token::run(arguments),
+        Verb::Wrap(arguments) => wrap::run(arguments),
+        Verb::Keep(arguments) => keep::run(arguments),
         Verb::Debug(arguments) => debug::run(&arguments),
         Verb::Install(arguments) => install::install(&arguments),
         Verb::Uninstall(arguments) => install::uninstall(&arguments),

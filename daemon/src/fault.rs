@@ -18,6 +18,15 @@ pub fn point(name: &'static str) {
     armed::pass(name);
 }
 
+/// The variable that makes a build speak another version of the protocol on keepers' sockets, as the next one will.
+pub const VERSION_VARIABLE: &str = "MCP_SESSIOND_PROTOCOL";
+
+/// The version that the environment asks for. Without the feature `fault-points` there is none.
+#[must_use]
+pub fn protocol_version() -> Option<u16> {
+    if cfg!(feature = "fault-points") { std::env::var(VERSION_VARIABLE).ok()?.parse().ok() } else { None }
+}
+
 #[cfg(feature = "fault-points")]
 mod armed {
     use std::sync::OnceLock;

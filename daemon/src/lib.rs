@@ -7,6 +7,8 @@ pub mod counters;
 pub mod directory;
 pub mod edge;
 pub mod fault;
+pub mod front;
+pub mod keeper;
 pub mod ledger;
 pub mod listener;
 pub mod process;

@@ -43,6 +43,12 @@ pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
 pub use pinned::{Gone, Pinned};
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
+/// Resident memory of a process, in bytes. None: it has exited, or is not ours to look at.
+#[must_use]
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    os::resident_bytes(pid).ok()
+}
+
 /// Where a process stands.
 struct Kin {
     /// Its parent's pid; 0 where that is the kernel, or in another pid namespace.

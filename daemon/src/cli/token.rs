@@ -73,11 +73,20 @@ struct Who {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Which {
+pub(super) enum Which {
     /// A session of its own, always
     Fresh,
     /// The one opened first that nobody holds
     Oldest,
+}
+
+impl From<Which> for Siblings {
+    fn from(which: Which) -> Self {
+        match which {
+            Which::Fresh => Self::Fresh,
+            Which::Oldest => Self::Oldest,
+        }
+    }
 }
 
 /// Shells by the names of their executables.
@@ -95,10 +104,7 @@ impl Who {
         let mut options =
             Options::default().instance(self.instance.unwrap_or(caller)).start(start(self.no_start));
         options.claim.label = self.label;
-        options.claim.siblings = self.siblings.map(|which| match which {
-            Which::Fresh => Siblings::Fresh,
-            Which::Oldest => Siblings::Oldest,
-        });
+        options.claim.siblings = self.siblings.map(Into::into);
         options
     }
 }

@@ -94,6 +94,15 @@ pub(super) fn kin(pid: u32) -> io::Result<Kin> {
     parse_status(&status).ok_or_else(|| malformed("status"))
 }
 
+/// Resident memory, in bytes: field 2 of /proc/PID/statm (proc(5)), which counts pages.
+pub(super) fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let memory = fs::read_to_string(proc(pid, "statm"))?;
+    let pages: u64 =
+        memory.split(' ').nth(1).and_then(|pages| pages.parse().ok()).ok_or_else(|| malformed("statm"))?;
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)?.unwrap_or(4096);
+    Ok(pages * page.unsigned_abs())
+}
+
 /// The path of the executable, without what the kernel appends once the file was replaced.
 pub(super) fn executable(pid: u32) -> io::Result<PathBuf> {
     let mut path = fs::read_link(proc(pid, "exe"))?.into_os_string().into_vec();

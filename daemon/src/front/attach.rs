@@ -1,0 +1,212 @@
+//! From a claim to a connection to the keeper that holds the session's backend.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mcp_sessiond_client::{Control, Error, Json, Options, SessionError};
+use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::types::LeaseRef;
+use mcp_sessiond_proto::{KeeperName, paths};
+
+use crate::keeper::backend::Program;
+use crate::keeper::dial::{DialError, Dialled, dial};
+use crate::keeper::launch::{Report, report_of};
+use crate::keeper::lines::LineBuffer;
+
+/// How long a release may take: nobody waits for it.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why there is no backend to attach to.
+#[derive(Debug, thiserror::Error)]
+pub enum NoBackend {
+    /// There can be no session: no daemon, or what the daemon refused, and why.
+    #[error("{1}")]
+    NoSession(Option<Error>, String),
+    /// There is no such program, or none that may be run.
+    #[error("{sentence}")]
+    NoProgram {
+        /// The exit code that a shell has for it.
+        code: u8,
+        /// One sentence.
+        sentence: String,
+    },
+    /// Something was lost on the way. The next attempt may go better.
+    #[error("{0}")]
+    Passing(String),
+}
+
+/// A connection to the keeper.
+#[derive(Debug)]
+pub struct Attachment {
+    /// Where the keeper speaks.
+    pub reader: UnixStream,
+    /// What it has said already.
+    pub lines: LineBuffer,
+    /// The connection beside it.
+    pub beside: Option<UnixStream>,
+    /// What the keeper found.
+    pub attached: Attached,
+}
+
+/// Where a front gets in.
+#[derive(Debug)]
+pub struct Door {
+    runtime: tokio::runtime::Runtime,
+    control: Control,
+    options: Options,
+    directory: PathBuf,
+    program: Program,
+    lease: Arc<Mutex<Option<LeaseRef>>>,
+}
+
+impl Door {
+    /// Nothing is asked of anybody yet.
+    ///
+    /// # Errors
+    /// When there is no runtime directory that can be used.
+    pub fn new(options: Options, program: Program) -> Result<Self, NoBackend> {
+        let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
+        let directory = paths::directory().map_err(|error| failed(&error))?;
+        let runtime = runtime().map_err(|error| failed(&error))?;
+        let control = Control::new(options.clone());
+        Ok(Self { runtime, control, options, directory, program, lease: Arc::default() })
+    }
+
+    /// Claims the session, and attaches to the keeper of its backend, which is started if there is none. `initialize` is
+    /// what the host has sent and got its answer to, from a keeper that is lost.
+    ///
+    /// # Errors
+    /// [`NoBackend`].
+    pub fn attach(&mut self, initialize: Option<Json>) -> Result<Attachment, NoBackend> {
+        let (lease, found) = self.runtime.block_on(self.find())?;
+        // Its connection is not needed until something happens to the keeper.
+        self.control.hang_up();
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
+        let keeper = match found {
+            Some(backend) => match self.knock(backend.keeper, &lease, initialize.clone()) {
+                Err(NoBackend::Passing(_)) if !self.is_kept(&lease, backend.keeper) => self.launch(&lease)?,
+                attached => return attached,
+            },
+            None => self.launch(&lease)?,
+        };
+        self.knock(keeper, &lease, initialize)
+    }
+
+    async fn find(&self) -> Result<(LeaseRef, Option<Backend>), NoBackend> {
+        let claimed = self.control.claim().await.map_err(Self::no_session)?;
+        let lease = LeaseRef { session: claimed.session, epoch: claimed.epoch };
+        let found = self.control.call(|connection, context| {
+            let lease = lease.clone();
+            async move { connection.find_backend(context, lease).await }
+        });
+        let found = found.await.map_err(|error| match error {
+            SessionError::Refused(error) => NoBackend::Passing(error.to_string()),
+            error => Self::no_session(error),
+        })?;
+        Ok((lease, found))
+    }
+
+    /// Whether the daemon still takes this keeper for the session's.
+    fn is_kept(&self, lease: &LeaseRef, keeper: KeeperName) -> bool {
+        let found = self.control.call(|connection, context| {
+            let lease = lease.clone();
+            async move { connection.find_backend(context, lease).await }
+        });
+        let found = self.runtime.block_on(found);
+        self.control.hang_up();
+        matches!(found, Ok(Some(backend)) if backend.keeper == keeper)
+    }
+
+    fn no_session(error: SessionError) -> NoBackend {
+        let sentence = error.to_string();
+        match error {
+            SessionError::Refused(error @ (Error::QuotaExceeded { .. } | Error::NoVerifiedHost { .. })) => {
+                NoBackend::NoSession(Some(error), sentence)
+            }
+            SessionError::Connect(_) => NoBackend::NoSession(None, sentence),
+            _ => NoBackend::Passing(sentence),
+        }
+    }
+
+    /// Starts a keeper, and waits until it has registered and started the backend.
+    fn launch(&self, lease: &LeaseRef) -> Result<KeeperName, NoBackend> {
+        let passing = |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
+        let mut command = Command::new(std::env::current_exe().map_err(passing)?);
+        command.arg("keep").args([
+            "--session",
+            lease.session.as_str(),
+            "--epoch",
+            &lease.epoch.to_string(),
+            "--",
+        ]);
+        command.arg(&self.program.name).args(&self.program.arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut keeper = command.spawn().map_err(passing)?;
+        let report = report_of(&mut keeper);
+        // It passes the report on and exits.
+        let _ = keeper.wait();
+        match report.map_err(passing)? {
+            Report::Ready(name) => Ok(name),
+            Report::NoProgram { code, sentence } => Err(NoBackend::NoProgram { code, sentence }),
+            Report::NoLease(sentence) | Report::Failed(sentence) => Err(NoBackend::Passing(sentence)),
+        }
+    }
+
+    /// Attaches to this keeper.
+    fn knock(
+        &self,
+        keeper: KeeperName,
+        lease: &LeaseRef,
+        initialize: Option<Json>,
+    ) -> Result<Attachment, NoBackend> {
+        let socket = paths::keeper_socket(&self.directory, keeper);
+        let passing = |error: DialError| NoBackend::Passing(error.to_string());
+        let beside = dial(&socket, &KeeperRequest::Beside {}).map_err(passing)?;
+        let attach = Attach { session: lease.session.clone(), epoch: lease.epoch, initialize };
+        let Dialled { reader, reply } = dial(&socket, &KeeperRequest::Attach(attach)).map_err(passing)?;
+        let KeeperReply::Attached(attached) = reply else { return Err(passing(DialError::Answer)) };
+        let mut lines = LineBuffer::default();
+        lines.room().extend_from_slice(reader.buffer());
+        Ok(Attachment {
+            reader: reader.into_inner(),
+            lines,
+            beside: Some(beside.reader.into_inner()),
+            attached,
+        })
+    }
+
+    /// What gives the lease up, from whichever thread.
+    #[must_use]
+    pub fn releaser(&self) -> Releaser {
+        Releaser { options: self.options.clone(), lease: self.lease.clone() }
+    }
+}
+
+/// Gives the lease up, for the next front: this one only waits for answers.
+#[derive(Debug)]
+pub struct Releaser {
+    options: Options,
+    lease: Arc<Mutex<Option<LeaseRef>>>,
+}
+
+impl Releaser {
+    /// Where the daemon can't be told, it is told by our exit.
+    pub fn release(self) {
+        let Some(lease) = self.lease.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Ok(runtime) = runtime() else { return };
+        let control = Control::new(self.options.timeout(RELEASE_PATIENCE));
+        let released = control.call(|connection, context| {
+            let lease = lease.clone();
+            async move { connection.release(context, lease).await }
+        });
+        drop(runtime.block_on(released));
+    }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}

@@ -1,0 +1,110 @@
+//! The backend: a child that leads a process group, with pipes for its standard streams.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::unistd::Pid;
+use tokio::io::{AsyncReadExt as _, sink};
+use tokio::net::unix::pipe;
+use tokio::time::Instant;
+
+use super::children::Children;
+use super::lines::{CHUNK, Line, LineBuffer, Lines};
+
+/// What is run, as the front was told.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// A path, or a name to be found in PATH.
+    pub name: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// What people know it by. Its arguments are nobody's business.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let name = Path::new(&self.name).file_name().unwrap_or(&self.name);
+        name.to_string_lossy().into_owned()
+    }
+}
+
+/// A running backend.
+#[derive(Debug)]
+pub struct Backend {
+    /// Its pid, and its group's.
+    pub pid: Pid,
+    /// When it was started.
+    pub started: Instant,
+    /// Its standard input; none once it was closed, or the backend closed it.
+    pub input: Option<pipe::Sender>,
+    /// Its standard output; none once it was closed.
+    pub output: Option<Lines<pipe::Receiver>>,
+    /// Its standard error; none once it was closed.
+    pub errors: Option<pipe::Receiver>,
+}
+
+impl Backend {
+    /// Starts it, in the environment and the directory of this process.
+    ///
+    /// # Errors
+    /// Those of execve(2): no such program, or none that may be run.
+    pub fn start(program: &Program, children: &Children) -> io::Result<Self> {
+        let mut child = Command::new(&program.name)
+            .args(&program.arguments)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        children.expect(pid);
+        let input = child.stdin.take().map(OwnedFd::from).map(pipe::Sender::from_owned_fd).transpose()?;
+        let receiver = |fd: Option<OwnedFd>| fd.map(pipe::Receiver::from_owned_fd).transpose();
+        let output = receiver(child.stdout.take().map(OwnedFd::from))?.map(Lines::new);
+        let errors = receiver(child.stderr.take().map(OwnedFd::from))?;
+        Ok(Self { pid, started: Instant::now(), input, output, errors })
+    }
+
+    /// The lines that are left in its standard output when it has exited. Does not wait: whoever it left behind may hold
+    /// the pipe open.
+    pub fn last_lines(&mut self) -> Vec<Line> {
+        let Some(output) = self.output.take() else { return Vec::new() };
+        let (pipe, mut buffer) = output.into_parts();
+        let mut lines = Vec::new();
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            lines.extend(std::iter::from_fn(|| buffer.next_line()));
+            match nix::unistd::read(pipe.as_fd(), &mut chunk) {
+                Ok(0) | Err(_) => return lines,
+                Ok(read) => LineBuffer::room(&mut buffer).extend_from_slice(&chunk[..read]),
+            }
+        }
+    }
+
+    /// Takes it down as hosts do, the whole group: its standard input is closed, then there is time, then SIGTERM, then
+    /// time, then SIGKILL. What it still says is read, so that it can end, and thrown away.
+    pub async fn take_down(mut self, children: &Children, patience: Duration) {
+        drop(self.input.take());
+        let output = self.output.take().map(|lines| lines.into_parts().0);
+        let drained = async {
+            futures::future::join(drain(output), drain(self.errors.take())).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = children.end_group(self.pid, patience) => {}
+            () = drained => {}
+        }
+    }
+}
+
+async fn drain(pipe: Option<pipe::Receiver>) {
+    if let Some(pipe) = pipe {
+        let _ = tokio::io::copy(&mut pipe.take(u64::MAX), &mut sink()).await;
+    }
+}

@@ -1,0 +1,81 @@
+//! The client's side of a keeper's socket: what a front and `debug` do before anything else is said.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
+use mcp_sessiond_proto::{Error, OLDEST_PROTOCOL_VERSION};
+
+/// How long a keeper may take for its hello and its answer. Whoever attaches waits while the keeper asks the daemon.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a keeper did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// Nobody listens any more, or the connection broke.
+    #[error("the keeper can't be reached: {0}")]
+    Io(#[from] io::Error),
+    /// It ended the connection with its hello.
+    #[error(transparent)]
+    Hello(HelloError),
+    /// Its answer can't be read.
+    #[error("the keeper's answer can't be understood")]
+    Answer,
+    /// It refused.
+    #[error(transparent)]
+    Refused(Error),
+}
+
+/// A connection to a keeper that has answered. What it says from then on may be in the reader's buffer already.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The connection.
+    pub reader: BufReader<UnixStream>,
+    /// What the keeper answered.
+    pub reply: KeeperReply,
+}
+
+/// Connects and asks, in the keeper's own version of the protocol if that is an older one.
+///
+/// # Errors
+/// [`DialError`].
+pub fn dial(socket: &Path, request: &KeeperRequest) -> Result<Dialled, DialError> {
+    let newest = super::version();
+    match dial_in(socket, request, newest) {
+        Err(DialError::Hello(HelloError::Version { theirs, .. }))
+            if (OLDEST_PROTOCOL_VERSION..newest).contains(&theirs) =>
+        {
+            dial_in(socket, request, theirs)
+        }
+        dialled => dialled,
+    }
+}
+
+fn dial_in(socket: &Path, request: &KeeperRequest, version: u16) -> Result<Dialled, DialError> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&Hello::lines(version).encode())?;
+    let mut bytes = [0; HELLO_LEN];
+    stream.read_exact(&mut bytes)?;
+    Hello::decode(&bytes).and_then(|hello| hello.welcome(version, LINES)).map_err(DialError::Hello)?;
+    let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut reader = BufReader::with_capacity(super::lines::CHUNK, stream);
+    let mut answer = Vec::new();
+    reader.read_until(b'\n', &mut answer)?;
+    if !answer.ends_with(b"\n") {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+    }
+    let stream = reader.get_ref();
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
+    match serde_json::from_slice(&answer).map_err(|_| DialError::Answer)? {
+        KeeperReply::Refused(error) => Err(DialError::Refused(error)),
+        reply => Ok(Dialled { reader, reply }),
+    }
+}

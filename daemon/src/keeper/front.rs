@@ -1,0 +1,152 @@
+//! The front that is attached, as its keeper sees it.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes};
+use mcp_sessiond_proto::Epoch;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+use super::lines::Lines;
+use crate::process::ProcessId;
+
+/// Messages that were handed out and not confirmed, after which it is looked what the front has confirmed: what it says
+/// must not fill its connection.
+const UNCONFIRMED: u64 = 64;
+
+/// The front that has the backend.
+#[derive(Debug)]
+pub struct Front {
+    /// Its process.
+    pub process: ProcessId,
+    /// The epoch of its lease.
+    pub epoch: Epoch,
+    /// Where it speaks.
+    pub reader: Lines<OwnedReadHalf>,
+    /// Where it listens.
+    pub writer: OwnedWriteHalf,
+    /// What is on its way to it.
+    pub outlet: Outlet,
+    /// The connection beside it, if it opened one.
+    beside: Option<Beside>,
+    handed_out: u64,
+    confirmed: u64,
+}
+
+impl Front {
+    /// A front that was let in.
+    pub fn new(
+        process: ProcessId,
+        epoch: Epoch,
+        reader: Lines<OwnedReadHalf>,
+        writer: OwnedWriteHalf,
+        beside: Option<Beside>,
+    ) -> Self {
+        let outlet = Outlet::default();
+        Self { process, epoch, reader, writer, outlet, beside, handed_out: 0, confirmed: 0 }
+    }
+
+    /// Will write this line next. The outlet is empty.
+    pub fn hand_out(&mut self, line: Bytes) {
+        self.outlet.put(line);
+        self.handed_out += 1;
+        if self.handed_out - self.confirmed >= UNCONFIRMED {
+            self.take_confirmations();
+        }
+    }
+
+    /// Messages that it was handed and has not passed on, as far as is known.
+    pub fn unconfirmed(&mut self) -> u64 {
+        self.take_confirmations();
+        self.handed_out - self.confirmed
+    }
+
+    fn take_confirmations(&mut self) {
+        match &mut self.beside {
+            Some(beside) => self.confirmed = (self.confirmed + beside.confirmations()).min(self.handed_out),
+            // It does not tell; what has been written counts as passed on.
+            None => self.confirmed = self.handed_out - u64::from(!self.outlet.is_empty()),
+        }
+    }
+
+    /// Shows its host what the backend wrote to its standard error, or what we have to say, as far as it is read.
+    pub fn show(&mut self, text: &[u8]) {
+        if let Some(beside) = &mut self.beside {
+            beside.show(text);
+        }
+    }
+}
+
+/// The connection beside that of a front. It is looked at only when there is a reason: a front's confirmations
+/// wake nobody.
+#[derive(Debug)]
+pub struct Beside {
+    stream: UnixStream,
+    /// Bytes that there was no room for, since something was last shown.
+    skipped: u64,
+}
+
+impl Beside {
+    /// Takes the connection over.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
+        // It stays non-blocking.
+        Ok(Self { stream: stream.into_std()?, skipped: 0 })
+    }
+
+    /// How many messages were confirmed since the last look. Each byte says how many.
+    fn confirmations(&mut self) -> u64 {
+        let mut bytes = [0; 1024];
+        let mut confirmed = 0;
+        while let Ok(read @ 1..) = self.stream.read(&mut bytes) {
+            confirmed += bytes[..read].iter().map(|count| u64::from(*count)).sum::<u64>();
+        }
+        confirmed
+    }
+
+    fn show(&mut self, text: &[u8]) {
+        if self.skipped > 0 {
+            let note = format!("\n[{} bytes of standard error were not read in time]\n", self.skipped);
+            if self.stream.write(note.as_bytes()).is_err() {
+                self.skipped += text.len() as u64;
+                return;
+            }
+            self.skipped = 0;
+        }
+        let written = self.stream.write(text).unwrap_or(0);
+        self.skipped += (text.len() - written) as u64;
+    }
+}
+
+/// A line on its way out.
+#[derive(Debug, Default)]
+pub struct Outlet(Option<Chain<Bytes, &'static [u8]>>);
+
+impl Outlet {
+    /// Whether the next line can be put in.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Will write this line and a newline.
+    pub fn put(&mut self, line: Bytes) {
+        self.0 = Some(line.chain(b"\n".as_slice()));
+    }
+
+    /// Writes it to its end. A future that is dropped loses nothing.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if let Some(line) = &mut self.0 {
+            writer.write_all_buf(line).await?;
+            self.0 = None;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! How a keeper comes to be: `keep` starts `keep --detached`, waits until that has registered, and exits. So the keeper
+//! is no child of the front, and whoever kills the front's process tree does not meet it.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use mcp_sessiond_proto::KeeperName;
+
+/// What a keeper tells whoever started it, in one line of JSON on standard output.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// It has the backend, and fronts can attach.
+    Ready(KeeperName),
+    /// There is no such program, or none that may be run: the exit code of a shell in that case, and why.
+    NoProgram {
+        /// 126 or 127.
+        code: u8,
+        /// One sentence.
+        sentence: String,
+    },
+    /// The lease has been lost meanwhile: claim again.
+    NoLease(String),
+    /// There can be no keeper here.
+    Failed(String),
+}
+
+impl Report {
+    /// What the process on the other end of this pipe reports.
+    ///
+    /// # Errors
+    /// When it ended without a word.
+    pub fn read(from: impl io::Read) -> io::Result<Self> {
+        let mut line = String::new();
+        BufReader::new(from).read_line(&mut line)?;
+        serde_json::from_str(&line)
+            .map_err(|_| io::Error::other("the keeper ended before it had said anything"))
+    }
+
+    /// Reports, on standard output. Whoever waited may have been killed; that is no reason to end.
+    pub fn write(&self) {
+        let mut output = io::stdout();
+        if let Ok(line) = serde_json::to_string(self) {
+            let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+        }
+    }
+}
+
+/// Starts the keeper proper, waits for its report, and passes it on.
+#[must_use]
+pub fn launch(arguments: Vec<OsString>) -> ExitCode {
+    let report = start(arguments).unwrap_or_else(|error| Report::Failed(error.to_string()));
+    report.write();
+    if matches!(report, Report::Ready(_)) { ExitCode::SUCCESS } else { ExitCode::from(70) }
+}
+
+fn start(arguments: Vec<OsString>) -> io::Result<Report> {
+    // What the host left open by mistake would otherwise stay open for as long as the backend lives.
+    crate::sys::keep_only_standard_streams()?;
+    let mut keeper = Command::new(std::env::current_exe()?)
+        .args(["keep", "--detached"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    report_of(&mut keeper)
+}
+
+/// What this process reports on its standard output, which is a pipe.
+///
+/// # Errors
+/// When it ended without a word.
+pub fn report_of(keeper: &mut Child) -> io::Result<Report> {
+    let Some(output) = keeper.stdout.take() else {
+        return Err(io::Error::other("its standard output is no pipe"));
+    };
+    Report::read(output)
+}
+
+/// Lets go of the pipe to whoever started us.
+pub(super) fn let_go() -> io::Result<()> {
+    let null = OpenOptions::new().write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdout(null).map_err(Into::into)
+}

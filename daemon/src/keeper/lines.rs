@@ -1,0 +1,176 @@
+//! Lines out of bytes, as MCP's stdio transport frames its messages: no newline within, one behind each.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use mcp_sessiond_proto::backends::RELAYED_MAX;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Bytes that are read at once: what a pipe holds on Linux.
+pub const CHUNK: usize = 64 * 1024;
+
+/// Bytes of either end of a line that is too long to be kept: its id stands there, if anywhere.
+pub const EDGE: usize = 4 * 1024;
+
+/// A buffer that grew beyond this is not kept when it is empty.
+const KEPT: usize = 4 * CHUNK;
+
+/// A line, without its newline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// As it came.
+    Whole(Bytes),
+    /// It had more than [`RELAYED_MAX`] bytes. These are its first and its last ones.
+    Oversized {
+        /// At most [`EDGE`] bytes.
+        head: Bytes,
+        /// At most [`EDGE`] bytes.
+        tail: Bytes,
+    },
+}
+
+/// Takes bytes in as they come, and gives lines out.
+#[derive(Debug, Default)]
+pub struct LineBuffer {
+    bytes: BytesMut,
+    /// So many of them have no newline.
+    scanned: usize,
+    /// The first bytes of a line of which most was thrown away.
+    head: Option<Bytes>,
+}
+
+impl LineBuffer {
+    /// Where more bytes go, with room for a [`CHUNK`] of them.
+    pub fn room(&mut self) -> &mut BytesMut {
+        if self.bytes.is_empty() && self.bytes.capacity() > KEPT {
+            self.bytes = BytesMut::new();
+        }
+        self.bytes.reserve(CHUNK);
+        &mut self.bytes
+    }
+
+    /// Whether nothing has been taken in that was not given out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.head.is_none()
+    }
+
+    /// The next line, if it is there to its end.
+    pub fn next_line(&mut self) -> Option<Line> {
+        let found = memchr::memchr(b'\n', &self.bytes[self.scanned..]);
+        let Some(end) = found.map(|at| self.scanned + at) else {
+            self.scanned = self.bytes.len();
+            if self.bytes.len() > RELAYED_MAX {
+                self.throw_away();
+            }
+            return None;
+        };
+        self.scanned = 0;
+        let mut line = self.bytes.split_to(end + 1);
+        line.truncate(end);
+        Some(match self.head.take() {
+            Some(head) => Line::Oversized { head, tail: tail_of(&line) },
+            None if line.len() > RELAYED_MAX => {
+                Line::Oversized { head: Bytes::copy_from_slice(&line[..EDGE]), tail: tail_of(&line) }
+            }
+            None => Line::Whole(line.freeze()),
+        })
+    }
+
+    fn throw_away(&mut self) {
+        let head = || Bytes::copy_from_slice(&self.bytes[..EDGE]);
+        self.head = Some(self.head.take().unwrap_or_else(head));
+        // Copied, so that what was thrown away is free.
+        self.bytes = BytesMut::from(&*tail_of(&self.bytes));
+        self.scanned = self.bytes.len();
+    }
+}
+
+fn tail_of(line: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(&line[line.len().saturating_sub(EDGE)..])
+}
+
+/// Reads lines.
+#[derive(Debug)]
+pub struct Lines<R> {
+    reader: R,
+    buffer: LineBuffer,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    /// Will read from `reader`.
+    pub fn new(reader: R) -> Self {
+        Self { reader, buffer: LineBuffer::default() }
+    }
+
+    /// The next line; none at the end, where half a line counts for nothing. A future that is dropped has taken nothing away.
+    ///
+    /// # Errors
+    /// Those of the reader.
+    pub async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            if let Some(line) = self.buffer.next_line() {
+                return Ok(Some(line));
+            }
+            if self.reader.read_buf(self.buffer.room()).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What is read from, and what was read from it already.
+    pub fn into_parts(self) -> (R, LineBuffer) {
+        (self.reader, self.buffer)
+    }
+
+    /// What [`into_parts`](Self::into_parts) took apart.
+    pub fn from_parts(reader: R, buffer: LineBuffer) -> Self {
+        Self { reader, buffer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(chunks: &[&[u8]]) -> Vec<Line> {
+        let mut buffer = LineBuffer::default();
+        let mut lines = Vec::new();
+        for chunk in chunks {
+            buffer.room().extend_from_slice(chunk);
+            lines.extend(std::iter::from_fn(|| buffer.next_line()));
+        }
+        lines
+    }
+
+    fn whole(line: &[u8]) -> Line {
+        Line::Whole(Bytes::copy_from_slice(line))
+    }
+
+    #[test]
+    fn lines_come_out_as_they_went_in_wherever_they_were_cut() {
+        let text = b"{\"a\":1}\r\n\n{}\nhalf";
+        for cut in 0..text.len() {
+            let lines = taken(&[&text[..cut], &text[cut..]]);
+            assert_eq!(lines, [whole(b"{\"a\":1}\r"), whole(b""), whole(b"{}")], "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_16_mib_is_whole_and_one_of_a_byte_more_leaves_its_ends() {
+        let mut line = vec![b'x'; RELAYED_MAX];
+        line.push(b'\n');
+        assert_eq!(taken(&[&line, b"y\n"]), [whole(&line[..RELAYED_MAX]), whole(b"y")]);
+        for chunk in [line.len(), CHUNK] {
+            let mut long = vec![b'x'; RELAYED_MAX];
+            long.splice(..4, *b"head");
+            long.extend_from_slice(b"tail\n");
+            let chunks: Vec<&[u8]> = long.chunks(chunk).chain([&b"y\n"[..]]).collect();
+            let lines = taken(&chunks);
+            let [Line::Oversized { head, tail }, next] = &lines[..] else { panic!("{}", lines.len()) };
+            assert!(head.starts_with(b"head") && head.len() == EDGE);
+            assert!(tail.ends_with(b"tail") && tail.len() == EDGE);
+            assert_eq!(next, &whole(b"y"));
+        }
+    }
+}

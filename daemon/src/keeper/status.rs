@@ -1,0 +1,54 @@
+//! How the backend is, for `debug`.
+
+use mcp_sessiond_proto::backends::BackendStatus;
+
+use super::hold::Keeper;
+use super::relay::View;
+use crate::process;
+
+impl Keeper {
+    /// How the backend is. No message is in it.
+    pub(super) fn status(&self) -> BackendStatus {
+        let View {
+            state,
+            calls,
+            asks,
+            parked,
+            waiting,
+            waiting_bytes,
+            lost,
+            dropped,
+            to_backend,
+            from_backend,
+            restarts,
+            last_error,
+        } = self.relay.view(self.now());
+        let ms = |since: tokio::time::Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let pid = self.backend.as_ref().map(|backend| backend.pid.as_raw().unsigned_abs());
+        let keeper_pid = std::process::id();
+        BackendStatus {
+            session: self.house.session.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            keeper_pid,
+            pid,
+            state,
+            age_ms: self.backend.as_ref().map_or(0, |backend| ms(backend.started)),
+            front: self.front.as_ref().map(|front| front.process.pid),
+            since_ms: ms(self.since),
+            calls,
+            asks,
+            parked,
+            waiting,
+            waiting_bytes,
+            lost,
+            dropped,
+            to_backend,
+            from_backend,
+            restarts,
+            last_error,
+            keeper_bytes: process::resident_bytes(keeper_pid).unwrap_or(0),
+            backend_bytes: pid.and_then(process::resident_bytes).unwrap_or(0),
+            stderr: self.ring.text(),
+        }
+    }
+}

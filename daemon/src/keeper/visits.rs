@@ -1,0 +1,168 @@
+//! Who comes to a keeper's socket, and what for.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_sessiond_client::{Control, SessionError};
+use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
+use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
+use mcp_sessiond_proto::{Error, KeeperName, SessionId};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::lines::{Line, Lines};
+use crate::process::{self, ProcessId};
+
+/// How long a visitor may take for its hello and its request.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Visitors that may be at the door at the same time.
+const DOOR: usize = 16;
+
+/// How long accepting pauses when there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the daemon says of a front's lease.
+#[derive(Debug)]
+pub enum Word {
+    /// This process holds the session under the epoch that was shown.
+    Holder(ProcessId),
+    /// No.
+    Refused(Error),
+    /// The daemon is away.
+    Away,
+}
+
+/// A visitor that has said what it wants.
+#[derive(Debug)]
+pub enum Visit {
+    /// A front would like to have the backend.
+    Attach {
+        /// What it showed.
+        attach: Attach,
+        /// The process.
+        process: ProcessId,
+        /// What the daemon says.
+        word: Word,
+        /// Where it speaks.
+        reader: Lines<OwnedReadHalf>,
+        /// Where it listens.
+        writer: OwnedWriteHalf,
+    },
+    /// The connection beside that of a front.
+    Beside {
+        /// The front's process.
+        process: ProcessId,
+        /// The connection.
+        stream: UnixStream,
+    },
+    /// Somebody would like to know how the backend is.
+    Status {
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
+}
+
+/// What visitors are told, and checked against.
+#[derive(Debug)]
+pub struct House {
+    /// The session.
+    pub session: SessionId,
+    /// The keeper.
+    pub keeper: KeeperName,
+    /// The daemon.
+    pub control: Control,
+}
+
+/// Lets visitors in until it is dropped.
+pub async fn receive(listener: UnixListener, house: Arc<House>, visits: mpsc::Sender<Visit>) {
+    let door = Arc::new(tokio::sync::Semaphore::new(DOOR));
+    loop {
+        let Ok(place) = door.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (house, visits) = (house.clone(), visits.clone());
+                tokio::spawn(async move {
+                    if let Ok(Ok(Some(visit))) = timeout(PATIENCE, greet(stream, &house)).await {
+                        let _ = visits.send(visit).await;
+                    }
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, HelloError> {
+    // Anybody else is not told a word.
+    let Ok(peer) = process::peer(&stream) else { return Ok(None) };
+    let hello = Hello::read(&mut stream).await?;
+    let newest = super::version();
+    let answer = hello.accept_lines(newest).err().unwrap_or(Answer::Welcome);
+    Hello { version: newest, ..hello.reply(answer) }.write(&mut stream).await?;
+    if answer != Answer::Welcome {
+        return Ok(None);
+    }
+    let process = peer.process.id();
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = Lines::new(reader);
+    let Some(Line::Whole(line)) = reader.next().await? else { return Ok(None) };
+    match serde_json::from_slice(&line) {
+        Ok(KeeperRequest::Attach(attach)) => {
+            let word = word(&attach, house).await;
+            Ok(Some(Visit::Attach { attach, process, word, reader, writer }))
+        }
+        Ok(KeeperRequest::Beside {}) => {
+            reply(&mut writer, &KeeperReply::Beside {}).await?;
+            let (reader, _) = reader.into_parts();
+            let stream = reader.reunite(writer).map_err(io::Error::other)?;
+            Ok(Some(Visit::Beside { process, stream }))
+        }
+        Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
+        Err(_) => {
+            // What stood in it is not repeated: it may hold a message.
+            let sentence = "a keeper is asked to `attach`, for a place `beside`, or for its `status`".into();
+            reply(&mut writer, &KeeperReply::Refused(Error::InvalidArgument { sentence })).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// Writes an answer, one line.
+///
+/// # Errors
+/// Those of the connection.
+pub async fn reply(writer: &mut OwnedWriteHalf, reply: &KeeperReply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    writer.write_all(&line).await
+}
+
+/// What the daemon says of the lease that a front shows.
+async fn word(attach: &Attach, house: &House) -> Word {
+    if attach.session != house.session {
+        return Word::Refused(Error::UnknownSession);
+    }
+    let request = FrontRequest { session: house.session.clone(), keeper: house.keeper, epoch: attach.epoch };
+    let said = house.control.call(|connection, context| {
+        let request = request.clone();
+        async move { connection.check_front(context, request).await }
+    });
+    let said = said.await;
+    // One connection a front, not one a keeper.
+    house.control.hang_up();
+    match said {
+        Ok(ProcessRef { pid, start, inode }) => {
+            Word::Holder(ProcessId { pid, start: process::StartTime(start), inode })
+        }
+        Err(SessionError::Refused(error)) if !matches!(error, Error::Unavailable { .. }) => {
+            Word::Refused(error)
+        }
+        Err(_) => Word::Away,
+    }
+}
