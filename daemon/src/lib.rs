@@ -7,6 +7,7 @@ pub mod counters;
 pub mod directory;
 pub mod edge;
 pub mod fault;
+pub mod keepers;
 pub mod ledger;
 pub mod listener;
 pub mod process;

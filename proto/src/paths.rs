@@ -3,11 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::backends::KeeperName;
+
 /// Overrides the runtime directory, for tests and odd systems. An absolute path.
 pub const DIRECTORY_VARIABLE: &str = "MCP_SESSIOND_DIR";
 
 /// The name of the daemon's socket in the runtime directory.
 pub const SOCKET_NAME: &str = "daemon.sock";
+
+/// The name of the directory of the keepers' sockets in the runtime directory.
+pub const KEEPERS_NAME: &str = "keepers";
 
 /// Bytes that a socket's path may have at most: `sun_path` has 104 on macOS and 108 on Linux, with a NUL.
 pub const SOCKET_PATH_MAX: usize = 103;
@@ -20,7 +25,7 @@ pub enum DirectoryError {
     Relative(PathBuf),
     /// The socket's path would be too long for the operating system.
     #[error(
-        "the socket's path may have {SOCKET_PATH_MAX} bytes, and in {0:?} it has more; set {DIRECTORY_VARIABLE} to a shorter one"
+        "a socket's path may have {SOCKET_PATH_MAX} bytes, and in {0:?} it has more; set {DIRECTORY_VARIABLE} to a shorter one"
     )]
     TooLong(PathBuf),
     /// There is no home directory to derive it from (macOS).
@@ -42,7 +47,7 @@ pub fn directory() -> Result<PathBuf, DirectoryError> {
     usable(path)
 }
 
-/// `path`, if the daemon's socket can be in it.
+/// `path`, if the sockets of the daemon and of its keepers can be in it.
 ///
 /// # Errors
 /// [`DirectoryError`] when it is relative, or too long.
@@ -50,7 +55,8 @@ pub fn usable(path: PathBuf) -> Result<PathBuf, DirectoryError> {
     if path.is_relative() {
         return Err(DirectoryError::Relative(path));
     }
-    if socket(&path).as_os_str().len() > SOCKET_PATH_MAX {
+    let longest = [socket(&path), keeper_socket(&path, KeeperName(0))];
+    if longest.iter().any(|socket| socket.as_os_str().len() > SOCKET_PATH_MAX) {
         return Err(DirectoryError::TooLong(path));
     }
     Ok(path)
@@ -60,6 +66,18 @@ pub fn usable(path: PathBuf) -> Result<PathBuf, DirectoryError> {
 #[must_use]
 pub fn socket(directory: &Path) -> PathBuf {
     directory.join(SOCKET_NAME)
+}
+
+/// The directory of the keepers' sockets in a runtime directory.
+#[must_use]
+pub fn keepers(directory: &Path) -> PathBuf {
+    directory.join(KEEPERS_NAME)
+}
+
+/// The socket of the keeper of this name in a runtime directory.
+#[must_use]
+pub fn keeper_socket(directory: &Path, keeper: KeeperName) -> PathBuf {
+    keepers(directory).join(keeper.to_string())
 }
 
 /// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's units serve.
@@ -84,4 +102,20 @@ pub fn derived() -> Result<PathBuf, DirectoryError> {
     let run = PathBuf::from(format!("/run/user/{uid}"));
     let ours = std::fs::symlink_metadata(&run).is_ok_and(|found| found.is_dir() && found.uid() == uid);
     Ok(if ours { run.join("mcp-sessiond") } else { PathBuf::from(format!("/tmp/mcp-sessiond-{uid}")) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_socket_decides() {
+        let of = |length: usize| PathBuf::from(format!("/{}", "d".repeat(length - 1)));
+        let longest = SOCKET_PATH_MAX - "/keepers/00c0ffee".len();
+        assert_eq!(usable(of(longest)), Ok(of(longest)));
+        assert_eq!(usable(of(longest + 1)), Err(DirectoryError::TooLong(of(longest + 1))));
+        assert_eq!(usable("d".into()), Err(DirectoryError::Relative("d".into())));
+        let socket = keeper_socket(Path::new("/d"), KeeperName(0x00c0_ffee));
+        assert_eq!(socket, Path::new("/d/keepers/00c0ffee"));
+    }
 }
