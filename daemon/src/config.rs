@@ -1,6 +1,7 @@
 //! The settings: every one with a default, unknown ones refused with their line. Flags beat the environment, the
 //! environment beats the file.
 
+mod backends;
 mod range;
 mod settings;
 
@@ -12,6 +13,7 @@ use serde::Deserialize;
 
 use crate::storage;
 
+pub use backends::Backends;
 pub use settings::{Config, Limits, LogLevel, Sessions, Storage};
 
 /// Names the configuration file, in place of the usual one.

@@ -6,7 +6,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::debug::{self, Counter};
 
 /// The codes of refusals, as [`Error::code`] has them.
-pub const CODES: [&str; 19] = [
+pub const CODES: [&str; 20] = [
     "no_verified_host",
     "not_an_ancestor",
     "stale_epoch",
@@ -22,6 +22,7 @@ pub const CODES: [&str; 19] = [
     "unknown_stream",
     "stream_closed",
     "unknown_cursor",
+    "unknown_backend",
     "invalid_argument",
     "quota_exceeded",
     "write_failed",
@@ -91,6 +92,10 @@ counters! {
     sessions_terminated_total,
     /// Sessions that ended by themselves.
     sessions_expired_total,
+    /// Keepers that were registered.
+    backends_kept_total,
+    /// Registered keepers that have ended, with their backends.
+    backends_ended_total,
     /// Events appended.
     events_appended_total,
     /// Times that the storage did not answer, or could not be read.

@@ -4,9 +4,11 @@
 //! that the kernel knows of is known to every decision that comes after it.
 
 mod access;
+mod backends;
 mod claim;
 mod inspect;
 mod start;
+mod state;
 mod store;
 
 use std::collections::HashMap;
@@ -14,17 +16,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
 use mcp_sessiond_proto::Error;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 
 use crate::config::{Config, Loaded};
 use crate::counters::Meters;
 use crate::directory::Directory;
-use crate::ledger::{Ledger, Waiter};
-use crate::process::{ExitWatch, ProcessId, StartTime, Table};
-use crate::registry::{Effect, Lease, Millis, Registry, Ticket, TokenFile};
+use crate::process::{StartTime, Table};
+use crate::registry::{Effect, Millis, Registry, TokenFile};
 use crate::storage::Place;
 use crate::tokens::Tokens;
+use state::{Answer, State};
 
+pub use backends::Charge;
 pub use start::StartError;
 
 /// The registry, the ledger, the token files and the processes, as one.
@@ -43,6 +46,8 @@ pub struct Edge {
     home: String,
     /// Takes in what has ended, whose contents have to go.
     dropped: mpsc::UnboundedSender<Dropped>,
+    /// Takes in the keepers that have to end, and the backends that have lost theirs.
+    charges: mpsc::UnboundedSender<Charge>,
     /// What is counted and measured.
     pub meters: Arc<Meters>,
 }
@@ -68,22 +73,6 @@ pub enum Dropped {
     Session(Place),
     /// A host, with all that it owned.
     Owner(String),
-}
-
-#[derive(Debug)]
-struct State {
-    registry: Registry,
-    ledger: Ledger,
-    exits: ExitWatch,
-    answers: HashMap<Ticket, oneshot::Sender<Answer>>,
-    tickets: u64,
-}
-
-/// The answer to a claim, which counts once the ledger has kept it.
-#[derive(Debug)]
-struct Answer {
-    lease: Result<Lease, Error>,
-    kept: Waiter,
 }
 
 impl Settings {
@@ -215,6 +204,8 @@ impl Edge {
                     }
                 }
                 Effect::DeleteToken(file) => self.delete_later(file),
+                Effect::EndKeeper(keeper) => self.end_keeper(state, &keeper),
+                Effect::SweepBackend(keeper) => self.sweep_backend(state, keeper),
                 Effect::EndContents(owner, session) => {
                     // Nobody takes them in when the daemon is about to exit. The next one finds them.
                     let _ = self.dropped.send(Dropped::Session(self.place(Some(owner), &session)));
@@ -258,31 +249,6 @@ impl Edge {
         let lock = Arc::<FileLock>::default();
         files.insert(name, Arc::downgrade(&lock));
         lock
-    }
-}
-
-impl State {
-    fn take_in_exits(&mut self) {
-        let exited = self.exits.drain();
-        for process in &exited {
-            tracing::debug!(pid = process.pid, "a process has exited");
-        }
-        self.registry.exited(&exited);
-    }
-
-    /// Watches a process no longer, if nothing depends on it: a claimant may be a host as well.
-    fn unwatch(&mut self, process: &ProcessId) {
-        if !self.registry.depends_on(process) {
-            self.exits.remove(process);
-        }
-    }
-
-    fn ticket(&mut self) -> (Ticket, oneshot::Receiver<Answer>) {
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        let (sender, receiver) = oneshot::channel();
-        self.answers.insert(ticket, sender);
-        (ticket, receiver)
     }
 }
 

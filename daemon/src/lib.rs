@@ -9,6 +9,7 @@ pub mod edge;
 pub mod fault;
 pub mod front;
 pub mod keeper;
+pub mod keepers;
 pub mod ledger;
 pub mod listener;
 pub mod process;

@@ -6,6 +6,7 @@
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`ExitWatch`]: which of many processes have exited.
+//! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`]: whom a process has started.
 //!
 //! `linux.rs` and `macos.rs` read the facts, behind the same set of functions; nothing else here differs between
 //! the two.
@@ -19,6 +20,7 @@ mod key;
 mod launchers;
 mod peer;
 mod pinned;
+mod session;
 mod variables;
 mod walk;
 
@@ -41,6 +43,7 @@ pub use key::{Key, KeyDoubt, KeyDoubtError, Traits};
 pub use launchers::{Launcher, Table};
 pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
 pub use pinned::{Gone, Pinned};
+pub use session::{child_of, is_taken, leads_session, session_members, session_of};
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
 /// Resident memory of a process, in bytes. None: it has exited, or is not ours to look at.

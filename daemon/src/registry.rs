@@ -7,6 +7,7 @@
 
 mod claims;
 mod effects;
+mod keepers;
 mod leases;
 #[cfg(test)]
 pub(crate) mod model;
@@ -18,7 +19,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub use claims::{Claim, Ticket, Wants};
 pub use effects::{Effect, Lease};
-pub use records::{Claimant, Digest, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, TokenFile};
+pub use records::{
+    Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, TokenFile,
+};
 
 use crate::process::{Key, ProcessId};
 use claims::Waiting;
@@ -49,6 +52,12 @@ pub struct Registry {
     /// The ids of sessions whose owners chose others for them.
     names: HashMap<(ProcessId, SessionId), SessionId>,
     held_by: HashMap<ProcessId, BTreeSet<SessionId>>,
+    /// The sessions whose backends these keepers hold.
+    kept_by: HashMap<ProcessId, SessionId>,
+    /// Keepers that belong to no session any more, until they exit.
+    ending: BTreeMap<ProcessId, KeeperRecord>,
+    /// Keepers that have exited, until what is left of their backends is gone.
+    exited_keepers: BTreeMap<ProcessId, KeeperRecord>,
     /// Claims that wait for a holder to be gone, in the order in which they came.
     waiting: Vec<Waiting>,
     opened: u64,
@@ -79,6 +88,9 @@ impl Registry {
             by_key: HashMap::new(),
             names: HashMap::new(),
             held_by: HashMap::new(),
+            kept_by: HashMap::new(),
+            ending: BTreeMap::new(),
+            exited_keepers: BTreeMap::new(),
             waiting: Vec::new(),
             opened: 0,
             effects: Vec::new(),
@@ -101,6 +113,7 @@ impl Registry {
             registry.opened = registry.opened.max(session.opened);
             registry.insert(session);
         }
+        registry.restore_keepers(snapshot.ending);
         registry
     }
 
@@ -152,11 +165,12 @@ impl Registry {
         self.claimants.get(process)
     }
 
-    /// Every process whose exit has to be told: hosts, holders, claimants.
+    /// Every process whose exit has to be told: hosts, holders, claimants, keepers.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcessId> {
         let hosts = self.owners.keys();
-        hosts.chain(self.held_by.keys()).chain(self.claimants.keys()).copied().collect()
+        let keepers = self.kept_by.keys().chain(self.ending.keys());
+        hosts.chain(self.held_by.keys()).chain(self.claimants.keys()).chain(keepers).copied().collect()
     }
 
     /// Whether the exit of this process has to be told.
@@ -165,12 +179,13 @@ impl Registry {
         self.owners.contains_key(process)
             || self.held_by.contains_key(process)
             || self.claimants.contains_key(process)
+            || self.is_keeper(process)
     }
 
-    /// Whether nothing depends on the daemon: no host, no lease, no claim.
+    /// Whether nothing depends on the daemon: no host, no lease, no claim, no keeper.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.owners.is_empty() && self.held_by.is_empty() && self.waiting.is_empty()
+        self.owners.is_empty() && self.held_by.is_empty() && self.waiting.is_empty() && self.has_no_keeper()
     }
 
     /// Claims that are waiting for a holder to be gone.
@@ -183,6 +198,10 @@ impl Registry {
     ///
     /// All that are known to have exited are told at once, so that no claim is answered as if one of them lived.
     pub fn exited(&mut self, processes: &[ProcessId]) {
+        // Before any session ends: there is nobody to be told so.
+        for process in processes {
+            self.keeper_exited(process);
+        }
         for process in processes {
             if self.claimants.remove(process).is_some() {
                 self.effects.push(Effect::DropClaimant(*process));
@@ -258,10 +277,13 @@ impl Registry {
         if let Some(holder) = session.holder {
             self.held_by.entry(holder).or_default().insert(session.id.clone());
         }
+        if let Some(keeper) = &session.keeper {
+            self.kept_by.insert(keeper.process, session.id.clone());
+        }
         self.sessions.insert(session.id.clone(), session);
     }
 
-    /// Takes a session out, and its token with it. Its owner's own list is the caller's to keep.
+    /// Takes a session out, and its token and its backend with it. Its owner's own list is the caller's to keep.
     fn remove(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.remove(id) else { return };
         if let Some(key) = session.key
@@ -281,6 +303,10 @@ impl Registry {
             }
         }
         self.names.remove(&(session.owner, session.told().clone()));
+        // On record before the session is off it: a keeper is never forgotten.
+        if let Some(keeper) = session.keeper.clone() {
+            self.let_go(*keeper);
+        }
         self.effects.push(Effect::EndContents(session.owner, session.told().clone()));
         self.effects.push(Effect::DropSession(session.id));
         self.effects.push(Effect::DeleteToken(session.file));

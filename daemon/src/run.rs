@@ -21,6 +21,7 @@ use crate::contents::{Clock, Contents};
 use crate::counters::Meters;
 use crate::directory::{Directory, DirectoryError, Lock};
 use crate::edge::{Edge, StartError};
+use crate::keepers::Keepers;
 use crate::listener::{self, Gauge, Listener};
 use crate::reaper::Reaper;
 use crate::service::Daemon;
@@ -163,7 +164,8 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let limits = loaded.config.contents_limits();
     let contents = Arc::new(Contents::new(storage, Arc::new(Clock::system()), limits, meters.clone()));
     let (dropped, incoming) = mpsc::unbounded_channel();
-    let edge = Arc::new(Edge::start(&directory, loaded, meters.clone(), dropped)?);
+    let (charges, charged) = mpsc::unbounded_channel();
+    let edge = Arc::new(Edge::start(&directory, loaded, meters.clone(), dropped, charges)?);
     let told = Arc::downgrade(&edge);
     contents.on_end(move |place| {
         if let Some(edge) = told.upgrade() {
@@ -171,6 +173,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         }
     });
     let reaper = tokio::spawn(Reaper::new(edge.clone(), contents.clone(), incoming).run());
+    let keepers = tokio::spawn(Keepers::new(edge.clone(), charged).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
@@ -206,6 +209,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     }
     exits.abort();
     reaper.abort();
+    keepers.abort();
     // Held until this process is gone, and with it whoever could still be writing.
     std::mem::forget(lock);
     match end {
@@ -291,7 +295,7 @@ async fn until_stopped(
                 // Not at the first look: whoever started the daemon is about to connect.
                 match idle_since.filter(|_| idle) {
                     Some(since) if tokio::time::Instant::elapsed(&since) >= patience => {
-                        return "no host, lease or connection is left";
+                        return "no host, lease, keeper or connection is left";
                     }
                     Some(_) => {}
                     None => idle_since = idle.then(tokio::time::Instant::now),

@@ -291,33 +291,38 @@ impl Sessiond for Service {
     }
 
     async fn find_backend(self, _: Context, request: LeaseRef) -> Result<Option<Backend>, Error> {
-        let _ = request;
-        Ok(None)
+        let work = async {
+            let session = self.0.own(&request.session).await?;
+            self.daemon().edge.find_backend(&session, request.epoch)
+        };
+        self.measured(|meters| &meters.histograms.read_session_us, work).await
     }
 
     async fn keep_backend(self, _: Context, request: KeepRequest) -> Result<Kept, Error> {
-        let _ = request;
-        Err(Error::UnknownSession)
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.edge.keep_backend(&peer.peer, request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
     async fn backend_started(self, _: Context, request: StartedRequest) -> Result<(), Error> {
-        let _ = request;
-        Err(Error::UnknownSession)
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.edge.backend_started(&peer.peer, request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
     async fn check_front(self, _: Context, request: FrontRequest) -> Result<ProcessRef, Error> {
-        let _ = request;
-        Err(Error::UnknownSession)
+        let work = async { self.daemon().edge.check_front(&self.0.peer, &request) };
+        self.measured(|meters| &meters.histograms.read_session_us, work).await
     }
 
     async fn list_backends(self, _: Context, request: Page) -> Vec<Backend> {
-        let _ = request;
-        Vec::new()
+        self.daemon().edge.backends(request.after.as_ref())
     }
 
     async fn stop_backend(self, _: Context, request: StopRequest) -> Result<(), Error> {
-        let _ = request;
-        Err(Error::UnknownSession)
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.edge.stop_backend(&request.session).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
     async fn about(self, _: Context) -> About {

@@ -5,10 +5,10 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{pidfd_open, take_fd};
+pub(crate) use linux::{pidfd_open, pidfd_send_signal, take_fd};
 #[cfg(target_os = "macos")]
 pub(crate) use macos::{
-    bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, unique_ids,
+    all_pids, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, unique_ids,
     working_directory,
 };
 
@@ -16,7 +16,7 @@ pub(crate) use macos::{
 mod linux {
     use std::collections::BTreeSet;
     use std::io;
-    use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+    use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
     use std::sync::{Mutex, PoisonError};
 
     /// A descriptor of the process that has this pid now, closed on exec.
@@ -33,6 +33,18 @@ mod linux {
         }
         // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
         Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+    }
+
+    /// Sends a signal to the process that this descriptor was opened for.
+    ///
+    /// # Errors
+    /// `ESRCH` where it has exited, `EPERM` where it is another user's, `EBADF` for any other descriptor.
+    pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+        let nothing = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the call takes three integers and a pointer that may be null.
+        let result =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, nothing, 0) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Takes over a descriptor that the service manager left open for us (sd_listen_fds(3)), and closes it on exec.
@@ -109,6 +121,19 @@ mod macos {
     pub(crate) fn short_info(pid: u32) -> io::Result<libc::proc_bsdshortinfo> {
         // SAFETY: this flavor fills exactly this structure, which consists of integers.
         unsafe { pidinfo(pid, libc::PROC_PIDT_SHORTBSDINFO) }
+    }
+
+    /// The pids of all processes.
+    pub(crate) fn all_pids() -> io::Result<Vec<u32>> {
+        /// More than there can be at once, by far: the system's default limit is below 10,000.
+        const MOST: usize = 1 << 17;
+        let mut pids = vec![0_i32; MOST];
+        let size = c_int::try_from(size_of_val(pids.as_slice())).map_err(io::Error::other)?;
+        // SAFETY: the pointer and the size are those of one buffer of ours, of which any bit pattern is a value.
+        let count = unsafe { libc::proc_listallpids(pids.as_mut_ptr().cast(), size) };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        pids.truncate(count);
+        Ok(pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect())
     }
 
     /// The numbers that are never given twice.

@@ -75,6 +75,9 @@ pub enum Error {
     /// The cursor names no place in this session: it is another session's, or was made up, or its stream is gone.
     #[error("the cursor names no place in this session")]
     UnknownCursor,
+    /// The session has no backend, or it is not held by the keeper that speaks: start one, or, as that keeper, end.
+    #[error("the session has no such backend: none is registered, or another keeper holds it")]
+    UnknownBackend,
     /// The request can't be meant as it is: correct it.
     #[error("{sentence}")]
     InvalidArgument {
@@ -130,6 +133,7 @@ impl Error {
             Self::UnknownStream => "unknown_stream",
             Self::StreamClosed => "stream_closed",
             Self::UnknownCursor => "unknown_cursor",
+            Self::UnknownBackend => "unknown_backend",
             Self::InvalidArgument { .. } => "invalid_argument",
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::WriteFailed { .. } => "write_failed",
@@ -151,7 +155,7 @@ impl Error {
             | Self::StreamClosed => 409,
             // MCP 2025-11-25, Streamable HTTP: the client must begin a new session then.
             Self::UnknownSession | Self::SessionTerminated => 404,
-            Self::UnknownHandle | Self::UnknownStream | Self::UnknownCursor => 404,
+            Self::UnknownHandle | Self::UnknownStream | Self::UnknownCursor | Self::UnknownBackend => 404,
             Self::HandleExpired => 410,
             Self::InvalidArgument { .. } => 400,
             Self::QuotaExceeded { .. } => 429,
@@ -184,6 +188,7 @@ mod tests {
             Error::UnknownStream,
             Error::StreamClosed,
             Error::UnknownCursor,
+            Error::UnknownBackend,
             Error::InvalidArgument { sentence: "x".into() },
             Error::QuotaExceeded { what: "x".into(), limit: 1 },
             Error::WriteFailed { sentence: "x".into() },

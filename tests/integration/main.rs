@@ -10,6 +10,7 @@ mod daemon_kill;
 mod dynamodb;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;
+mod keepers;
 mod lifecycle;
 mod node;
 mod owners;
@@ -37,6 +38,7 @@ static BINARIES: Binaries = Binaries {
     broker: env!("CARGO_BIN_EXE_broker"),
     host: env!("CARGO_BIN_EXE_host"),
     instance: env!("CARGO_BIN_EXE_instance"),
+    keeper: env!("CARGO_BIN_EXE_keeper"),
     stranger: env!("CARGO_BIN_EXE_stranger"),
     example_server: env!("CARGO_BIN_EXE_example-server"),
     event_service: env!("CARGO_BIN_EXE_event-service"),

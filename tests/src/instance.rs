@@ -123,6 +123,17 @@ impl Instance {
         }
     }
 
+    /// Has it start a child, and returns that one's pid.
+    ///
+    /// # Panics
+    /// When it can't.
+    pub fn spawn(&mut self, arguments: &[&str]) -> u32 {
+        self.begin(&format!("spawn {}", Value::from(arguments)));
+        let line = self.0.read();
+        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        answer["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_else(|| panic!("{line}"))
+    }
+
     /// Kills it, and waits until it is gone.
     pub fn kill(&mut self) {
         self.0.kill();

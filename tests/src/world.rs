@@ -23,6 +23,8 @@ pub struct Binaries {
     pub host: &'static str,
     /// `instance`.
     pub instance: &'static str,
+    /// `keeper`.
+    pub keeper: &'static str,
     /// `stranger`.
     pub stranger: &'static str,
     /// `example-server`.

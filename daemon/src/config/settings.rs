@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use mcp_sessiond_proto::Siblings;
 use serde::{Deserialize, Serialize};
 
+use super::Backends;
 use crate::contents;
 use crate::process::{Launcher, Table};
 use crate::registry::Policy;
@@ -43,6 +44,8 @@ pub struct Config {
     pub storage: Storage,
     /// How long sessions live.
     pub sessions: Sessions,
+    /// Servers that outlive whoever speaks to them.
+    pub backends: Backends,
     /// Bounds.
     pub limits: Limits,
 }
@@ -193,6 +196,7 @@ impl Default for Config {
             log: LogLevel::Info,
             storage: Storage::default(),
             sessions: Sessions::default(),
+            backends: Backends::default(),
             limits: Limits::default(),
         }
     }

@@ -77,12 +77,18 @@ impl Edge {
     /// What there is now.
     #[must_use]
     pub fn gauges(&self) -> Vec<Counter> {
-        let (hosts, sessions, held, waiting) = self.look(|registry| {
+        let (hosts, sessions, held, backends, waiting) = self.look(|registry| {
             let held = registry.sessions().filter(|session| session.holder.is_some()).count();
-            (registry.owners().count(), registry.sessions().count(), held, registry.waiting())
+            let backends = registry.sessions_with_backend().count();
+            (registry.owners().count(), registry.sessions().count(), held, backends, registry.waiting())
         });
-        let gauges =
-            [("hosts", hosts), ("sessions", sessions), ("leases", held), ("claims_waiting", waiting)];
+        let gauges = [
+            ("hosts", hosts),
+            ("sessions", sessions),
+            ("leases", held),
+            ("backends", backends),
+            ("claims_waiting", waiting),
+        ];
         gauges.map(|(name, value)| Counter { name: name.into(), value: value as u64 }).to_vec()
     }
 }

@@ -1,15 +1,16 @@
 //! Continuing where a former daemon's records end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
+use mcp_sessiond_proto::paths;
 use tokio::sync::{Notify, mpsc};
 
-use super::{Dropped, Edge, Settings, State};
+use super::{Charge, Dropped, Edge, Settings, State};
 use crate::config::Loaded;
 use crate::counters::Meters;
-use crate::directory::Directory;
+use crate::directory::{Directory, DirectoryError};
 use crate::ledger::{Ledger, LedgerError, Opened};
 use crate::process::{self, ExitWatch, Pinned};
 use crate::registry::Registry;
@@ -27,6 +28,9 @@ pub enum StartError {
     /// `tokens/` can't be used.
     #[error("the directory of the token files: {0}; remove it, or mend it by hand")]
     Tokens(std::io::Error),
+    /// `keepers/` can't be used.
+    #[error("the directory of the keepers' sockets: {0}")]
+    Keepers(#[from] DirectoryError),
     /// The kernel does not tell of exits.
     #[error("could not watch processes: {0}")]
     Exits(std::io::Error),
@@ -42,7 +46,7 @@ fn home(boot: &str, directory: &std::path::Path) -> std::io::Result<String> {
 
 impl Edge {
     /// Finds leases and sessions again. Processes that have gone since are taken for exited, tokens are compared
-    /// with their digests, and files that belong to nobody are deleted. The caller holds the directory's lock.
+    /// with their digests, and files and sockets that belong to nobody are deleted. The caller holds the directory's lock.
     ///
     /// # Errors
     /// [`StartError`].
@@ -51,8 +55,10 @@ impl Edge {
         loaded: Loaded,
         meters: Arc<Meters>,
         dropped: mpsc::UnboundedSender<Dropped>,
+        charges: mpsc::UnboundedSender<Charge>,
     ) -> Result<Self, StartError> {
         let tokens = Tokens::open(directory).map_err(StartError::Tokens)?;
+        Directory::open(&paths::keepers(directory.path()))?;
         let boot = process::boot_id().map_err(StartError::Boot)?;
         let Opened { ledger, snapshot, discarded } = Ledger::open(directory.path(), &boot)?;
         if let Some(why) = discarded {
@@ -61,7 +67,7 @@ impl Edge {
         let registry = Registry::restore(loaded.config.policy(), snapshot);
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
         let edge = Self {
-            state: Mutex::new(State { registry, ledger, exits, answers: HashMap::new(), tickets: 0 }),
+            state: Mutex::new(State::new(registry, ledger, exits)),
             directory: directory.clone(),
             tokens: Arc::new(tokens),
             files: Mutex::default(),
@@ -70,10 +76,12 @@ impl Edge {
             began: Instant::now(),
             home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,
+            charges,
             meters,
         };
         edge.find_processes().map_err(StartError::Exits)?;
         edge.settle_tokens().map_err(StartError::Tokens)?;
+        edge.settle_sockets();
         Ok(edge)
     }
 
@@ -89,6 +97,7 @@ impl Edge {
         }
         state.registry.exited(&gone);
         self.carry_out(&mut state);
+        state.is_starting = false;
         Ok(())
     }
 

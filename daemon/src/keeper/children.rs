@@ -54,7 +54,9 @@ impl Children {
 
     /// Will take down how this child ends. To be called before the next [`reap`](Self::reap).
     pub fn expect(&self, child: Pid) {
-        self.exits.send_modify(|exits| drop(exits.awaited.insert(child, None)));
+        self.exits.send_modify(|exits| {
+            exits.awaited.insert(child, None);
+        });
     }
 
     /// Reaps who has ended. To be called at every SIGCHLD.
@@ -92,7 +94,9 @@ impl Children {
             let _ = killpg(leader, signal);
         }
         let _ = timeout(patience, self.group_gone(leader)).await;
-        self.exits.send_modify(|exits| drop(exits.awaited.remove(&leader)));
+        self.exits.send_modify(|exits| {
+            exits.awaited.remove(&leader);
+        });
     }
 
     /// Waits until nobody is left in the group. On Linux whoever loses its parent becomes our child, so the end of the last one

@@ -14,7 +14,7 @@ mod front;
 mod fronts;
 mod handshake;
 mod life;
-mod message;
+pub(crate) mod message;
 mod numbers;
 mod oversized;
 mod queue;
@@ -38,6 +38,7 @@ use self::numbers::{Numbers, Open, Tokens};
 use self::queue::{Queue, ToBackend, ToFront};
 use self::revival::Habits;
 use self::view::Answered;
+pub(crate) use self::oversized::too_large;
 pub use self::view::View;
 
 /// A monotonic time in ms.

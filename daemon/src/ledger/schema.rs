@@ -1,23 +1,34 @@
 //! The tables of `sessions.db`, and how records become rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
 use crate::process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
-use crate::registry::{Claimant, Digest, Effect, OwnerRecord, SessionRecord, Snapshot, TokenFile};
+use crate::registry::{
+    Claimant, Digest, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot, TokenFile,
+};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 /// What version 1 has to be added. An upgrade of the daemon ends nobody's session.
 const FROM_1: &str = "
     ALTER TABLE session ADD COLUMN name TEXT;
     ALTER TABLE session ADD COLUMN made_by TEXT;
     PRAGMA user_version = 2;";
+
+/// The same of version 2.
+const FROM_2: &str = "
+    CREATE TABLE keeper (
+        process TEXT PRIMARY KEY, session TEXT, name INTEGER NOT NULL, program TEXT NOT NULL, backend TEXT,
+        ending INTEGER NOT NULL
+    ) STRICT;
+    PRAGMA user_version = 3;";
 
 const TABLES: &str = "
     CREATE TABLE boot (id TEXT NOT NULL) STRICT;
@@ -29,6 +40,10 @@ const TABLES: &str = "
         id TEXT PRIMARY KEY, owner TEXT NOT NULL, key BLOB, program TEXT NOT NULL, label TEXT,
         opened INTEGER NOT NULL, opened_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, holder TEXT,
         file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL, name TEXT, made_by TEXT
+    ) STRICT;
+    CREATE TABLE keeper (
+        process TEXT PRIMARY KEY, session TEXT, name INTEGER NOT NULL, program TEXT NOT NULL, backend TEXT,
+        ending INTEGER NOT NULL
     ) STRICT;";
 
 /// What the database held.
@@ -48,10 +63,12 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
     let user_version = |connection: &Connection| {
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
     };
-    if user_version(&connection)? == 1 {
-        let transaction = connection.transaction()?;
-        transaction.execute_batch(FROM_1)?;
-        transaction.commit()?;
+    for (version, upgrade) in [(1, FROM_1), (2, FROM_2)] {
+        if user_version(&connection)? == version {
+            let transaction = connection.transaction()?;
+            transaction.execute_batch(upgrade)?;
+            transaction.commit()?;
+        }
     }
     let version = user_version(&connection)?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -152,7 +169,25 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             ],
         ),
         Effect::DropSession(id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
-        Effect::DeleteToken(_) | Effect::EndContents(..) | Effect::Answer(..) => Ok(()),
+        Effect::SaveKeeper(session, keeper) => execute(
+            "INSERT OR REPLACE INTO keeper VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                Process(keeper.process),
+                session.as_ref().map(SessionId::as_str),
+                keeper.name.0,
+                keeper.program,
+                keeper.backend.map(Process),
+                keeper.ending,
+            ],
+        ),
+        Effect::DropKeeper(process) => {
+            execute("DELETE FROM keeper WHERE process = ?1", params![Process(*process)])
+        }
+        Effect::DeleteToken(_)
+        | Effect::EndContents(..)
+        | Effect::EndKeeper(_)
+        | Effect::SweepBackend(_)
+        | Effect::Answer(..) => Ok(()),
     }
 }
 
@@ -169,10 +204,13 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits }))
         })?;
     let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, made_by";
+    let (mut keepers, mut ending) = keepers(connection)?;
     let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
+        let id = parsed::<SessionId>(row, 0)?;
         let owner = row.get::<_, Process>(1)?.0;
         Ok(SessionRecord {
-            id: parsed::<SessionId>(row, 0)?,
+            keeper: keepers.remove(&id).map(Box::new),
+            id,
             owner,
             key: row.get::<_, Option<Digest>>(2)?.map(Key),
             program: row.get(3)?,
@@ -189,7 +227,36 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             made_by: row.get::<_, Option<String>>(14)?.map(|_| parsed::<RequestId>(row, 14)).transpose()?,
         })
     })?;
-    Ok(Snapshot { owners, claimants, sessions })
+    // Those of sessions that are not there.
+    ending.extend(keepers.into_values());
+    Ok(Snapshot { owners, claimants, sessions, ending })
+}
+
+/// The keepers of sessions, and those of none.
+fn keepers(
+    connection: &Connection,
+) -> rusqlite::Result<(BTreeMap<SessionId, KeeperRecord>, Vec<KeeperRecord>)> {
+    let columns = "process, session, name, program, backend, ending";
+    let all = rows(connection, &format!("SELECT {columns} FROM keeper"), |row| {
+        let session = row.get::<_, Option<String>>(1)?.map(|_| parsed::<SessionId>(row, 1)).transpose()?;
+        let keeper = KeeperRecord {
+            process: row.get::<_, Process>(0)?.0,
+            name: KeeperName(row.get(2)?),
+            program: row.get(3)?,
+            backend: row.get::<_, Option<Process>>(4)?.map(|process| process.0),
+            ending: row.get(5)?,
+        };
+        Ok((session, keeper))
+    })?;
+    let (mut of_sessions, mut ending) = (BTreeMap::new(), Vec::new());
+    for (session, keeper) in all {
+        match session {
+            // A session has one. Should there be two, none of them is forgotten.
+            Some(session) => ending.extend(of_sessions.insert(session, keeper)),
+            None => ending.push(keeper),
+        }
+    }
+    Ok((of_sessions, ending))
 }
 
 fn rows<T>(

@@ -1,4 +1,5 @@
 use futures::FutureExt;
+use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 use proptest::option;
 use proptest::prelude::*;
@@ -10,7 +11,7 @@ use super::*;
 use crate::directory::small_disk::SmallDisk;
 use crate::process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
 use crate::registry::model::ledger::Records;
-use crate::registry::{Claimant, OwnerRecord, SessionRecord, TokenFile};
+use crate::registry::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
 
 const BOOT: &str = "00000000-0000-0000-0000-000000000001";
 
@@ -76,6 +77,7 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         digest: None,
         former: None,
         offered: false,
+        keeper: None,
         name: None,
         made_by: None,
     }
@@ -135,10 +137,24 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
             digest,
             former,
             offered,
+            keeper: None,
             name: offered.then(SessionId::mint),
             made_by: offered.then(RequestId::mint),
         }
     })
+}
+
+/// Each with a session of its own, or none.
+fn keeper() -> impl Strategy<Value = (Option<SessionId>, KeeperRecord)> {
+    let sessions =
+        select(vec!["a", "b", "~!'\""]).prop_map(|id| (id.len() as u32 + id.as_bytes()[0] as u32, id));
+    (sessions, any::<bool>(), any::<u32>(), ".*", option::of(process()), any::<bool>()).prop_map(
+        |((pid, id), is_held, name, program, backend, ending)| {
+            let process = ProcessId { pid, start: StartTime(u64::MAX), inode: Some(u64::MAX) };
+            let session = is_held.then(|| id.parse().expect("an id"));
+            (session, KeeperRecord { process, name: KeeperName(name), program, backend, ending })
+        },
+    )
 }
 
 fn effect() -> impl Strategy<Value = Effect> {
@@ -149,6 +165,8 @@ fn effect() -> impl Strategy<Value = Effect> {
         process().prop_map(Effect::DropClaimant),
         any_session().prop_map(Effect::SaveSession),
         id().prop_map(Effect::DropSession),
+        keeper().prop_map(|(session, keeper)| Effect::SaveKeeper(session, keeper)),
+        keeper().prop_map(|(_, keeper)| Effect::DropKeeper(keeper.process)),
     ]
 }
 
@@ -170,7 +188,7 @@ proptest! {
             }
         }
         block_on(bench.ledger.waiter().kept()).expect("it is kept");
-        let expected = bench.records.clone();
+        let expected = Records::from(bench.records.snapshot());
         prop_assert_eq!(block_on(bench.reopen(BOOT)), (expected, None));
     }
 }
@@ -294,16 +312,30 @@ async fn a_full_disk_is_said_and_got_over() {
 
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
-async fn what_version_1_has_recorded_is_found() {
+async fn what_former_versions_have_recorded_is_found() {
+    let to_2 = "DROP TABLE keeper; PRAGMA user_version = 2";
+    let to_1 = "ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
+                DROP TABLE keeper; PRAGMA user_version = 1";
+    for downgrade in [to_1, to_2] {
+        what_was_recorded_is_found_after(downgrade).await;
+    }
+}
+
+async fn what_was_recorded_is_found_after(downgrade: &str) {
     let mut bench = Bench::new();
     bench.keep().await.expect("it is kept");
     let path = bench.path();
     let Bench { directory, ledger, records } = bench;
     ledger.0.close().await;
-    execute(
-        &path,
-        "ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; PRAGMA user_version = 1",
-    );
-    let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
+    execute(&path, downgrade);
+    let Opened { mut ledger, snapshot, discarded, .. } = open(directory.path(), BOOT);
     assert_eq!((Records::from(snapshot), discarded), (records, None));
+    let process = ProcessId { pid: 9, start: StartTime(42), inode: None };
+    let name = KeeperName(7);
+    let keeper = KeeperRecord { process, name, program: "server".into(), backend: None, ending: true };
+    ledger.record(Effect::SaveKeeper(None, keeper.clone()));
+    ledger.waiter().kept().await.expect("it is kept");
+    ledger.0.close().await;
+    let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
+    assert_eq!((snapshot.ending, discarded), (vec![keeper], None));
 }

@@ -58,6 +58,12 @@ impl ExitWatch {
         }
     }
 
+    /// A process that is watched, and was not [drained](Self::drain) yet.
+    #[must_use]
+    pub fn watched(&self, id: &ProcessId) -> Option<&Pinned> {
+        self.watched.get(self.tokens.get(id)?)
+    }
+
     /// Every watched process that has exited up to now, each once and in no order. They are watched no longer. Does
     /// not wait.
     pub fn drain(&mut self) -> Vec<ProcessId> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::signal::Signal;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::{stat, statfs};
 
@@ -103,6 +104,25 @@ pub(super) fn resident_bytes(pid: u32) -> io::Result<u64> {
     Ok(pages * page.unsigned_abs())
 }
 
+/// Sends a signal to exactly this process.
+pub(super) fn signal(handle: &Handle, _id: &ProcessId, signal: Signal) -> io::Result<()> {
+    sys::pidfd_send_signal(handle.as_fd(), signal as i32)
+}
+
+/// Every process that /proc has, zombies among them.
+pub(super) fn pids() -> io::Result<Vec<u32>> {
+    let names = fs::read_dir("/proc")?.map(|entry| Ok(entry?.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+}
+
+/// The id of its session.
+pub(super) fn session(pid: u32) -> io::Result<u32> {
+    let stat = fs::read(proc(pid, "stat"))?;
+    let session = field(&stat, SESSION_FIELD).and_then(|session| u32::try_from(session).ok());
+    session.ok_or_else(|| malformed("stat"))
+}
+
 /// The path of the executable, without what the kernel appends once the file was replaced.
 pub(super) fn executable(pid: u32) -> io::Result<PathBuf> {
     let mut path = fs::read_link(proc(pid, "exe"))?.into_os_string().into_vec();
@@ -189,6 +209,7 @@ impl AsFd for Events {
 }
 
 /// Fields of /proc/PID/stat, numbered as in proc_pid_stat(5).
+const SESSION_FIELD: usize = 6;
 const START_FIELD: usize = 22;
 const ARGUMENTS_START_FIELD: usize = 48;
 const ARGUMENTS_END_FIELD: usize = 49;

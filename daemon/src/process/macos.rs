@@ -10,7 +10,9 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::{Pid, getsid};
 
 use super::Kin;
 use super::identity::{ProcessId, StartTime};
@@ -94,6 +96,24 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32)
 pub(super) fn kin(pid: u32) -> io::Result<Kin> {
     let info = sys::short_info(pid)?;
     Ok(Kin { parent: info.pbsi_ppid, uids: [info.pbsi_ruid, info.pbsi_uid], in_our_namespace: true })
+}
+
+/// Sends a signal to this process, which is looked at immediately before.
+pub(super) fn signal(handle: &Handle, id: &ProcessId, signal: Signal) -> io::Result<()> {
+    if !is_alive(handle, id) {
+        return Err(Errno::ESRCH.into());
+    }
+    Ok(kill(Pid::from_raw(id.pid.cast_signed()), signal)?)
+}
+
+/// Every process of the system.
+pub(super) fn pids() -> io::Result<Vec<u32>> {
+    sys::all_pids()
+}
+
+/// The id of its session.
+pub(super) fn session(pid: u32) -> io::Result<u32> {
+    Ok(getsid(Some(Pid::from_raw(pid.cast_signed())))?.as_raw().cast_unsigned())
 }
 
 pub(super) fn executable(pid: u32) -> io::Result<PathBuf> {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nix::sys::signal::Signal;
+
 use super::identity::ProcessId;
 use super::os;
 
@@ -57,6 +59,15 @@ impl Pinned {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         os::is_alive(&self.handle, &self.id)
+    }
+
+    /// Sends it a signal, and nobody else. On macOS, which has no way to do this in one step, it is looked at
+    /// immediately before.
+    ///
+    /// # Errors
+    /// `ESRCH` where it has exited, `EPERM` where it has become another user's.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        os::signal(&self.handle, &self.id, signal)
     }
 
     /// The pid, which is this process's as long as it is alive.

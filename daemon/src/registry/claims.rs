@@ -326,6 +326,7 @@ impl Registry {
             digest: None,
             former: None,
             offered: false,
+            keeper: None,
         };
         let lease = Lease { session: session.id.clone(), epoch: session.epoch, outcome, file: session.file };
         self.effects.push(Effect::SaveSession(session.clone()));

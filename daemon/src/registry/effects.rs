@@ -3,7 +3,7 @@
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
-use super::{Claimant, OwnerRecord, SessionRecord, Ticket, TokenFile};
+use super::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, Ticket, TokenFile};
 use crate::process::ProcessId;
 
 /// A granted claim.
@@ -34,6 +34,14 @@ pub enum Effect {
     SaveSession(SessionRecord),
     /// Forget a session.
     DropSession(SessionId),
+    /// Record a keeper, new or changed, as that of a session; or of none, and then it has to end.
+    SaveKeeper(Option<SessionId>, KeeperRecord),
+    /// Forget a keeper that has exited, and whose backend is gone.
+    DropKeeper(ProcessId),
+    /// Have a keeper end, which takes its backend down.
+    EndKeeper(ProcessId),
+    /// A keeper has exited: kill what is left of its backend, and then tell [`super::Registry::swept`].
+    SweepBackend(KeeperRecord),
     /// End what is left of it elsewhere, under the id that its owner knew.
     EndContents(ProcessId, SessionId),
     /// Delete a token file, if it is there.

@@ -89,7 +89,7 @@ impl Registry {
     }
 
     /// The session, if `epoch` is its newest and somebody holds it.
-    fn leased(&mut self, id: &SessionId, epoch: Epoch) -> Result<&mut SessionRecord, Error> {
+    pub(super) fn leased(&mut self, id: &SessionId, epoch: Epoch) -> Result<&mut SessionRecord, Error> {
         let session = self.sessions.get_mut(id).ok_or(Error::UnknownSession)?;
         if session.epoch != epoch {
             return Err(Error::StaleEpoch { given: epoch, newest: session.epoch });

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 
 use crate::process::{Key, ProcessId, Traits};
@@ -67,6 +68,24 @@ pub struct SessionRecord {
     pub former: Option<Digest>,
     /// Whether the token was offered to the broker under this lease, whose answer is not known yet.
     pub offered: bool,
+    /// The keeper that holds its backend. On record by itself ([`super::Effect::SaveKeeper`]), not with the session.
+    pub keeper: Option<Box<KeeperRecord>>,
+}
+
+/// A keeper as it is on record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeeperRecord {
+    /// The keeper's process, which leads a session of processes, in the sense of setsid(2): everything in that is the
+    /// backend's.
+    pub process: ProcessId,
+    /// Its name, which is that of its socket.
+    pub name: KeeperName,
+    /// The name of the backend's executable, for people.
+    pub program: String,
+    /// The backend that it has started last.
+    pub backend: Option<ProcessId>,
+    /// Whether it has to end. No front is led to it any more.
+    pub ending: bool,
 }
 
 impl SessionRecord {
@@ -102,4 +121,6 @@ pub struct Snapshot {
     pub claimants: Vec<(ProcessId, Claimant)>,
     /// The sessions.
     pub sessions: Vec<SessionRecord>,
+    /// The keepers that no session has any more, and that were there all the same.
+    pub ending: Vec<KeeperRecord>,
 }

@@ -87,12 +87,13 @@ impl Bench {
 
     /// Everything that was recorded, in the hands of another daemon.
     fn restart(self) -> Self {
-        let Registry { policy, owners, sessions, claimants, .. } = self.registry;
+        let Registry { policy, owners, sessions, claimants, ending, exited_keepers, .. } = self.registry;
         let owner = |(host, Owner { name, plural, .. })| OwnerRecord { host, name, plural };
         let snapshot = Snapshot {
             owners: owners.into_iter().map(owner).collect(),
             claimants: claimants.into_iter().collect(),
             sessions: sessions.into_values().collect(),
+            ending: ending.into_values().chain(exited_keepers.into_values()).collect(),
         };
         Self { registry: Registry::restore(policy, snapshot), ..self }
     }

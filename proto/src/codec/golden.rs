@@ -290,6 +290,12 @@ fn the_methods_are_those_of_the_service() {
         Append => "append",
         Replay => "replay",
         Wait => "wait",
+        FindBackend => "find_backend",
+        KeepBackend => "keep_backend",
+        BackendStarted => "backend_started",
+        CheckFront => "check_front",
+        ListBackends => "list_backends",
+        StopBackend => "stop_backend",
         About => "about",
         ListHosts => "list_hosts",
         ListSessions => "list_sessions",
@@ -306,7 +312,7 @@ fn the_methods_are_those_of_the_service() {
         let of = json!({"session": "s"});
         let params = match method {
             "store_token" => json!({"session": "s", "epoch": "1", "token": "aGk="}),
-            "reject_token" | "release" => json!({"session": "s", "epoch": "1"}),
+            "reject_token" | "release" | "find_backend" => json!({"session": "s", "epoch": "1"}),
             "open_session" | "get_session" | "touch_session" | "attach_session" | "detach_session"
             | "reset_session" | "terminate_session" | "inspect_session" => of,
             "update_session" | "mint_handle" | "list_state" | "list_streams" => json!({"of": of}),
@@ -318,6 +324,12 @@ fn the_methods_are_those_of_the_service() {
             "append" => json!({"of": of, "stream": "t", "messages": ["{}", null]}),
             "replay" => json!({"of": of, "after": {"number": "7"}}),
             "wait" => json!({"of": of, "after": [{"event": "x"}, {"stream": "t"}]}),
+            "keep_backend" => {
+                json!({"session": "s", "epoch": "1", "keeper": "00c0ffee", "program": "server"})
+            }
+            "backend_started" => json!({"session": "s", "keeper": "00c0ffee", "pid": 7}),
+            "check_front" => json!({"session": "s", "keeper": "00c0ffee", "epoch": "1"}),
+            "stop_backend" => json!({"session": "s"}),
             _ => json!({}),
         };
         let frame = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
@@ -350,6 +362,7 @@ fn the_page_has_every_error() {
         Error::UnknownStream,
         Error::StreamClosed,
         Error::UnknownCursor,
+        Error::UnknownBackend,
         Error::InvalidArgument { sentence: sentence() },
         Error::QuotaExceeded { what: sentence(), limit: 1 },
         Error::WriteFailed { sentence: sentence() },
@@ -361,7 +374,7 @@ fn the_page_has_every_error() {
         LeaseEnded => "lease_ended", UnknownSession => "unknown_session", AlreadyExists => "already_exists", SessionTerminated => "session_terminated", SessionHeld => "session_held",
         VersionConflict => "version_conflict", BindingMismatch => "binding_mismatch",
         UnknownHandle => "unknown_handle", HandleExpired => "handle_expired", UnknownStream => "unknown_stream",
-        StreamClosed => "stream_closed", UnknownCursor => "unknown_cursor", InvalidArgument => "invalid_argument",
+        StreamClosed => "stream_closed", UnknownCursor => "unknown_cursor", UnknownBackend => "unknown_backend", InvalidArgument => "invalid_argument",
         QuotaExceeded => "quota_exceeded", WriteFailed => "write_failed", Unavailable => "unavailable",
         Unknown => "unknown",
     );

@@ -2,10 +2,11 @@
 //! [--none] [ANYTHING…]`.
 //!
 //! It takes commands from standard input, one a line: `load`, `store TOKEN`, `reject`, `release`, `status`, and
-//! `call METHOD PARAMS`, which says that to the daemon and answers with `result` or `error`. Each is answered with one
-//! line of JSON. It does not start a daemon unless told to. It ends with its standard input.
+//! `call METHOD PARAMS`, which says that to the daemon and answers with `result` or `error`, and `spawn ARGUMENTS` (an
+//! array), which starts a child and answers with its `pid`. Each is answered with one line of JSON. It does not start a daemon unless told to. It ends with its standard input.
 
 use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use mcp_sessiond_client::{Options, Sessiond, Siblings, Start, Status};
 use mcp_sessiond_proto::hello::Codec;
@@ -39,6 +40,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     Ok(result) => answer["result"] = result,
                     Err(error) => answer["error"] = error,
                 }
+            }
+            "spawn" => {
+                let arguments: Vec<String> = serde_json::from_str(argument)?;
+                let (program, rest) = arguments.split_first().ok_or("no program")?;
+                let mut child = Command::new(program);
+                child.args(rest).stdin(Stdio::null()).stdout(Stdio::null());
+                answer["pid"] = child.spawn()?.id().into();
             }
             _ => {}
         }

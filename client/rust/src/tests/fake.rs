@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
+use mcp_sessiond_proto::backends::{
+    Backend, FrontRequest, KeepRequest, Kept, ProcessRef, StartedRequest, StopRequest,
+};
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
     Stats, TokenInfo, WhoAmI,
@@ -284,6 +287,24 @@ impl Service for Daemon {
     }
     async fn wait(self, _: Context, request: WaitRequest) -> Result<Replayed, Error> {
         self.told("wait", &request).await
+    }
+    async fn find_backend(self, _: Context, request: LeaseRef) -> Result<Option<Backend>, Error> {
+        self.told("find_backend", &request).await
+    }
+    async fn keep_backend(self, _: Context, request: KeepRequest) -> Result<Kept, Error> {
+        self.told("keep_backend", &request).await
+    }
+    async fn backend_started(self, _: Context, request: StartedRequest) -> Result<(), Error> {
+        self.told("backend_started", &request).await
+    }
+    async fn check_front(self, _: Context, request: FrontRequest) -> Result<ProcessRef, Error> {
+        self.told("check_front", &request).await
+    }
+    async fn list_backends(self, _: Context, _: Page) -> Vec<Backend> {
+        unreachable!("not asked")
+    }
+    async fn stop_backend(self, _: Context, _: StopRequest) -> Result<(), Error> {
+        unreachable!("not asked")
     }
     async fn about(self, _: Context) -> About {
         unreachable!("not asked")

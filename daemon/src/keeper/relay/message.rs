@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// A line, as far as it was read.
-pub(super) enum Line<'a> {
+pub(crate) enum Line<'a> {
     /// Whitespace.
     Blank,
     /// No JSON-RPC. The other side is to say what it thinks of it.
@@ -20,7 +20,7 @@ pub(super) enum Line<'a> {
 }
 
 /// One message of JSON-RPC.
-pub(super) struct Message<'a> {
+pub(crate) struct Message<'a> {
     /// Its text, from brace to brace.
     pub text: &'a str,
     /// What it is.
@@ -30,7 +30,7 @@ pub(super) struct Message<'a> {
 }
 
 /// The kinds of messages. An id is its raw text.
-pub(super) enum Kind<'a> {
+pub(crate) enum Kind<'a> {
     /// It wants an answer.
     Request { id: &'a str, method: Cow<'a, str> },
     /// It wants none.
@@ -60,7 +60,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 impl<'a> Line<'a> {
     /// Reads a line.
-    pub(super) fn of(line: &'a Bytes) -> Self {
+    pub(crate) fn of(line: &'a Bytes) -> Self {
         let Ok(text) = std::str::from_utf8(line) else { return Self::Other };
         match text.trim_ascii_start().as_bytes().first() {
             None => Self::Blank,
@@ -78,7 +78,7 @@ impl<'a> Line<'a> {
 
 impl<'a> Message<'a> {
     /// Reads one message; none where the text is no JSON-RPC, or says something twice.
-    pub(super) fn of(text: &'a str) -> Option<Self> {
+    pub(crate) fn of(text: &'a str) -> Option<Self> {
         let read: Envelope<'a> = serde_json::from_str(text).ok()?;
         let kind = match (read.id, read.method) {
             (id, Some(method)) => {
@@ -98,17 +98,17 @@ impl<'a> Message<'a> {
     }
 
     /// Where a part of this message stands in its text.
-    pub(super) fn span(&self, part: &str) -> Range<usize> {
+    pub(crate) fn span(&self, part: &str) -> Range<usize> {
         span(self.text, part)
     }
 
     /// The raw text of `params._meta.progressToken`.
-    pub(super) fn asked_progress(&self) -> Option<&'a str> {
+    pub(crate) fn asked_progress(&self) -> Option<&'a str> {
         self.meta()?.token.map(RawValue::get)
     }
 
     /// The raw text of the id of the `subscriptions/listen` that this notification belongs to (MCP 2026-07-28).
-    pub(super) fn subscription(&self) -> Option<&'a str> {
+    pub(crate) fn subscription(&self) -> Option<&'a str> {
         self.meta()?.subscription.map(RawValue::get)
     }
 
@@ -123,7 +123,7 @@ impl<'a> Message<'a> {
     }
 
     /// The raw text of `params.progressToken`, in `notifications/progress`.
-    pub(super) fn progress(&self) -> Option<&'a str> {
+    pub(crate) fn progress(&self) -> Option<&'a str> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params<'a> {
@@ -134,7 +134,7 @@ impl<'a> Message<'a> {
     }
 
     /// The raw text of `params.requestId`, in `notifications/cancelled`.
-    pub(super) fn cancelled(&self) -> Option<&'a str> {
+    pub(crate) fn cancelled(&self) -> Option<&'a str> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Params<'a> {
@@ -145,7 +145,7 @@ impl<'a> Message<'a> {
     }
 
     /// The resource that this request names.
-    pub(super) fn uri(&self) -> Option<String> {
+    pub(crate) fn uri(&self) -> Option<String> {
         #[derive(Deserialize)]
         struct Params {
             uri: String,
@@ -169,7 +169,7 @@ fn span(whole: &str, part: &str) -> Range<usize> {
 }
 
 /// The text of a JSON string, borrowed where nothing in it is escaped.
-pub(super) fn string(raw: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
         serde_json::from_str(raw).ok().map(Cow::Owned)
@@ -184,7 +184,7 @@ fn is_id(raw: &str) -> bool {
 }
 
 /// The number of ours that an answer names. Some servers give it back as a string or as `5.0`, which hosts put up with.
-pub(super) fn number(raw: &str) -> Option<u64> {
+pub(crate) fn number(raw: &str) -> Option<u64> {
     let raw = raw.strip_prefix('"').and_then(|raw| raw.strip_suffix('"')).unwrap_or(raw);
     let (digits, fraction) = raw.split_once('.').unwrap_or((raw, ""));
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && fraction.bytes().all(|byte| byte == b'0');

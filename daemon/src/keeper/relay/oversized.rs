@@ -71,6 +71,12 @@ impl<'de> Visitor<'de> for &mut Glimpse {
     }
 }
 
+/// The answer to a request that is too large to be relayed, of which these are the first and the last bytes.
+#[must_use]
+pub(crate) fn too_large(head: &[u8], tail: &[u8]) -> bytes::Bytes {
+    words::too_large(Glimpse::of(head, tail).id.as_deref().unwrap_or("null"))
+}
+
 impl Relay {
     /// The front has sent a line of more than 16 MiB, which was discarded: its first and its last bytes.
     pub fn oversized_from_front(&mut self, head: &[u8], tail: &[u8], now: Millis) {

@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use mcp_sessiond_proto::SessionId;
 
 use crate::process::ProcessId;
-use crate::registry::{Claimant, Effect, OwnerRecord, SessionRecord, Snapshot};
+use crate::registry::{Claimant, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot};
 
 /// The records that effects have left, in maps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Records {
     pub(crate) owners: BTreeMap<ProcessId, OwnerRecord>,
     pub(crate) claimants: BTreeMap<ProcessId, Claimant>,
+    /// Without their keepers.
     pub(crate) sessions: BTreeMap<SessionId, SessionRecord>,
+    /// With the sessions that they are on record as having.
+    pub(crate) keepers: BTreeMap<ProcessId, (Option<SessionId>, KeeperRecord)>,
 }
 
 impl Records {
@@ -22,27 +25,65 @@ impl Records {
             Effect::DropOwner(host) => drop(self.owners.remove(&host)),
             Effect::SaveClaimant(process, claimant) => drop(self.claimants.insert(process, claimant)),
             Effect::DropClaimant(process) => drop(self.claimants.remove(&process)),
-            Effect::SaveSession(session) => drop(self.sessions.insert(session.id.clone(), session)),
+            Effect::SaveSession(session) => {
+                self.sessions.insert(session.id.clone(), SessionRecord { keeper: None, ..session });
+            }
             Effect::DropSession(id) => drop(self.sessions.remove(&id)),
-            Effect::DeleteToken(_) | Effect::EndContents(..) | Effect::Answer(..) => {}
+            Effect::SaveKeeper(session, keeper) => {
+                self.keepers.insert(keeper.process, (session, keeper));
+            }
+            Effect::DropKeeper(process) => drop(self.keepers.remove(&process)),
+            Effect::DeleteToken(_)
+            | Effect::EndContents(..)
+            | Effect::EndKeeper(_)
+            | Effect::SweepBackend(_)
+            | Effect::Answer(..) => {}
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             owners: self.owners.values().cloned().collect(),
             claimants: self.claimants.clone().into_iter().collect(),
-            sessions: self.sessions.values().cloned().collect(),
+            sessions: self.sessions.values().map(|session| self.with_keeper(session)).collect(),
+            ending: self
+                .keepers
+                .values()
+                .filter(|kept| self.is_of_none(kept))
+                .cloned()
+                .map(|kept| kept.1)
+                .collect(),
         }
+    }
+
+    fn with_keeper(&self, session: &SessionRecord) -> SessionRecord {
+        let kept = self.keepers.values().find(|(id, _)| id.as_ref() == Some(&session.id));
+        SessionRecord { keeper: kept.map(|(_, keeper)| Box::new(keeper.clone())), ..session.clone() }
+    }
+
+    /// Whether the record says so, or names a session that is not there.
+    fn is_of_none(&self, (session, _): &(Option<SessionId>, KeeperRecord)) -> bool {
+        session.as_ref().is_none_or(|session| !self.sessions.contains_key(session))
     }
 }
 
 impl From<Snapshot> for Records {
     fn from(snapshot: Snapshot) -> Self {
+        let keeper = |session: &SessionRecord| {
+            Some((Some(session.id.clone()), KeeperRecord::clone(session.keeper.as_ref()?)))
+        };
+        let of_sessions: Vec<_> = snapshot.sessions.iter().filter_map(keeper).collect();
+        let ending = snapshot.ending.into_iter().map(|keeper| (None, keeper));
+        let keepers = of_sessions.into_iter().chain(ending);
         Self {
+            keepers: keepers.map(|kept| (kept.1.process, kept)).collect(),
             owners: snapshot.owners.into_iter().map(|owner| (owner.host, owner)).collect(),
             claimants: snapshot.claimants.into_iter().collect(),
-            sessions: snapshot.sessions.into_iter().map(|session| (session.id.clone(), session)).collect(),
+            sessions: snapshot
+                .sessions
+                .into_iter()
+                .map(|session| (session.id.clone(), SessionRecord { keeper: None, ..session }))
+                .collect(),
         }
     }
 }

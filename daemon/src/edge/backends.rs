@@ -1,0 +1,263 @@
+//! Backends: the RPCs' work for keepers and fronts, and what is left to others when a keeper ends.
+
+use mcp_sessiond_proto::backends::{
+    Backend, FrontRequest, KeepRequest, KeeperName, Kept, ProcessRef, StartedRequest,
+};
+use mcp_sessiond_proto::debug::PAGE_MAX;
+use mcp_sessiond_proto::{Epoch, Error, SessionId, paths};
+
+use super::claim::failed;
+use super::{Edge, State};
+use crate::counters::count;
+use crate::listener;
+use crate::process::{self, Pinned, ProcessId};
+use crate::registry::{KeeperRecord, Registry, SessionRecord};
+
+/// Bytes that the name of a backend's executable may have: what a file's name has at most.
+const PROGRAM_MAX: usize = 255;
+
+/// What has to be done about a keeper, and takes its time.
+#[derive(Debug)]
+pub enum Charge {
+    /// It has to end, and takes its backend down with it.
+    End(Pinned),
+    /// It has exited: what is left of its backend has to go. [`Edge::swept`] is told then.
+    Sweep {
+        /// The keeper.
+        keeper: KeeperRecord,
+        /// Whether its exit was seen. Else it was found gone at the start, and when it went is not known.
+        is_seen: bool,
+    },
+}
+
+impl Edge {
+    /// A keeper registers: `peer` itself, which must be below the process that holds the session.
+    ///
+    /// # Errors
+    /// When it is not, the lease is not the newest, or the records can't be written.
+    pub async fn keep_backend(&self, peer: &Pinned, request: KeepRequest) -> Result<Kept, Error> {
+        let KeepRequest { session: told, epoch, keeper: name, program } = request;
+        if program.len() > PROGRAM_MAX {
+            return Err(refused(format!("`program` has at most {PROGRAM_MAX} bytes")));
+        }
+        if !process::leads_session(peer) {
+            return Err(refused("a keeper leads a session of processes of its own (setsid)".into()));
+        }
+        let (id, holder) = self.held_above(peer, &told, epoch)?;
+        let keeper = KeeperRecord { process: peer.id(), name, program, backend: None, ending: false };
+        let (owner, kept) = {
+            let mut state = self.lock();
+            state.ledger.check()?;
+            state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
+            state.take_in_exits();
+            let registered = register(&mut state.registry, peer, &id, epoch, holder, keeper);
+            self.carry_out(&mut state);
+            state.unwatch(&peer.id());
+            (registered?, state.ledger.waiter())
+        };
+        kept.kept().await?;
+        let config = &self.settings().loaded.config.backends;
+        count(&self.meters.counters.backends_kept_total);
+        Ok(Kept {
+            owner: reference(owner),
+            linger_ms: config.linger_ms,
+            ask_wait_ms: config.ask_wait_ms,
+            stop_wait_ms: config.stop_wait_ms,
+            queue_messages: config.queue_messages,
+            queue_bytes: config.queue_bytes,
+            stderr_bytes: config.stderr_bytes,
+        })
+    }
+
+    /// The session that is called so and held by a process above `peer`, and that process.
+    fn held_above(
+        &self,
+        peer: &Pinned,
+        told: &SessionId,
+        epoch: Epoch,
+    ) -> Result<(SessionId, ProcessId), Error> {
+        // Several owners may have chosen the same id.
+        let called_so: Vec<(ProcessId, SessionId, Option<ProcessId>)> = self.look(|registry| {
+            let found = registry.owners().filter_map(|(host, ..)| registry.find(host, told));
+            found.map(|session| (session.owner, session.id.clone(), session.holder)).collect()
+        });
+        let held = called_so.iter().filter_map(|(_, id, holder)| Some((id.clone(), (*holder)?)));
+        if let Some(found) = held.clone().find(|(_, holder)| is_above(*holder, peer)) {
+            return Ok(found);
+        }
+        if held.clone().any(|(_, holder)| holder == peer.id()) {
+            let sentence = "a keeper is a process of its own, below the one that holds the lease".into();
+            return Err(refused(sentence));
+        }
+        // Whoever is of the same host may know the session, and that the lease has gone to another process.
+        match called_so.into_iter().find(|(owner, ..)| is_above(*owner, peer)) {
+            Some((_, id, holder)) => {
+                self.tell(|registry| registry.check(&id, epoch))?;
+                Err(Error::NotAnAncestor { pid: holder.map_or(0, |holder| holder.pid) })
+            }
+            None => Err(Error::UnknownSession),
+        }
+    }
+
+    /// A keeper, which is `peer` itself, has started its backend.
+    ///
+    /// # Errors
+    /// When it is not registered so, the pid is no child of it, or the records can't be written.
+    pub async fn backend_started(&self, peer: &Pinned, request: StartedRequest) -> Result<(), Error> {
+        let StartedRequest { session, keeper, pid } = request;
+        let child = process::child_of(peer, pid)
+            .ok_or_else(|| refused(format!("process {pid} is no child of the keeper, or has exited")))?;
+        self.tell_and_keep(|registry| registry.backend_started(&session, keeper, peer.id(), child.id())).await
+    }
+
+    /// The process that a keeper, which is `peer` itself, lets attach under this epoch.
+    ///
+    /// # Errors
+    /// When it is not registered so, or the lease is not the newest.
+    pub fn check_front(&self, peer: &Pinned, request: &FrontRequest) -> Result<ProcessRef, Error> {
+        let FrontRequest { session, keeper, epoch } = request;
+        self.tell(|registry| registry.front(session, *keeper, peer.id(), *epoch)).map(reference)
+    }
+
+    /// The backend of a session, which the caller holds under this epoch. None: there is none, or it is being ended.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest.
+    pub fn find_backend(&self, id: &SessionId, epoch: Epoch) -> Result<Option<Backend>, Error> {
+        self.tell(|registry| {
+            registry.check(id, epoch)?;
+            let session = registry.session(id).ok_or(Error::UnknownSession)?;
+            let keeper = session.keeper.as_ref().filter(|keeper| !keeper.ending);
+            Ok(keeper.map(|keeper| backend(session, keeper)))
+        })
+    }
+
+    /// The backends of sessions whose ids come after `after`, in order of the ids that their owners know. Those of one
+    /// id are all in one page.
+    #[must_use]
+    pub fn backends(&self, after: Option<&SessionId>) -> Vec<Backend> {
+        let mut backends: Vec<Backend> = self.look(|registry| {
+            let all = registry.sessions_with_backend();
+            let later = all.filter(|(session, _)| after.is_none_or(|after| session.told() > after));
+            later.map(|(session, keeper)| backend(session, keeper)).collect()
+        });
+        backends.sort_by(|one, other| (&one.session, one.host).cmp(&(&other.session, other.host)));
+        if let Some(last) = backends.get(PAGE_MAX - 1).map(|last| last.session.clone()) {
+            backends.retain(|backend| backend.session <= last);
+        }
+        backends
+    }
+
+    /// Ends the backend of the session of this id, whoever owns it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when there is none, [`Error::InvalidArgument`] when there are several.
+    pub async fn stop_backend(&self, id: &SessionId) -> Result<(), Error> {
+        self.tell_and_keep(|registry| {
+            let all = registry.sessions_with_backend().map(|(session, _)| session);
+            let mut named = all.filter(|session| session.id == *id || session.told() == id);
+            let found = named.next().map(|session| session.id.clone()).ok_or(Error::UnknownBackend)?;
+            let is_one = named.next().is_none();
+            drop(named);
+            if !is_one {
+                return Err(refused("several hosts have a session of this id, with a backend each".into()));
+            }
+            registry.stop_backend(&found)
+        })
+        .await
+    }
+
+    /// What was left of the backend of a keeper that has exited is gone.
+    pub fn swept(&self, keeper: &KeeperRecord) {
+        let is_free = self.tell(|registry| {
+            registry.swept(&keeper.process);
+            registry.keepers().all(|other| other.name != keeper.name)
+        });
+        if is_free {
+            self.delete_socket(keeper.name);
+        }
+    }
+
+    /// Deletes the sockets of keepers that are gone.
+    pub(super) fn settle_sockets(&self) {
+        let names: Vec<KeeperName> =
+            self.look(|registry| registry.keepers().map(|keeper| keeper.name).collect());
+        let found = std::fs::read_dir(paths::keepers(self.directory.path()));
+        let found = found.into_iter().flatten().flatten();
+        let called = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
+        for name in called.filter(|name| !names.contains(name)) {
+            self.delete_socket(name);
+        }
+    }
+
+    /// Deletes a keeper's socket, unless somebody listens there: a keeper that is about to register.
+    fn delete_socket(&self, name: KeeperName) {
+        let socket = paths::keeper_socket(self.directory.path(), name);
+        if listener::is_served(&socket) {
+            return;
+        }
+        if let Err(error) = std::fs::remove_file(&socket)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(socket = %socket.display(), %error, "could not delete the socket of a keeper that is gone");
+        }
+    }
+
+    pub(super) fn end_keeper(&self, state: &State, keeper: &ProcessId) {
+        // One that is not watched has exited, and then its backend is swept.
+        if let Some(keeper) = state.exits.watched(keeper) {
+            let _ = self.charges.send(Charge::End(keeper.clone()));
+        }
+    }
+
+    pub(super) fn sweep_backend(&self, state: &State, keeper: KeeperRecord) {
+        count(&self.meters.counters.backends_ended_total);
+        let _ = self.charges.send(Charge::Sweep { keeper, is_seen: !state.is_starting });
+    }
+}
+
+/// Registers a keeper that is watched by now, so that its exit is told if it lives at this moment. Tells the session's
+/// host.
+fn register(
+    registry: &mut Registry,
+    peer: &Pinned,
+    id: &SessionId,
+    epoch: Epoch,
+    holder: ProcessId,
+    keeper: KeeperRecord,
+) -> Result<ProcessId, Error> {
+    registry.check(id, epoch)?;
+    let session = registry.session(id).ok_or(Error::UnknownSession)?;
+    let owner = session.owner;
+    // Under one epoch there is one holder; but the epoch may have become the newest only now.
+    if session.holder != Some(holder) || !peer.is_alive() {
+        return Err(Error::LeaseEnded);
+    }
+    registry.keep_backend(id, epoch, keeper)?;
+    Ok(owner)
+}
+
+/// Whether this very process is an ancestor of the peer's.
+fn is_above(process: ProcessId, peer: &Pinned) -> bool {
+    process != peer.id()
+        && process::instance(peer, Some(process.pid)).is_ok_and(|found| found.id() == process)
+}
+
+fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
+    Backend {
+        session: session.told().clone(),
+        keeper: keeper.name,
+        keeper_pid: keeper.process.pid,
+        host: session.owner.pid,
+        program: keeper.program.clone(),
+        pid: keeper.backend.map(|backend| backend.pid),
+    }
+}
+
+fn reference(process: ProcessId) -> ProcessRef {
+    ProcessRef { pid: process.pid, start: process.start.0, inode: process.inode }
+}
+
+fn refused(sentence: String) -> Error {
+    Error::InvalidArgument { sentence }
+}

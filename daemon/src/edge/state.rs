@@ -1,0 +1,57 @@
+//! What the one lock guards.
+
+use std::collections::HashMap;
+
+use mcp_sessiond_proto::Error;
+use tokio::sync::oneshot;
+
+use crate::ledger::{Ledger, Waiter};
+use crate::process::{ExitWatch, ProcessId};
+use crate::registry::{Lease, Registry, Ticket};
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) registry: Registry,
+    pub(super) ledger: Ledger,
+    pub(super) exits: ExitWatch,
+    pub(super) answers: HashMap<Ticket, oneshot::Sender<Answer>>,
+    pub(super) tickets: u64,
+    /// Whether a former daemon's records are still compared with what is there: nobody has seen these exits.
+    pub(super) is_starting: bool,
+}
+
+/// The answer to a claim, which counts once the ledger has kept it.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) lease: Result<Lease, Error>,
+    pub(super) kept: Waiter,
+}
+
+impl State {
+    pub(super) fn new(registry: Registry, ledger: Ledger, exits: ExitWatch) -> Self {
+        Self { registry, ledger, exits, answers: HashMap::new(), tickets: 0, is_starting: true }
+    }
+
+    pub(super) fn take_in_exits(&mut self) {
+        let exited = self.exits.drain();
+        for process in &exited {
+            tracing::debug!(pid = process.pid, "a process has exited");
+        }
+        self.registry.exited(&exited);
+    }
+
+    /// Watches a process no longer, if nothing depends on it: a claimant may be a host as well.
+    pub(super) fn unwatch(&mut self, process: &ProcessId) {
+        if !self.registry.depends_on(process) {
+            self.exits.remove(process);
+        }
+    }
+
+    pub(super) fn ticket(&mut self) -> (Ticket, oneshot::Receiver<Answer>) {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let (sender, receiver) = oneshot::channel();
+        self.answers.insert(ticket, sender);
+        (ticket, receiver)
+    }
+}

@@ -1,0 +1,183 @@
+//! Keepers: which of them holds a session's backend, and what becomes of those that hold none any more.
+//!
+//! A keeper is on record from the moment in which it is answered until it has exited *and* what was left of its backend
+//! is gone, whatever becomes of its session meanwhile.
+
+use mcp_sessiond_proto::backends::KeeperName;
+use mcp_sessiond_proto::{Epoch, Error, SessionId};
+
+use super::{Effect, KeeperRecord, Registry, SessionRecord};
+use crate::process::ProcessId;
+
+impl Registry {
+    /// A keeper registers for a session. One that was there before has to end. The same once more comes to the same.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] for one that has to end; and
+    /// [`Error::InvalidArgument`] for one that holds another session's backend, or has another one's name.
+    pub fn keep_backend(&mut self, id: &SessionId, epoch: Epoch, keeper: KeeperRecord) -> Result<(), Error> {
+        self.leased(id, epoch)?;
+        let process = keeper.process;
+        if self.ending.contains_key(&process) || self.exited_keepers.contains_key(&process) {
+            return Err(Error::UnknownBackend);
+        }
+        match self.kept_by.get(&process) {
+            Some(of) if of != id => return Err(refused("this keeper holds the backend of another session")),
+            Some(_) => return self.kept(process, keeper.name).map(drop),
+            None => {}
+        }
+        if self.keepers().any(|other| other.name == keeper.name) {
+            return Err(refused("another keeper has this name; take another one"));
+        }
+        let session = self.leased(id, epoch)?;
+        if let Some(former) = session.keeper.replace(Box::new(keeper.clone())) {
+            self.let_go(*former);
+        }
+        self.kept_by.insert(process, id.clone());
+        self.effects.push(Effect::SaveKeeper(Some(id.clone()), keeper));
+        Ok(())
+    }
+
+    /// A keeper has started its backend, or started it again. That of a keeper which has to end is recorded as well, so
+    /// that it is found if the keeper does not take it down.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to end.
+    pub fn backend_started(
+        &mut self,
+        told: &SessionId,
+        name: KeeperName,
+        keeper: ProcessId,
+        backend: ProcessId,
+    ) -> Result<(), Error> {
+        if let Some(record) = self.ending.get_mut(&keeper) {
+            record.backend = Some(backend);
+            self.effects.push(Effect::SaveKeeper(None, record.clone()));
+            return Err(Error::UnknownBackend);
+        }
+        let id = self.kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
+        let session = self.sessions.get_mut(id).filter(|session| session.told() == told);
+        let record = session.and_then(|session| session.keeper.as_mut()).ok_or(Error::UnknownBackend)?;
+        if record.name != name {
+            return Err(Error::UnknownBackend);
+        }
+        record.backend = Some(backend);
+        self.effects.push(Effect::SaveKeeper(Some(id.clone()), KeeperRecord::clone(record)));
+        if record.ending { Err(Error::UnknownBackend) } else { Ok(()) }
+    }
+
+    /// The process that a keeper lets attach: the one that holds the session under this epoch.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] when that keeper does not hold the session's
+    /// backend, or has to end.
+    pub fn front(
+        &mut self,
+        told: &SessionId,
+        name: KeeperName,
+        keeper: ProcessId,
+        epoch: Epoch,
+    ) -> Result<ProcessId, Error> {
+        let session = self.kept(keeper, name)?;
+        if session.told() != told {
+            return Err(Error::UnknownBackend);
+        }
+        let id = session.id.clone();
+        self.leased(&id, epoch)?.holder.ok_or(Error::LeaseEnded)
+    }
+
+    /// A session's backend is to end. The session stays, and the keeper is on record until it has exited.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when there is none.
+    pub fn stop_backend(&mut self, id: &SessionId) -> Result<(), Error> {
+        let session = self.sessions.get_mut(id);
+        let keeper = session.and_then(|session| session.keeper.as_mut()).ok_or(Error::UnknownBackend)?;
+        if !keeper.ending {
+            keeper.ending = true;
+            let process = keeper.process;
+            self.effects.push(Effect::SaveKeeper(Some(id.clone()), KeeperRecord::clone(keeper)));
+            self.effects.push(Effect::EndKeeper(process));
+        }
+        Ok(())
+    }
+
+    /// What was left of the backend of a keeper that has exited is gone.
+    pub fn swept(&mut self, keeper: &ProcessId) {
+        if self.exited_keepers.remove(keeper).is_some() {
+            self.effects.push(Effect::DropKeeper(*keeper));
+        }
+    }
+
+    /// The sessions with a backend.
+    pub fn sessions_with_backend(&self) -> impl Iterator<Item = (&SessionRecord, &KeeperRecord)> {
+        let sessions = self.kept_by.values().filter_map(|id| self.sessions.get(id));
+        sessions.filter_map(|session| Some((session, session.keeper.as_deref()?)))
+    }
+
+    /// The keepers that have not exited, whether they hold a session's backend or have to end.
+    pub fn keepers(&self) -> impl Iterator<Item = &KeeperRecord> {
+        self.sessions_with_backend().map(|(_, keeper)| keeper).chain(self.ending.values())
+    }
+
+    /// A session has another keeper, or has ended: this one has to end. The caller has taken it from its session.
+    pub(super) fn let_go(&mut self, keeper: KeeperRecord) {
+        let (process, knows) = (keeper.process, keeper.ending);
+        let keeper = KeeperRecord { ending: true, ..keeper };
+        self.kept_by.remove(&process);
+        self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
+        self.ending.insert(process, keeper);
+        if !knows {
+            self.effects.push(Effect::EndKeeper(process));
+        }
+    }
+
+    /// A process has exited that may be a keeper.
+    pub(super) fn keeper_exited(&mut self, process: &ProcessId) {
+        let kept = self.kept_by.remove(process).and_then(|id| self.sessions.get_mut(&id)?.keeper.take());
+        let keeper = match kept {
+            Some(keeper) => {
+                // With the session's next keeper it must not come back.
+                let keeper = KeeperRecord { ending: true, ..*keeper };
+                self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
+                keeper
+            }
+            None => match self.ending.remove(process) {
+                Some(keeper) => keeper,
+                None => return,
+            },
+        };
+        self.effects.push(Effect::SweepBackend(keeper.clone()));
+        self.exited_keepers.insert(*process, keeper);
+    }
+
+    /// Those that have to end are told so again: a former daemon may have had no time for it.
+    pub(super) fn restore_keepers(&mut self, ending: Vec<KeeperRecord>) {
+        let ended = |keeper: KeeperRecord| (keeper.process, KeeperRecord { ending: true, ..keeper });
+        self.ending = ending.into_iter().map(ended).collect();
+        let ending = self.keepers().filter(|keeper| keeper.ending);
+        let told: Vec<Effect> = ending.map(|keeper| Effect::EndKeeper(keeper.process)).collect();
+        self.effects.extend(told);
+    }
+
+    pub(super) fn is_keeper(&self, process: &ProcessId) -> bool {
+        self.kept_by.contains_key(process) || self.ending.contains_key(process)
+    }
+
+    pub(super) fn has_no_keeper(&self) -> bool {
+        self.kept_by.is_empty() && self.ending.is_empty() && self.exited_keepers.is_empty()
+    }
+
+    /// The session whose backend this keeper holds, and goes on holding.
+    fn kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&SessionRecord, Error> {
+        let session = self.kept_by.get(&keeper).and_then(|id| self.sessions.get(id));
+        let is_held = |session: &&SessionRecord| {
+            session.keeper.as_ref().is_some_and(|held| held.name == name && !held.ending)
+        };
+        session.filter(is_held).ok_or(Error::UnknownBackend)
+    }
+}
+
+fn refused(sentence: &str) -> Error {
+    Error::InvalidArgument { sentence: sentence.into() }
+}
