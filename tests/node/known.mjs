@@ -138,3 +138,12 @@ export function fitting(schema = {}) {
     default: return null;
   }
 }
+
+/// The arguments for a tool of which only the name is known.
+export function given(tool, files) {
+  for (const table of Object.values(tables)) {
+    const all = table(files).tools[tool];
+    if (all) return all;
+  }
+  return undefined;
+}
