@@ -1,9 +1,10 @@
 // Whether a browser outlives the server that drives it: node browser.mjs [--pause] -- SERVER [ARGUMENT…]
 //
-// The server is @playwright/mcp. Opens a page, types into it, kills the process that was started, and connects again, by
-// a new client and a new process. Prints a line of JSON for what is seen `before` and `after`, each {"at", "pid", "url",
-// "typed"}, and {"kept"}; the code is 0 if the page and what was typed are there still, else 1. With --pause it waits for
-// a line of input after `before`, and after the kill, of which it prints {"at": "killed"}.
+// The server is @playwright/mcp. Opens a page, types into it, kills the process that was started, and connects again,
+// by a new client and a new process, but from this one: a session belongs to its host. Prints lines of JSON: what is
+// seen `before` and `after`, each {"at", "pid", "url", "typed"}, between them {"at": "killed"}, and at the end {"kept"}.
+// The code is 0 if the page and what was typed are there still, else 1. With --pause it waits for a line of input after
+// `before` and after `killed`.
 import readline from 'node:readline';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';

@@ -1,8 +1,8 @@
 // Compares two transcripts byte for byte: node compare.mjs ONE OTHER
 //
-// Nothing is forgiven: fixed.mjs and the choice of what is asked see to it that two runs of one server say the same, in
-// the same order. Only the order between the two directions is not looked at, since it is that of two pipes. Prints what
-// there is in the first, as one line of JSON; where they differ a diff goes to standard error, and the code is 1.
+// Nothing is forgiven: fixed.mjs and the choice of what is asked see to it that two runs of one server say the same,
+// in the same order. Only the order between the two directions is not looked at, since it is that of two pipes. Prints
+// what there is in the first, as one line of JSON; where they differ a diff goes to standard error, and the code is 1.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -33,11 +33,22 @@ for (const [mark, who] of [['>', 'client'], ['<', 'server']]) {
 }
 fs.rmSync(scratch, { recursive: true });
 
-const parsed = transcripts[0].map((line) => ({ from: line[0], ...JSON.parse(Buffer.from(line.slice(2), 'latin1')) }));
-const listed = (key) => Math.max(0, ...parsed.map(({ result }) => result?.[key]?.length ?? 0));
+function parse(line) {
+  try {
+    return { from: line[0], ...JSON.parse(Buffer.from(line.slice(2), 'latin1')) };
+  } catch {
+    // A server may write what is no message, and it was compared all the same.
+    return {};
+  }
+}
+
+const parsed = transcripts[0].map(parse);
+const listed = (key) => [key, Math.max(0, ...parsed.map(({ result }) => result?.[key]?.length ?? 0))];
+const lists = Object.fromEntries(['tools', 'prompts', 'resources', 'resourceTemplates'].map(listed));
+const said = (mark) => parsed.filter(({ from }) => from === mark).length;
 const methods = {};
-for (const { from, method } of parsed) if (method) methods[`${from} ${method}`] = (methods[`${from} ${method}`] ?? 0) + 1;
-const counts = Object.fromEntries(['tools', 'prompts', 'resources', 'resourceTemplates'].map((key) => [key, listed(key)]));
-const messages = { client: parsed.filter(({ from }) => from === '>').length, server: parsed.filter(({ from }) => from === '<').length };
-console.log(JSON.stringify({ same, ...counts, messages, methods }));
+for (const { from, method } of parsed.filter((message) => message.method)) {
+  methods[`${from} ${method}`] = (methods[`${from} ${method}`] ?? 0) + 1;
+}
+console.log(JSON.stringify({ same, ...lists, messages: { client: said('>'), server: said('<') }, methods }));
 process.exitCode = same ? 0 : 1;

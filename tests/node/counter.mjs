@@ -4,8 +4,8 @@
 //   slow {gate}                  tells by a log message that it has begun, waits until the file `gate` is there, and
 //                                answers as `increment`; counts nothing once it is cancelled
 //   ask {prompt}                 asks the host for a sample and answers its text
-//   notify {n, gate}             sends n log messages, numbered on from the last; with a gate it answers at once and sends
-//                                them when that file is there
+//   notify {n, gate}             sends n log messages, numbered on from the last; with a gate it answers at once and
+//                                sends them when that file is there
 //   die {code}                   exits at once, without an answer
 //   ignore                       neither SIGTERM nor the end of its input ends it any more
 //   spawn {detached}             starts `sleep 1000`, in a process group of its own or not, and answers its pid

@@ -36,7 +36,8 @@ for (const { name, inputSchema, execution } of inspect('--method', 'tools/list')
   if (values) inspect('--method', 'tools/call', '--tool-name', name, ...pairs('--tool-arg', values));
 }
 inspect('--method', 'prompts/list');
-// The first few will do: an inspector waits two seconds for a server that does not end with its input.
+// The first few will do. Each costs two seconds where the server, still waiting for the roots that it asked for, does
+// not end with its input.
 for (const { uri } of (inspect('--method', 'resources/list').resources ?? []).slice(0, 2)) {
   inspect('--method', 'resources/read', '--uri', uri);
 }

@@ -1,8 +1,8 @@
 // The official TypeScript client as a host that loses its servers and finds them again: node reconnect.mjs
 //
-// Orders are lines of JSON on standard input, each about the connection that it names `as` (or `main`). They are carried
-// out beside each other, and each is answered by one line, {"id", "ok"} or {"id", "error": {"code", "message"}}, with the
-// `id` of the order, or its number, from 1.
+// Orders are lines of JSON on standard input, each about the connection that it names `as` (or `main`). They are
+// carried out beside each other, and each is answered by one line, {"id", "ok"} or {"id", "error": {"code", "message"}},
+// with the `id` of the order, or its number, from 1.
 //
 //   {"do": "connect", "command": [program, …], "env": {}, "cwd", "mute": [method, …], "timeout_ms"}
 //                                       answers pid, server, protocol and capabilities. What is mute is never answered
@@ -14,8 +14,8 @@
 //   {"do": "close"}                                        as a host ends: closes the input, then TERM, then KILL
 //   {"do": "events"}                                       all events of this connection so far
 //
-// What happens is told at once, by a line of its own, {"event", "as", …}: `notification` and `request` with method and
-// params, `progress` with the call, `exited` with code and signal, `closed`, and `error`.
+// What happens is told at once, by a line of its own, {"event", "as", …}: `notification` and `request` with method
+// and params, `progress` with the call, `exited` with code and signal, `closed`, and `error`.
 //
 // Servers get the environment that the SDK passes by default, what the order adds, and MCP_SESSIOND_DIR where this
 // process has it.
@@ -56,7 +56,9 @@ async function connect({ as, command: [command, ...args], env, cwd, mute = [], t
       return mute.includes(method) ? new Promise(() => {}) : answer(params);
     });
   }
-  client.fallbackNotificationHandler = async ({ method, params }) => tell({ event: 'notification', as, method, params });
+  client.fallbackNotificationHandler = async ({ method, params }) => {
+    tell({ event: 'notification', as, method, params });
+  };
   client.onerror = ({ message }) => tell({ event: 'error', as, message });
   client.onclose = () => tell({ event: 'closed', as });
   let protocol;
