@@ -1,7 +1,8 @@
 // What the MCP inspector's command line says of a server: node inspect.mjs PLACE -- SERVER [ARGUMENT…]
 //
 // Prints every command with its output and exit code, to be compared with that of another run. Each is a process of its
-// own and starts the server anew. PLACE and the environment are as in transcript.mjs, and fixed.mjs is as useful.
+// own and starts the server anew. PLACE and the environment are as in transcript.mjs, and fixed.mjs is as useful. The
+// code is 1 if the server tells of no tools.
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -30,7 +31,10 @@ function inspect(...asked) {
 const plain = (values) => Object.values(values).every((value) => typeof value !== 'object');
 const pairs = (flag, values) => Object.entries(values).flatMap(([name, value]) => [flag, `${name}=${value}`]);
 
-for (const { name, inputSchema, execution } of inspect('--method', 'tools/list').tools ?? []) {
+// Two runs in which nothing worked would be the same, too.
+const { tools } = inspect('--method', 'tools/list');
+if (!tools?.length) process.exit(1);
+for (const { name, inputSchema, execution } of tools) {
   if (execution?.taskSupport === 'required') continue;
   const values = (given(name, files) ?? [fitting(inputSchema)]).find(plain);
   if (values) inspect('--method', 'tools/call', '--tool-name', name, ...pairs('--tool-arg', values));
