@@ -39,10 +39,10 @@ const FAILED: u8 = 71;
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 #[must_use]
-pub fn run(options: Options, program: Program) -> ExitCode {
+pub fn run(options: Options, program: &Program) -> ExitCode {
     let mut door = match Door::new(options, program.clone()) {
         Ok(door) => door,
-        Err(error) => return pass_through(&program, &error),
+        Err(error) => return pass_through(program, &error),
     };
     let attachment = match first(&mut door) {
         Ok(attachment) => attachment,
@@ -50,7 +50,7 @@ pub fn run(options: Options, program: Program) -> ExitCode {
             say(&sentence);
             return ExitCode::from(code);
         }
-        Err(why) => return pass_through(&program, &why),
+        Err(why) => return pass_through(program, &why),
     };
     match stay(door, attachment) {
         Ok(code) => code,

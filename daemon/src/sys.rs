@@ -287,3 +287,37 @@ pub(crate) fn keep_only_standard_streams() -> std::io::Result<()> {
     };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
+
+/// Lets go of the pages of program text and constants that this process has touched so far: they stay in the page cache, and
+/// those that are needed again come back one by one. What was needed only to start no longer counts as ours.
+#[cfg(target_os = "linux")]
+pub(crate) fn let_go_of_text() -> std::io::Result<()> {
+    let maps = std::fs::read_to_string("/proc/self/smaps")?;
+    let mut mapping = None;
+    for line in maps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        match (fields.next(), fields.next(), fields.nth(3)) {
+            // `start-end perms offset device inode path`, as proc_pid_maps(5) has it.
+            (Some(range), Some("r-xp" | "r--p"), Some(path)) if path.starts_with('/') => {
+                let bound = |text| usize::from_str_radix(text, 16).ok();
+                mapping = range.split_once('-').and_then(|(start, end)| bound(start).zip(bound(end)));
+            }
+            (Some("VmFlags:"), ..) => mapping = None,
+            // It was written to before it became read-only: what is there is in no file.
+            (Some("Anonymous:"), Some(kib), _) if kib != "0" => mapping = None,
+            // The lines before this one are the ones that count; every mapping has it.
+            (Some("Locked:"), ..) => {
+                let Some((start, end)) = mapping.take() else { continue };
+                let at = std::ptr::without_provenance_mut::<libc::c_void>(start);
+                // Without the first, two MiB would come back for every page that is needed.
+                for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTNEED] {
+                    // SAFETY: the kernel says that this is a private mapping of a file which can't be written to, and none of
+                    // whose pages ever was; so what comes back is what was there.
+                    unsafe { libc::madvise(at, end - start, advice) };
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -44,7 +44,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
     let mut options = Options::default().start(token::start(no_start));
     options.claim.label = label;
     options.claim.siblings = siblings.map(Into::into);
-    front::run(options, program(command))
+    front::run(options, &program(command))
 }
 
 /// The command line of a server.

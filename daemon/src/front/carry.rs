@@ -70,7 +70,7 @@ impl Carrier {
                     // Where the keeper is lost, the call is among those that are answered in its place.
                     Line::Whole(line) => drop(write_line(&self.keeper_for(&line), &line)),
                     Line::Oversized { head, tail } => {
-                        self.tell_host(&[&too_large(&head, &tail)[..], b"\n"].concat())
+                        self.tell_host(&[&too_large(&head, &tail)[..], b"\n"].concat());
                     }
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_client::Control;
-use mcp_sessiond_proto::backends::{Attach, BackendState, KeeperReply, Kept, StartedRequest};
+use mcp_sessiond_proto::backends::{Attach, KeeperReply, Kept, StartedRequest};
 use mcp_sessiond_proto::{Epoch, Error};
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixListener;
@@ -35,6 +35,12 @@ const VISITS: usize = 16;
 /// Bytes of the backend's standard error that are read at once.
 const ERRORS_CHUNK: usize = 8 * 1024;
 
+/// How long after a front has attached there is nothing left to do for it but to carry lines.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// How long it may be until the clock is looked at where nothing is due.
+const QUIET: Duration = Duration::from_secs(24 * 3600);
+
 /// How long a front may take to read its last answers when the backend is taken down.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -60,6 +66,8 @@ pub struct Keeper {
     /// The highest epoch that was let in, and who showed it.
     last: Option<(Epoch, ProcessId)>,
     pub(super) ring: Ring,
+    /// When what was needed to start, or to attach, is not needed any more.
+    slim_at: Option<Instant>,
 }
 
 /// What happened.
@@ -107,6 +115,7 @@ impl Keeper {
             began: now,
             since: now,
             last: None,
+            slim_at: Some(now + SETTLED),
         };
         keeper.start_backend()?;
         Ok(keeper)
@@ -196,14 +205,10 @@ impl Keeper {
     fn deadline(&self) -> Instant {
         let linger = self.since + Duration::from_millis(self.kept.linger_ms);
         let relay = self.relay.next_deadline().map(|at| self.began + Duration::from_millis(at));
-        let lonely = self.front.is_none();
-        match relay {
-            Some(at) if lonely => at.min(linger),
-            Some(at) => at,
-            None if lonely => linger,
-            // Nothing will be due before something happens.
-            None => Instant::now() + Duration::from_secs(24 * 3600),
-        }
+        let lonely = self.front.is_none().then_some(linger);
+        let next = [relay, lonely, self.slim_at].into_iter().flatten().min();
+        // Where nothing is due, something has to happen first.
+        next.unwrap_or_else(|| Instant::now() + QUIET)
     }
 
     /// Tells the relay, and does what it says. Returns why the keeper has to end, if it has.
@@ -222,7 +227,7 @@ impl Keeper {
             Event::FrontGone => self.detach(),
             Event::FromFront(Line::Whole(line)) => self.relay.from_front(line, now),
             Event::FromFront(Line::Oversized { head, tail }) => {
-                self.relay.oversized_from_front(&head, &tail, now)
+                self.relay.oversized_from_front(&head, &tail, now);
             }
             Event::FromBackend(Line::Whole(line)) => self.relay.from_backend(line, now),
             Event::FromBackend(Line::Oversized { head, tail }) => {
@@ -245,6 +250,12 @@ impl Keeper {
             Event::Written => {}
             Event::Time => {
                 self.relay.tick(now);
+                if self.slim_at.is_some_and(|at| at <= Instant::now()) {
+                    self.slim_at = None;
+                    // There is no harm in it where it fails.
+                    #[cfg(target_os = "linux")]
+                    drop(crate::sys::let_go_of_text());
+                }
                 let lingered = self.since.elapsed() >= Duration::from_millis(self.kept.linger_ms);
                 if self.front.is_none() && lingered {
                     return Some("nobody has come for it");
@@ -332,6 +343,7 @@ impl Keeper {
         if !matches!(told, Ok(Ok(()))) {
             self.detach();
         }
+        self.slim_at = Some(Instant::now() + SETTLED);
     }
 
     fn detach(&mut self) {
@@ -446,11 +458,6 @@ impl Keeper {
                 Some(()) = sigchld.recv() => self.children.reap(),
             }
         }
-    }
-
-    /// What the backend is doing.
-    pub(super) fn state(&self) -> BackendState {
-        self.relay.view(self.now()).state
     }
 }
 

@@ -35,10 +35,10 @@ use self::fronts::Front;
 use self::handshake::Handshake;
 use self::life::Life;
 use self::numbers::{Numbers, Open, Tokens};
+pub(crate) use self::oversized::too_large;
 use self::queue::{Queue, ToBackend, ToFront};
 use self::revival::Habits;
 use self::view::Answered;
-pub(crate) use self::oversized::too_large;
 pub use self::view::View;
 
 /// A monotonic time in ms.
