@@ -27,6 +27,7 @@ mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;
 mod tokens;
+mod wrap;
 mod writers;
 
 use std::path::PathBuf;

@@ -2,7 +2,8 @@
 //!
 //! A [`World`] has a runtime directory, a configuration and a log; in it run [`Daemon`]s, [`Host`]s with the servers
 //! that they start ([`Instance`], [`McpServer`], or any [`Server`]), a [`BrokerProcess`], and [`Peer`]s that say to
-//! the daemon whatever they like.
+//! the daemon whatever they like. Servers that are kept have a [`Front`], where the test itself is the host, or a
+//! [`NodeHost`], and a [`Backend`] to look at; a [`Client`] speaks MCP to whatever takes lines.
 //!
 //! Nothing in here sleeps. A test waits for an event (a line of a log, an answer, an exit) under one deadline,
 //! [`PATIENCE`], which only a broken test ever sees; where there is no event, [`until`] looks again and again.
@@ -10,24 +11,34 @@
 //! Everything ends with the test: daemons are killed when they are dropped, and every helper ends when the pipe to
 //! its standard input does, however its owner came to its end.
 
+mod backend;
 pub mod broker;
+mod client;
 mod daemon;
+mod front;
 mod host;
 mod instance;
 mod keeper;
 mod log;
 mod mcp;
+mod node;
 mod peer;
+mod raw;
 mod steady;
 mod world;
 
+pub use backend::Backend;
+pub use client::{Client, Pipe};
 pub use daemon::Daemon;
+pub use front::Front;
 pub use host::{Host, Server};
 pub use instance::{Instance, Loaded};
 pub use keeper::{Keeper, gone, lives};
 pub use log::Log;
 pub use mcp::McpServer;
+pub use node::NodeHost;
 pub use peer::Peer;
+pub use raw::Raw;
 pub use steady::Steady;
 pub use world::{Binaries, BrokerProcess, World};
 

@@ -1,0 +1,54 @@
+//! `mcp-sessiond wrap`: servers that outlive whoever speaks to them, seen from hosts.
+//!
+//! Hosts are the official client (`NodeHost`), the test itself (`Front`), or helper processes (`Host`); servers are the
+//! official ones, or those of `tests/node` and `tests/python`, which do what a test asks of them.
+
+mod counts;
+mod cuts;
+mod deaths;
+mod exits;
+mod isolation;
+mod without;
+
+use mcp_sessiond_tests::{Client, Front, World};
+
+use crate::{fixture, world};
+
+/// A server that does what tests ask of it. The last word tells whose processes these are.
+fn counter(world: &World) -> Vec<String> {
+    vec!["node".into(), fixture("node/counter.mjs"), root(world)]
+}
+
+/// A server that counts, as small as can be.
+fn tiny(world: &World) -> Vec<String> {
+    ["python3", "-I", "-S"].map(String::from).into_iter().chain([fixture("python/tiny.py"), root(world)]).collect()
+}
+
+fn root(world: &World) -> String {
+    world.root().to_str().expect("UTF-8").to_owned()
+}
+
+/// The command line that wraps a server.
+fn wrapped(world: &World, server: &[String]) -> Vec<String> {
+    world.wrapping(&[], server)
+}
+
+/// This test as host of a wrapped server, which it has initialised.
+fn connect(world: &World, server: &[String]) -> Client<Front> {
+    Client::connected(world.front(&wrapped(world, server)))
+}
+
+/// A world whose daemon starts, with this configuration of backends.
+fn keeping(settings: &str) -> World {
+    world(&format!("claim_wait_ms = 5000\n[backends]\n{settings}\n"))
+}
+
+/// A file that is not there yet, for tools that wait for one.
+fn gate(world: &World, name: &str) -> String {
+    world.root().join(name).into_os_string().into_string().expect("UTF-8")
+}
+
+/// Lets through who waits at a gate.
+fn open(gate: &str) {
+    std::fs::write(gate, "").expect("a file");
+}

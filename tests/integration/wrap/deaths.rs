@@ -1,0 +1,157 @@
+//! Servers and keepers die. The front stays, its host is told what became of its calls, and there is a fresh server.
+
+use mcp_sessiond_tests::{Client, Front, gone, lives};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::{connect, counter, gate, keeping, open, tiny, wrapped};
+
+fn kill_now(pid: u32) {
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("it runs");
+}
+
+#[track_caller]
+fn assert_unknown(answer: &Value) {
+    let error = &answer["error"];
+    assert_eq!(error["data"]["outcome"], "unknown", "{answer}");
+    assert!(error["message"].as_str().is_some_and(|words| words.contains("unknown")), "{answer}");
+}
+
+/// A server that has counted to two, and has a call under way.
+fn busy(world: &mcp_sessiond_tests::World) -> (Client<Front>, u64) {
+    let mut client = connect(world, &counter(world));
+    client.count();
+    client.count();
+    let slow = client.begin("slow", json!({"gate": gate(world, "never")}));
+    client.said(|message| message["params"]["logger"] == "slow");
+    (client, slow)
+}
+
+#[track_caller]
+fn goes_on_with_a_fresh_one(mut client: Client<Front>) {
+    client.said(|message| message["method"] == "notifications/tools/list_changed");
+    assert_eq!(client.count(), 1);
+    assert!(client.pipe.runs());
+    let list = client.request("tools/list", json!({}));
+    assert!(client.answer(list)["result"]["tools"].is_array());
+}
+
+#[test]
+fn a_server_that_exits_is_started_again_and_its_calls_are_said_to_be_unknown() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let (mut client, slow) = busy(&world);
+    let die = client.begin("die", json!({"code": 7}));
+    for call in [slow, die] {
+        assert_unknown(&client.answer(call));
+    }
+    let status = world.backend().wait("it is started again", |status| status.restarts == 1);
+    assert!(status.last_error.as_deref().is_some_and(|why| why.contains('7')), "{status:?}");
+    goes_on_with_a_fresh_one(client);
+}
+
+#[test]
+fn a_server_that_is_killed_is_started_again_and_its_calls_are_said_to_be_unknown() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let (mut client, slow) = busy(&world);
+    kill_now(world.backend().pid());
+    assert_unknown(&client.answer(slow));
+    goes_on_with_a_fresh_one(client);
+}
+
+/// The official client does not notice but for the call.
+#[test]
+fn the_official_client_goes_on_after_the_death_of_server_and_keeper() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut host = world.node_host();
+    host.connect("main", &wrapped(&world, &counter(&world)));
+    for keeper in [false, true] {
+        let seen = host.told.len();
+        host.count("main");
+        let gate = gate(&world, &format!("never-{keeper}"));
+        let slow = host.begin_call("main", "slow", json!({"gate": gate}));
+        host.told.wait(&format!("begun {gate}"));
+        let backend = world.backend();
+        if keeper { backend.kill_keeper() } else { kill_now(backend.pid()) }
+        let error = host.text(slow).expect_err("it was cut off");
+        assert!(error["message"].as_str().is_some_and(|words| words.contains("unknown")), "{error}");
+        host.told.wait_from(seen, &["notifications/tools/list_changed"]);
+        assert_eq!(host.count("main"), 1);
+        assert_eq!(host.told.lines("\"event\":\"exited\""), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_killed_keeper_takes_the_server_with_it_and_another_one_takes_its_place() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let (mut client, slow) = busy(&world);
+    let spawned: u32 = client.call("spawn", json!({})).parse().expect("a pid");
+    client.call("ignore", json!({}));
+    let backend = world.backend();
+    let server = backend.pid();
+    assert!(lives(server) && lives(spawned));
+    backend.kill_keeper();
+    assert_unknown(&client.answer(slow));
+    goes_on_with_a_fresh_one(client);
+    gone(server);
+    gone(spawned);
+    assert_ne!(world.backend().keeper, backend.keeper);
+}
+
+#[test]
+fn a_keeper_killed_while_nobody_is_attached_means_a_fresh_server() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    client.count();
+    drop(client);
+    world.backend().kill_keeper();
+    assert_eq!(connect(&world, &tiny(&world)).count(), 1);
+}
+
+/// Server and keeper die at the same moment as the daemon, which has to sweep up at its next start.
+#[test]
+fn a_keeper_killed_with_the_daemon_leaves_nothing() {
+    let world = keeping("");
+    let mut daemon = world.daemon();
+    let (mut client, slow) = busy(&world);
+    client.call("ignore", json!({}));
+    let backend = world.backend();
+    let server = backend.pid();
+    daemon.kill();
+    backend.kill_keeper();
+    assert_unknown(&client.answer(slow));
+    daemon.start_again();
+    goes_on_with_a_fresh_one(client);
+    gone(server);
+}
+
+/// A server that dies of being started, until a file is there.
+#[test]
+fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let (starts, healed) = (gate(&world, "starts"), gate(&world, "healed"));
+    let script = "echo >> \"$1\"; [ -e \"$2\" ] || exit 3; shift 2; exec \"$@\"";
+    let broken = ["sh".into(), "-c".into(), script.into(), "sh".into(), starts.clone(), healed.clone()];
+    let count = || std::fs::read_to_string(&starts).map_or(0, |text| text.len());
+    let mut client = Client::new(world.front(&wrapped(&world, &[&broken[..], &tiny(&world)].concat())));
+    let answer = client.initialize();
+    assert_eq!(answer["error"]["data"]["outcome"], "not_sent", "{answer}");
+    assert!(answer["error"]["message"].as_str().is_some_and(|words| words.contains("was not sent")), "{answer}");
+    assert!((2..=7).contains(&count()), "{} starts", count());
+    // However often it is asked.
+    for _ in 0..100 {
+        assert!(client.try_call("increment", json!({})).is_err());
+    }
+    assert!((2..=8).contains(&count()), "{} starts", count());
+    assert!(client.pipe.runs());
+    // And it heals.
+    open(&healed);
+    mcp_sessiond_tests::until("it is there", || client.initialize().get("result").is_some().then_some(()));
+    assert_eq!(client.count(), 1);
+}

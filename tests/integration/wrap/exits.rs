@@ -1,0 +1,86 @@
+//! Nothing outlives its owner: servers end with their host, or when nobody has come for them.
+
+use mcp_sessiond_tests::{NodeHost, gone, lives, until};
+use serde_json::json;
+
+use super::{connect, counter, keeping, tiny, wrapped};
+
+/// What a server has started: a child in its process group, and one that has left it.
+fn spawned(host: &mut NodeHost) -> Vec<u32> {
+    let mut spawn = |detached: bool| host.call("main", "spawn", json!({"detached": detached})).parse().expect("a pid");
+    vec![spawn(false), spawn(true)]
+}
+
+#[test]
+fn server_keeper_and_grandchildren_end_with_their_host() {
+    let world = keeping("stop_wait_ms = 300");
+    let _daemon = world.daemon();
+    let mut host = world.node_host();
+    host.connect("main", &wrapped(&world, &counter(&world)));
+    let children = spawned(&mut host);
+    let backend = world.backend();
+    assert!(children.iter().all(|pid| lives(*pid)));
+    host.kill();
+    backend.ended();
+    world.nothing_left();
+    children.into_iter().for_each(gone);
+    until("the daemon knows", || world.backends().is_empty().then_some(()));
+}
+
+/// The same, where the front was killed before, and the server takes no notice of the end of its input, nor of SIGTERM.
+#[test]
+fn a_server_that_ignores_everything_ends_with_its_host() {
+    let world = keeping("stop_wait_ms = 300");
+    let _daemon = world.daemon();
+    let mut host = world.node_host();
+    host.connect("main", &wrapped(&world, &counter(&world)));
+    host.call("main", "ignore", json!({}));
+    let children = spawned(&mut host);
+    host.end("main", "SIGKILL");
+    let backend = world.backend();
+    backend.wait_alone();
+    host.kill();
+    backend.ended();
+    world.nothing_left();
+    children.into_iter().for_each(gone);
+}
+
+#[test]
+fn a_host_that_dies_while_there_is_no_daemon_takes_its_servers_with_it() {
+    let world = keeping("stop_wait_ms = 300");
+    let mut daemon = world.daemon();
+    let mut host = world.node_host();
+    host.connect("main", &wrapped(&world, &counter(&world)));
+    let backend = world.backend();
+    daemon.kill();
+    host.kill();
+    backend.ended();
+    world.nothing_left();
+}
+
+#[test]
+fn a_server_that_nobody_comes_for_ends_after_its_time() {
+    let world = keeping("linger_ms = 100\nstop_wait_ms = 300");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    client.pipe.close();
+    assert!(client.pipe.wait().success());
+    backend.ended();
+    world.nothing_left();
+    until("the daemon knows", || world.backends().is_empty().then_some(()));
+    assert_eq!(connect(&world, &tiny(&world)).count(), 1);
+}
+
+/// As long as somebody is attached, it stays.
+#[test]
+fn a_server_stays_as_long_as_it_is_attached() {
+    let world = keeping("linger_ms = 1");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    let backend = world.backend();
+    backend.wait("a hundred times its time", |status| status.since_ms >= 100);
+    assert_eq!(client.count(), 1);
+    assert_eq!(client.count(), 2);
+}

@@ -1,0 +1,79 @@
+//! Where a server can't be kept, it is run as it is; and what can't be run is said so, as a shell does.
+
+use mcp_sessiond_tests::{Client, Front, World};
+
+use super::{keeping, root, tiny, wrapped};
+use crate::world;
+
+/// The one line that says why.
+#[track_caller]
+fn assert_passed_through(front: &Front, why: &str) {
+    let line = front.errors.wait("is run without being kept");
+    assert!(line.starts_with("mcp-sessiond: ") && line.contains(why), "{line}");
+}
+
+#[test]
+fn without_a_daemon_a_server_is_run_as_it_is() {
+    let world = world("");
+    let command = world.wrapping(&["--no-start"], &tiny(&world));
+    for _ in 0..2 {
+        let mut client = Client::connected(world.front(&command));
+        assert_eq!(client.count(), 1);
+        assert_eq!(client.count(), 2);
+        client.pipe.close();
+        assert!(client.pipe.wait().success());
+        assert_passed_through(&client.pipe, "daemon");
+        client.pipe.errors.wait("-- end of the front --");
+        assert_eq!(client.pipe.errors.len(), 2, "{}", client.pipe.errors.text());
+    }
+    assert!(!world.directory().exists(), "nothing was started");
+    world.nothing_left();
+}
+
+#[test]
+fn its_exit_code_is_then_that_of_the_server() {
+    let world = world("");
+    let server = ["sh", "-c", "exit 42"].map(String::from);
+    assert_eq!(world.front(&world.wrapping(&["--no-start"], &server)).wait().code(), Some(42));
+}
+
+#[test]
+fn where_the_host_can_t_be_verified_a_server_is_run_as_it_is() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    // The shell in the middle dies first, so the front belongs to whoever adopts orphans when it says a word.
+    let script = "(while kill -0 $$ 2>/dev/null; do :; done; exec \"$@\") <&3 3<&- & exit 0";
+    let orphan = format!("exec 3<&0; {script}");
+    let command = [&["sh", "-c", &orphan, "sh"].map(String::from)[..], &wrapped(&world, &tiny(&world))].concat();
+    let mut client = Client::connected(world.front(&command));
+    assert_eq!(client.count(), 1);
+    assert_passed_through(&client.pipe, "host");
+    assert_eq!(world.sessions(), Vec::<serde_json::Value>::new());
+    client.pipe.close();
+    world.nothing_left();
+}
+
+#[track_caller]
+fn assert_not_run(world: &World, options: &[&str], program: &str, code: i32) {
+    let mut front = world.front(&world.wrapping(options, &[program.to_owned(), root(world)]));
+    assert_eq!(front.wait().code(), Some(code), "{}", front.errors.text());
+    front.errors.wait(&format!("{program} can't be run"));
+    assert_eq!(front.line(), None, "it has said nothing to its host");
+}
+
+#[test]
+fn what_can_t_be_run_exits_as_a_shell_says_it() {
+    let world = keeping("");
+    let plain = world.root().join("plain");
+    std::fs::write(&plain, "no program").expect("written");
+    let plain = plain.to_str().expect("UTF-8").to_owned();
+    // Without a daemon, and with one.
+    assert_not_run(&world, &["--no-start"], "no-such-program", 127);
+    assert_not_run(&world, &["--no-start"], &plain, 126);
+    let _daemon = world.daemon();
+    assert_not_run(&world, &[], "no-such-program", 127);
+    assert_not_run(&world, &[], "/no/such/program", 127);
+    assert_not_run(&world, &[], &plain, 126);
+    world.nothing_left();
+    assert_eq!(world.stat("backends"), 0);
+}

@@ -1,0 +1,63 @@
+//! The server that says what it is told to: `tests/python/raw.py`.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use nix::sys::stat::Mode;
+
+use crate::{World, until};
+
+/// Where such a server writes what it hears, and is told what to say.
+#[derive(Debug)]
+pub struct Raw {
+    /// Its command line.
+    pub command: Vec<String>,
+    heard: PathBuf,
+    control: PathBuf,
+}
+
+impl World {
+    /// A server of this kind, which was not started yet.
+    ///
+    /// # Panics
+    /// When its FIFO can't be made.
+    #[must_use]
+    pub fn raw(&self, name: &str) -> Raw {
+        let (heard, control) = (self.root().join(format!("{name}.heard")), self.root().join(format!("{name}.fifo")));
+        nix::unistd::mkfifo(&control, Mode::S_IRWXU).expect("a FIFO");
+        std::fs::write(&heard, "").expect("a file");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/raw.py").into();
+        let path = |path: &PathBuf| path.to_str().expect("UTF-8").to_owned();
+        let words = ["python3", "-I", "-S"].map(String::from).into_iter();
+        Raw { command: words.chain([script, path(&heard), path(&control)]).collect(), heard, control }
+    }
+}
+
+impl Raw {
+    /// Has it say a line, whether anybody listens or not.
+    ///
+    /// # Panics
+    /// When it can't be told.
+    pub fn say(&self, line: &str) {
+        let mut control = std::fs::OpenOptions::new().write(true).open(&self.control).expect("its FIFO");
+        control.write_all(format!("{line}\n").as_bytes()).expect("told");
+    }
+
+    /// Every line that it has read.
+    ///
+    /// # Panics
+    /// When there is no such file.
+    #[must_use]
+    pub fn heard(&self) -> Vec<Vec<u8>> {
+        let all = std::fs::read(&self.heard).expect("a file");
+        all.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+    }
+
+    /// Waits until it has read a line with this text in it, and returns that.
+    pub fn wait_heard(&self, text: &str) -> String {
+        until(&format!("the server hears {text}"), || {
+            let lines = self.heard().into_iter().map(|line| String::from_utf8_lossy(&line).into_owned());
+            lines.filter(|line| line.ends_with('\n')).find(|line| line.contains(text))
+        })
+    }
+}
