@@ -45,7 +45,9 @@ fn where_the_host_can_t_be_verified_a_server_is_run_as_it_is() {
     let script = "(while kill -0 $$ 2>/dev/null; do :; done; exec \"$@\") <&3 3<&- & exit 0";
     let orphan = format!("exec 3<&0; {script}");
     let command = [&["sh", "-c", &orphan, "sh"].map(String::from)[..], &wrapped(&world, &tiny(&world))].concat();
-    let mut client = Client::connected(world.front(&command));
+    let mut front = world.front(&command);
+    assert!(front.wait().success(), "the shell");
+    let mut client = Client::connected(front);
     assert_eq!(client.count(), 1);
     assert_passed_through(&client.pipe, "host");
     assert_eq!(world.sessions(), Vec::<serde_json::Value>::new());
