@@ -5,6 +5,7 @@ mod demo;
 mod install;
 pub(crate) mod logging;
 mod run;
+mod stop;
 mod table;
 mod token;
 
@@ -41,6 +42,8 @@ enum Verb {
     Token(token::Arguments),
     /// Show what the daemon knows; tokens and values are never printed
     Debug(debug::Arguments),
+    /// End a session's backend; the session stays
+    Stop(stop::Arguments),
     /// Install the user service: systemd or launchd, whichever is there
     Install(install::Arguments),
     /// Take the user service away
@@ -63,6 +66,7 @@ pub fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Token(arguments) => token::run(arguments),
         Verb::Debug(arguments) => debug::run(&arguments),
+        Verb::Stop(arguments) => stop::run(&arguments),
         Verb::Install(arguments) => install::install(&arguments),
         Verb::Uninstall(arguments) => install::uninstall(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
