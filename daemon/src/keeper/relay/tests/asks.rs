@@ -47,13 +47,17 @@ fn an_ask_waits_for_a_host_that_can_and_others_pass_it() {
     bench.reconnect(r#"{"roots":{}}"#);
     assert_eq!(bench.to_front(), [ask("3", "roots/list"), ask("4", "x"), notice(1)]);
     bench.now += 1000;
+    bench.front(&answer("3"));
+    bench.front(&answer("4"));
+    assert_eq!(bench.to_backend(), [answer("3"), answer("4")]);
     bench.reconnect(r#"{"sampling":{},"elicitation":null}"#);
-    bench.to_backend();
     assert_eq!(bench.to_front(), [ask("1", "sampling/createMessage")]);
     assert_eq!(bench.relay.next_deadline(), Some(61_000));
     bench.wait();
     let words = "no host that can answer was attached within 60000 ms";
     assert_eq!(bench.to_backend(), [failed("2", words)]);
+    bench.front(&answer("1"));
+    bench.to_backend();
     bench.reconnect(r#"{"elicitation":{}}"#);
     assert_eq!(bench.to_front(), [""; 0]);
 }

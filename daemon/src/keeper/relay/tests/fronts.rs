@@ -12,6 +12,7 @@ fn what_comes_while_nobody_is_there_waits_for_a_front_that_is_ready() {
     assert_eq!((attached.resumed, attached.waiting, attached.lost), (true, 2, 0));
     bench.front(&initialize("9", "2025-06-18", "{}"));
     bench.front(&ask("10", "ping"));
+    assert_eq!(bench.to_backend(), [ask("10", "ping")]);
     bench.backend(&notice(3));
     bench.backend(&answer("10"));
     assert_eq!(bench.to_front(), [ANSWER.replace("ID", "9"), answer("10")]);
