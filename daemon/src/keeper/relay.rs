@@ -235,6 +235,10 @@ impl Relay {
             // What is read is answered at once.
             Life::Stopping => true,
             Life::Down { refusing: true, .. } => !self.to_backend.flows_over(|_| true),
+            // A host that begins may get its answers from us.
+            _ if self.front.as_ref().is_some_and(|front| !front.ready) => {
+                !self.to_backend.flows_over(|_| true)
+            }
             _ => self.to_backend.entries.is_empty(),
         };
         flows && !self.to_front.flows_over(|entry| entry.all(|part| matches!(part, ToFront::Ours)))
@@ -285,13 +289,15 @@ impl Relay {
 
     /// A front that waits for an answer, which can't be read because of what is kept for it, gets that now.
     fn hurry(&mut self) {
+        // Nor can the backend be initialised again, and the front may be unable to say that it is ready.
+        let unread = self.handshake.revive && !self.reads_front();
         if self.full()
             && let Some(front) = &mut self.front
             && !front.ready
         {
             let asks =
                 |call: &Open<Call>| call.asker == self.connections && call.kind.sent && !call.kind.ours();
-            front.ready = self.handshake.awaited() || self.calls.open.values().any(asks);
+            front.ready = unread || self.handshake.awaited() || self.calls.open.values().any(asks);
         }
     }
 
