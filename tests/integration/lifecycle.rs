@@ -211,7 +211,10 @@ fn twenty_who_find_no_daemon_start_one() {
         until("its process too", || {
             (!fs::exists(format!("/proc/{pid}/fd/0")).unwrap_or(false)).then_some(())
         });
-        assert_eq!(detached_log(&world).matches("no host, lease, keeper or connection is left").count(), round);
+        assert_eq!(
+            detached_log(&world).matches("no host, lease, keeper or connection is left").count(),
+            round
+        );
     }
 }
 
