@@ -174,6 +174,9 @@ fn a_backend_is_a_child_of_its_keeper() {
     assert_refused(keeper.call("backend_started", params.clone()), "unknown_backend");
     let mut other = Keeper::below(&world, &mut holder);
     assert_refused(other.call("backend_started", params), "invalid_argument");
+    // Nobody was told of it, and it goes all the same.
+    keeper.kill();
+    gone(backend);
 }
 
 #[test]
