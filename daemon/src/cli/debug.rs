@@ -220,7 +220,7 @@ async fn all_tokens(connection: &Connection) -> Result<Vec<TokenInfo>, Failure> 
     all(page, |info| &info.session).await
 }
 
-/// Every entry of a list, a page at a time. A page that is not full is the last.
+/// Every entry of a list, a page at a time. A page that is not full is the last; one of backends may be fuller than full.
 async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
     page: impl Fn(Option<SessionId>) -> F,
     id: impl Fn(&T) -> &SessionId,
@@ -228,7 +228,7 @@ async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
     let mut all = Vec::new();
     loop {
         let next = page(all.last().map(|last| id(last).clone())).await?;
-        let more = next.len() == PAGE_MAX;
+        let more = next.len() >= PAGE_MAX;
         all.extend(next);
         if !more {
             return Ok(all);

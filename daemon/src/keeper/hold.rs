@@ -35,7 +35,8 @@ const VISITS: usize = 16;
 /// Bytes of the backend's standard error that are read at once.
 const ERRORS_CHUNK: usize = 8 * 1024;
 
-/// How long after a front has attached there is nothing left to do for it but to carry lines.
+/// How long after a front has attached there is nothing left to do for it but to carry lines; and how long a backend that has
+/// closed its standard output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// How long it may be until the clock is looked at where nothing is due.
@@ -206,7 +207,8 @@ impl Keeper {
         let linger = self.since + Duration::from_millis(self.kept.linger_ms);
         let relay = self.relay.next_deadline().map(|at| self.began + Duration::from_millis(at));
         let lonely = self.front.is_none().then_some(linger);
-        let next = [relay, lonely, self.slim_at].into_iter().flatten().min();
+        let mute = self.backend.as_ref().and_then(|backend| backend.mute_since).map(|since| since + SETTLED);
+        let next = [relay, lonely, mute, self.slim_at].into_iter().flatten().min();
         // Where nothing is due, something has to happen first.
         next.unwrap_or_else(|| Instant::now() + QUIET)
     }
@@ -233,13 +235,11 @@ impl Keeper {
             Event::FromBackend(Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_backend(&head, &tail, now);
             }
-            // It can't be talked to any more, whatever else it does.
+            // It is about to be heard of as ended; else it can't be talked to any more, whatever else it does.
             Event::OutputClosed => {
                 let backend = self.backend.as_mut()?;
                 backend.output = None;
-                if self.children.ended(backend.pid).is_none() {
-                    self.replace("it closed its standard output");
-                }
+                backend.mute_since = Some(Instant::now());
             }
             Event::InputClosed => {
                 self.outlet = Outlet::default();
@@ -255,6 +255,10 @@ impl Keeper {
                     // There is no harm in it where it fails.
                     #[cfg(target_os = "linux")]
                     drop(crate::sys::let_go_of_text());
+                }
+                let mute = self.backend.as_ref().and_then(|backend| backend.mute_since);
+                if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
+                    self.replace("it closed its standard output");
                 }
                 let lingered = self.since.elapsed() >= Duration::from_millis(self.kept.linger_ms);
                 if self.front.is_none() && lingered {
@@ -452,10 +456,17 @@ impl Keeper {
         }
         self.front = None;
         self.retire();
+        let patience = self.patience();
+        let (children, mut retiring) = (&self.children, self.retiring);
+        let down = async {
+            while retiring.join_next().await.is_some() {}
+            children.end_strays(patience).await;
+        };
+        tokio::pin!(down);
         loop {
             tokio::select! {
-                ended = self.retiring.join_next() => if ended.is_none() { return },
-                Some(()) = sigchld.recv() => self.children.reap(),
+                () = &mut down => return,
+                Some(()) = sigchld.recv() => children.reap(),
             }
         }
     }
