@@ -11,7 +11,7 @@ use super::*;
 /// The longest line that this world writes.
 const LONGEST: usize = 400;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
     Attach { sampling: bool },
     Detach,
@@ -67,6 +67,8 @@ struct World {
     ids: BTreeSet<u64>,
     /// The running backend's open asks.
     asks: BTreeMap<u64, Value>,
+    /// How many times the running backend has asked: each of them counts anew.
+    asked: u64,
     notified: u64,
     told: u64,
     answered: BTreeSet<u64>,
@@ -149,12 +151,12 @@ impl World {
             }
             Step::Ask { sampling } => {
                 let unique = self.next();
-                let id = if unique % 2 == 0 { json!(unique % 7) } else { json!(unique.to_string()) };
-                if !self.asks.values().any(|other| *other == id) {
-                    self.asks.insert(unique, id.clone());
-                    let method = if sampling { "sampling/createMessage" } else { "x" };
-                    bench.backend(&json!({"id": id, "method": method, "params": {"u": unique}}).to_string());
-                }
+                self.asked += 1;
+                let id =
+                    if unique.is_multiple_of(2) { json!(self.asked) } else { json!(self.asked.to_string()) };
+                self.asks.insert(unique, id.clone());
+                let method = if sampling { "sampling/createMessage" } else { "x" };
+                bench.backend(&json!({"id": id, "method": method, "params": {"u": unique}}).to_string());
             }
             Step::CancelAsk(at) => {
                 if let Some((unique, id)) = pick(&self.asks.clone().into_iter().collect::<Vec<_>>(), at) {
@@ -176,6 +178,7 @@ impl World {
                     self.lives = false;
                     self.handed.clear();
                     self.asks.clear();
+                    self.asked = 0;
                     bench.dies();
                 }
             }
@@ -296,11 +299,11 @@ impl World {
 }
 
 impl Step {
-    fn is_hosts(&self) -> bool {
+    fn is_hosts(self) -> bool {
         matches!(self, Self::Initialized | Self::Call { .. } | Self::Cancel(_) | Self::AnswerAsk(_))
     }
 
-    fn is_backends(&self) -> bool {
+    fn is_backends(self) -> bool {
         matches!(
             self,
             Self::Answer(..) | Self::Progress(_) | Self::Notify | Self::Ask { .. } | Self::CancelAsk(_)
