@@ -9,6 +9,7 @@ mod lives;
 mod model;
 mod oversized;
 mod requests;
+mod world;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
