@@ -123,3 +123,20 @@ fn initialized_is_said_once() {
     bench.front(INITIALIZED);
     assert_eq!(bench.backend_gets(), [""; 0]);
 }
+
+#[test]
+fn a_host_that_a_former_keeper_answered_may_find_a_backend_that_has_begun() {
+    let mut bench = Bench::new();
+    bench.front(&initialize("0", "2025-06-18", "{}"));
+    bench.backend_gets();
+    bench.relay.attach(Some(initialize("4", "2025-06-18", "{}").into()), bench.now);
+    bench.backend(&ANSWER.replace("ID", "0"));
+    assert_eq!(bench.front_gets().len(), 2, "it has been answered, and is told to list again");
+    bench.relay.attach(Some(initialize("4", "2024-11-05", "{}").into()), bench.now);
+    assert!(matches!(&bench.relay.orders()[..], [Order::Say(_), Order::Replace { .. }]));
+    bench.relay.backend_started(bench.now);
+    assert_eq!(bench.backend_gets(), [initialize("1", "2024-11-05", "{}")]);
+    bench.backend(&ANSWER.replace("2025-06-18", "2024-11-05").replace("ID", "1"));
+    assert_eq!(bench.backend_gets(), [INITIALIZED]);
+    assert_eq!(bench.front_gets().len(), 2);
+}
