@@ -9,6 +9,7 @@ mod lives;
 mod model;
 mod oversized;
 mod requests;
+mod world;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
@@ -37,11 +38,11 @@ impl Bench {
     fn initialized() -> Self {
         let mut bench = Self::new();
         bench.front(&initialize("0", "2025-06-18", "{}"));
-        assert_eq!(bench.to_backend(), [initialize("0", "2025-06-18", "{}")]);
+        assert_eq!(bench.backend_gets(), [initialize("0", "2025-06-18", "{}")]);
         bench.backend(&ANSWER.replace("ID", "0"));
-        assert_eq!(bench.to_front(), [ANSWER.replace("ID", "0")]);
+        assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "0")]);
         bench.front(INITIALIZED);
-        assert_eq!(bench.to_backend(), [INITIALIZED]);
+        assert_eq!(bench.backend_gets(), [INITIALIZED]);
         bench
     }
 
@@ -54,9 +55,9 @@ impl Bench {
         self.relay.detach(0, self.now);
         assert!(self.attach().resumed);
         self.front(&initialize("0", "2025-06-18", capabilities));
-        assert_eq!(self.to_front(), [ANSWER.replace("ID", "0")]);
+        assert_eq!(self.front_gets(), [ANSWER.replace("ID", "0")]);
         self.front(INITIALIZED);
-        assert_eq!(self.to_backend(), [""; 0]);
+        assert_eq!(self.backend_gets(), [""; 0]);
     }
 
     fn front(&mut self, line: &str) {
@@ -67,11 +68,11 @@ impl Bench {
         self.relay.from_backend(Bytes::copy_from_slice(line.as_bytes()), self.now);
     }
 
-    fn to_front(&mut self) -> Vec<String> {
+    fn front_gets(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.relay.pull_front()).map(text).collect()
     }
 
-    fn to_backend(&mut self) -> Vec<String> {
+    fn backend_gets(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.relay.pull_backend()).map(text).collect()
     }
 

@@ -28,10 +28,10 @@ fn of_small_and_of_large_messages() {
             bench.front(&format!(
                 r#"{{"jsonrpc":"2.0","id":{host},"method":"tools/call","params":{{"name":"x","arguments":{{"a":"bbbbbbbb"}}}}}}"#
             ));
-            let sent = bench.to_backend().pop().expect("sent");
+            let sent = bench.backend_gets().pop().expect("sent");
             assert!(sent.len() > 80);
             bench.backend(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
-            assert_eq!(bench.to_front().len(), 1);
+            assert_eq!(bench.front_gets().len(), 1);
         });
     };
     let text = |length: usize| {

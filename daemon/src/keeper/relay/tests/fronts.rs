@@ -12,12 +12,12 @@ fn what_comes_while_nobody_is_there_waits_for_a_front_that_is_ready() {
     assert_eq!((attached.resumed, attached.waiting, attached.lost), (true, 2, 0));
     bench.front(&initialize("9", "2025-06-18", "{}"));
     bench.front(&ask("10", "ping"));
-    assert_eq!(bench.to_backend(), [ask("10", "ping")]);
+    assert_eq!(bench.backend_gets(), [ask("10", "ping")]);
     bench.backend(&notice(3));
     bench.backend(&answer("10"));
-    assert_eq!(bench.to_front(), [ANSWER.replace("ID", "9"), answer("10")]);
+    assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "9"), answer("10")]);
     bench.front(INITIALIZED);
-    assert_eq!(bench.to_front(), [1, 2, 3].map(notice));
+    assert_eq!(bench.front_gets(), [1, 2, 3].map(notice));
 }
 
 #[test]
@@ -28,11 +28,11 @@ fn a_host_of_2026_is_ready_when_it_asks_for_something() {
     bench.attach();
     bench.front(&ask("1", "server/discover"));
     bench.backend(&notice(2));
-    assert_eq!(bench.to_backend(), [ask("1", "server/discover")]);
+    assert_eq!(bench.backend_gets(), [ask("1", "server/discover")]);
     bench.backend(&answer("1"));
-    assert_eq!(bench.to_front(), [answer("1")]);
+    assert_eq!(bench.front_gets(), [answer("1")]);
     bench.front(&ask("2", "tools/list"));
-    assert_eq!(bench.to_front(), [notice(1), notice(2)]);
+    assert_eq!(bench.front_gets(), [notice(1), notice(2)]);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_first_front_is_ready_at_once() {
     let mut bench = Bench::new();
     bench.backend(&notice(1));
     bench.backend(&ask("1", "roots/list"));
-    assert_eq!(bench.to_front(), [notice(1), ask("1", "roots/list")]);
+    assert_eq!(bench.front_gets(), [notice(1), ask("1", "roots/list")]);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn what_was_not_pulled_stays_except_for_what_is_the_fronts_own() {
     let mut bench = Bench::initialized();
     bench.front(&call("1"));
     bench.front(r#"{"id":2,"method":"x","params":{"_meta":{"progressToken":2}}}"#);
-    bench.to_backend();
+    bench.backend_gets();
     bench.backend(&notice(1));
     bench.backend(r#"{"method":"notifications/progress","params":{"progressToken":2}}"#);
     bench.backend(&answer("1"));
@@ -60,7 +60,7 @@ fn what_was_not_pulled_stays_except_for_what_is_the_fronts_own() {
     assert_eq!((view.waiting, view.parked.len(), view.dropped, view.lost), (3, 1, 1, 3));
     assert_eq!(bench.attach().lost, 3);
     bench.front(INITIALIZED);
-    assert_eq!(bench.to_front(), [notice(1), ask("1", "x"), notice(2)]);
+    assert_eq!(bench.front_gets(), [notice(1), ask("1", "x"), notice(2)]);
     bench.relay.detach(0, bench.now);
     assert_eq!(bench.attach().lost, 0);
     assert_eq!(bench.relay.view(bench.now).lost, 3);
@@ -78,7 +78,7 @@ fn the_backend_is_not_read_while_as_much_waits_as_may() {
     bench.attach();
     assert!(!bench.relay.reads_backend());
     bench.front(INITIALIZED);
-    assert_eq!(bench.to_front().len(), 8);
+    assert_eq!(bench.front_gets().len(), 8);
     assert!(bench.relay.reads_backend());
     bench.relay.detach(0, bench.now);
     bench.backend(&format!(r#"{{"method":"notifications/x","params":"{}"}}"#, "x".repeat(5000)));
@@ -94,9 +94,9 @@ fn a_front_that_waits_for_an_answer_behind_a_full_queue_gets_what_is_kept() {
     }
     bench.attach();
     bench.front(&ask("1", "server/discover"));
-    assert_eq!(bench.to_front().len(), 0, "it waits for nothing yet");
-    assert_eq!(bench.to_backend().len(), 1);
-    assert_eq!(bench.to_front().len(), 8);
+    assert_eq!(bench.front_gets().len(), 0, "it waits for nothing yet");
+    assert_eq!(bench.backend_gets().len(), 1);
+    assert_eq!(bench.front_gets().len(), 8);
     assert!(bench.relay.reads_backend());
 }
 
@@ -112,8 +112,8 @@ fn a_slow_reader_holds_the_other_side_up() {
         bench.front(&large);
     }
     assert!(!bench.relay.reads_backend() && !bench.relay.reads_front());
-    bench.to_front();
-    bench.to_backend();
+    bench.front_gets();
+    bench.backend_gets();
     assert!(bench.relay.reads_backend() && bench.relay.reads_front());
 }
 
@@ -123,7 +123,7 @@ fn traffic_is_counted_with_its_newlines() {
     let before = bench.relay.view(bench.now);
     bench.front(&call("1"));
     assert_eq!(bench.relay.view(bench.now).to_backend, before.to_backend);
-    bench.to_backend();
+    bench.backend_gets();
     bench.backend(&answer("1"));
     let after = bench.relay.view(bench.now);
     assert_eq!(after.to_backend.bytes - before.to_backend.bytes, call("1").len() as u64 + 1);

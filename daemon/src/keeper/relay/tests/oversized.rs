@@ -25,7 +25,7 @@ fn the_id_is_found_at_either_end() {
     for (head, tail, id) in cases {
         let mut bench = Bench::initialized();
         bench.relay.oversized_from_front(head.as_bytes(), tail.as_bytes(), bench.now);
-        assert_eq!(bench.to_front(), [refused(id)], "{head}");
+        assert_eq!(bench.front_gets(), [refused(id)], "{head}");
         assert_eq!(bench.dropped(), 1);
     }
 }
@@ -34,39 +34,39 @@ fn the_id_is_found_at_either_end() {
 fn a_cut_through_a_character_does_not_matter() {
     let mut bench = Bench::initialized();
     bench.relay.oversized_from_front(b"{\"method\":\"x\",\"params\":\"\xc3", b"\xa4\",\"id\":7}", bench.now);
-    assert_eq!(bench.to_front(), [refused("7")]);
+    assert_eq!(bench.front_gets(), [refused("7")]);
 }
 
 #[test]
 fn a_call_whose_answer_is_too_large_fails() {
     let mut bench = Bench::initialized();
     bench.front(&call("\"a\""));
-    bench.to_backend();
+    bench.backend_gets();
     bench.relay.oversized_from_backend(br#"{"jsonrpc":"2.0","id":1,"result":{"x":""#, b"\"}}", bench.now);
-    assert_eq!(bench.to_front(), [failed("\"a\"", LARGE)]);
+    assert_eq!(bench.front_gets(), [failed("\"a\"", LARGE)]);
     assert!(matches!(&bench.relay.orders()[..], [Order::Say(_)]));
     assert_eq!(bench.dropped(), 1);
     bench.relay.oversized_from_backend(br#"{"jsonrpc":"2.0","id":1,"result":{"x":""#, b"\"}}", bench.now);
-    assert_eq!((bench.to_front().len(), bench.dropped()), (0, 2));
+    assert_eq!((bench.front_gets().len(), bench.dropped()), (0, 2));
 }
 
 #[test]
 fn what_the_backend_asks_in_too_many_words_is_no_answer() {
     let mut bench = Bench::initialized();
     bench.front(&call("1"));
-    bench.to_backend();
+    bench.backend_gets();
     bench.relay.oversized_from_backend(br#"{"id":1,"method":"x","params":{"x":""#, b"\"}}", bench.now);
-    assert_eq!(bench.to_front(), [""; 0]);
-    assert_eq!(bench.to_backend(), [refused("1")]);
+    assert_eq!(bench.front_gets(), [""; 0]);
+    assert_eq!(bench.backend_gets(), [refused("1")]);
 }
 
 #[test]
 fn an_answer_of_the_host_that_is_too_large_fails_the_ask() {
     let mut bench = Bench::initialized();
     bench.backend(&ask("\"s\"", "x"));
-    bench.to_front();
+    bench.front_gets();
     bench.relay.oversized_from_front(br#"{"id":1,"result":{"x":""#, b"\"}}", bench.now);
-    assert_eq!(bench.to_front(), [""; 0]);
+    assert_eq!(bench.front_gets(), [""; 0]);
     let words = "the host's answer has more than 16 MiB and can't be relayed";
-    assert_eq!(bench.to_backend(), [failed("\"s\"", words)]);
+    assert_eq!(bench.backend_gets(), [failed("\"s\"", words)]);
 }

@@ -8,33 +8,33 @@ fn the_ids_of_a_first_connection_stay_and_later_ones_are_numbered_on() {
     for id in ["1", "2", "7"] {
         bench.front(&call(id));
     }
-    assert_eq!(bench.to_backend(), [call("1"), call("2"), call("7")]);
+    assert_eq!(bench.backend_gets(), [call("1"), call("2"), call("7")]);
     bench.reconnect("{}");
     for id in ["1", "\"a\\u0062\"", "2147483648", "-3", "1.5", "40"] {
         bench.front(&call(id));
     }
-    assert_eq!(bench.to_backend(), [call("8"), call("9"), call("10"), call("11"), call("12"), call("40")]);
+    assert_eq!(bench.backend_gets(), [call("8"), call("9"), call("10"), call("11"), call("12"), call("40")]);
     for id in ["12", "9", "\"10\"", "11.0", "40", "8"] {
         bench.backend(&answer(id));
     }
     let ids = ["1.5", "\"a\\u0062\"", "2147483648", "-3", "40", "1"];
-    assert_eq!(bench.to_front(), ids.map(answer));
+    assert_eq!(bench.front_gets(), ids.map(answer));
 }
 
 #[test]
 fn an_answer_to_a_former_front_is_parked_and_one_to_nobody_dropped() {
     let mut bench = Bench::initialized();
     bench.front(&call("1"));
-    bench.to_backend();
+    bench.backend_gets();
     bench.reconnect("{}");
     bench.front(&call("1"));
-    assert_eq!(bench.to_backend(), [call("2")]);
+    assert_eq!(bench.backend_gets(), [call("2")]);
     bench.now += 50;
     bench.backend(&answer("1"));
     bench.backend(&answer("1"));
     bench.backend(&answer("77"));
     bench.backend(&answer("\"x\""));
-    assert_eq!(bench.to_front(), [""; 0]);
+    assert_eq!(bench.front_gets(), [""; 0]);
     let view = bench.relay.view(bench.now + 5);
     assert_eq!((view.dropped, view.parked.len(), view.calls.len()), (3, 1, 1));
     let parked = &view.parked[0];
@@ -47,7 +47,7 @@ fn no_more_than_64_answers_are_parked() {
     let mut bench = Bench::initialized();
     for id in 1..=70 {
         bench.front(&call(&id.to_string()));
-        bench.to_backend();
+        bench.backend_gets();
     }
     bench.relay.detach(0, bench.now);
     for id in 1..=70 {
@@ -68,18 +68,18 @@ fn progress_finds_its_token_until_the_front_is_gone() {
         format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":1}}}}"#)
     };
     bench.front(&with("\"q\"", "\"t\\n\""));
-    assert_eq!(bench.to_backend(), [with("1", "1")]);
+    assert_eq!(bench.backend_gets(), [with("1", "1")]);
     bench.backend(&progress("1"));
     bench.backend(&answer("1"));
     bench.backend(&progress("1"));
-    assert_eq!(bench.to_front(), [progress("\"t\\n\""), answer("\"q\""), progress("\"t\\n\"")]);
+    assert_eq!(bench.front_gets(), [progress("\"t\\n\""), answer("\"q\""), progress("\"t\\n\"")]);
     bench.reconnect("{}");
     bench.front(&with("3", "3"));
-    assert_eq!(bench.to_backend(), [with("3", "3")]);
+    assert_eq!(bench.backend_gets(), [with("3", "3")]);
     bench.backend(&progress("1"));
     bench.backend(&progress("3"));
     bench.backend(&progress("\"what\""));
-    assert_eq!(bench.to_front(), [progress("3")]);
+    assert_eq!(bench.front_gets(), [progress("3")]);
     assert_eq!(bench.dropped(), 2);
 }
 
@@ -90,14 +90,17 @@ fn tokens_are_bounded() {
         bench.front(&format!(
             r#"{{"id":"s{id}","method":"m","params":{{"_meta":{{"progressToken":"t{id}"}}}}}}"#
         ));
-        bench.to_backend();
+        bench.backend_gets();
         bench.backend(&answer(&id.to_string()));
     }
-    bench.to_front();
+    bench.front_gets();
     for id in [6, 7] {
         bench.backend(&format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{id}}}}}"#));
     }
-    assert_eq!(bench.to_front(), [r#"{"method":"notifications/progress","params":{"progressToken":"t7"}}"#]);
+    assert_eq!(
+        bench.front_gets(),
+        [r#"{"method":"notifications/progress","params":{"progressToken":"t7"}}"#]
+    );
 }
 
 #[test]
@@ -108,19 +111,19 @@ fn a_cancelled_call_is_remembered_for_ten_minutes() {
     let mut bench = Bench::initialized();
     bench.front(&call("1"));
     bench.front(&call("\"b\""));
-    bench.to_backend();
+    bench.backend_gets();
     bench.front(&cancelled("\"b\""));
     bench.front(&cancelled("1"));
     bench.front(&cancelled("2"));
-    assert_eq!(bench.to_backend(), [cancelled("2"), cancelled("1")]);
+    assert_eq!(bench.backend_gets(), [cancelled("2"), cancelled("1")]);
     assert_eq!(bench.dropped(), 1);
     bench.backend(&answer("2"));
-    assert_eq!(bench.to_front(), [answer("\"b\"")]);
+    assert_eq!(bench.front_gets(), [answer("\"b\"")]);
     let then = bench.now;
     bench.wait();
     assert_eq!(bench.now - then, 600_000);
     bench.backend(&answer("1"));
-    assert_eq!(bench.to_front(), [""; 0]);
+    assert_eq!(bench.front_gets(), [""; 0]);
     assert_eq!(bench.relay.next_deadline(), None);
 }
 
@@ -128,10 +131,10 @@ fn a_cancelled_call_is_remembered_for_ten_minutes() {
 fn a_new_front_can_not_cancel_what_a_former_one_asked() {
     let mut bench = Bench::initialized();
     bench.front(&call("1"));
-    bench.to_backend();
+    bench.backend_gets();
     bench.reconnect("{}");
     bench.front(r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#);
-    assert_eq!(bench.to_backend(), [""; 0]);
+    assert_eq!(bench.backend_gets(), [""; 0]);
 }
 
 #[test]
@@ -147,10 +150,10 @@ fn a_subscription_of_2026_is_told_by_the_hosts_own_id() {
     bench.relay.detach(0, bench.now);
     bench.attach();
     bench.front(&listen("1"));
-    assert_eq!(bench.to_backend(), [listen("1"), listen("2")]);
+    assert_eq!(bench.backend_gets(), [listen("1"), listen("2")]);
     bench.backend(&told("1"));
     bench.backend(&told("2"));
-    assert_eq!(bench.to_front(), [told("1")]);
+    assert_eq!(bench.front_gets(), [told("1")]);
     assert_eq!(bench.dropped(), 1);
 }
 
@@ -170,7 +173,7 @@ fn calls_of_former_fronts_are_not_remembered_without_end() {
     let mut bench = Bench::initialized();
     for id in 1..=1100 {
         bench.front(&call(&id.to_string()));
-        bench.to_backend();
+        bench.backend_gets();
     }
     bench.relay.detach(0, bench.now);
     assert_eq!(bench.relay.view(bench.now).calls.len(), 1024);
