@@ -9,7 +9,6 @@ use bytes::Bytes;
 use mcp_sessiond_client::Control;
 use mcp_sessiond_proto::backends::{Attach, KeeperReply, Kept, StartedRequest};
 use mcp_sessiond_proto::{Epoch, Error};
-use tokio::io::unix::AsyncFd;
 use tokio::net::UnixListener;
 use tokio::net::unix::{OwnedWriteHalf, pipe};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,7 +23,8 @@ use super::front::{Beside, Front, Outlet};
 use super::lines::{Line, Lines};
 use super::relay::{Limits, Order, Relay};
 use super::visits::{House, Visit, Word, receive, reply};
-use crate::process::ProcessId;
+use super::watch::{Exited, Watch};
+use crate::process::{Pinned, ProcessId};
 
 /// Connections beside fronts that have not attached yet.
 const BESIDES: usize = 4;
@@ -67,6 +67,8 @@ pub struct Keeper {
     /// The highest epoch that was let in, and who showed it.
     last: Option<(Epoch, ProcessId)>,
     pub(super) ring: Ring,
+    /// A front that has just attached, and is yet to be watched.
+    arrived: Option<Pinned>,
     /// When what was needed to start, or to attach, is not needed any more.
     slim_at: Option<Instant>,
 }
@@ -116,6 +118,7 @@ impl Keeper {
             began: now,
             since: now,
             last: None,
+            arrived: None,
             slim_at: Some(now + SETTLED),
         };
         keeper.start_backend()?;
@@ -136,7 +139,7 @@ impl Keeper {
         mut self,
         listener: UnixListener,
         path: PathBuf,
-        owner: AsyncFd<std::os::fd::OwnedFd>,
+        mut watch: Watch,
         mut sigchld: Signal,
     ) -> io::Result<()> {
         let (sender, mut visits) = mpsc::channel(VISITS);
@@ -166,7 +169,12 @@ impl Keeper {
                     Some(()) = interrupt.recv() => Event::End("it was told to"),
                     // A terminal is none of its business.
                     Some(()) = hangup.recv() => Event::Written,
-                    _ = owner.readable() => Event::End("its host is gone"),
+                    exited = watch.exited() => match exited {
+                        Exited::Owner => Event::End("its host is gone"),
+                        // What it said before is read to its end, unless there is no hurry to read it.
+                        Exited::Front if reads_front => Event::Written,
+                        Exited::Front => Event::FrontGone,
+                    },
                     Some(visit) = visits.recv() => Event::Visit(visit),
                     event = to_front(front_out) => event,
                     event = to_backend(&mut self.outlet, input) => event,
@@ -178,6 +186,9 @@ impl Keeper {
             };
             if let Some(why) = self.take_in(event).await {
                 break why;
+            }
+            if let Some(front) = self.arrived.take() {
+                watch.follow(Some(front));
             }
         };
         receiving.abort();
@@ -296,7 +307,7 @@ impl Keeper {
                 tokio::spawn(async move { reply(&mut writer, &status).await });
             }
             Visit::Attach { attach, process, word, reader, mut writer } => {
-                match self.admit(&attach, process, word) {
+                match self.admit(&attach, process.id(), word) {
                     Ok(()) => self.attach(attach, process, reader, writer).await,
                     Err(error) => {
                         tokio::spawn(async move { reply(&mut writer, &KeeperReply::Refused(error)).await });
@@ -329,11 +340,13 @@ impl Keeper {
     async fn attach(
         &mut self,
         attach: Attach,
-        process: ProcessId,
+        front: Pinned,
         reader: Lines<tokio::net::unix::OwnedReadHalf>,
         mut writer: OwnedWriteHalf,
     ) {
         self.detach();
+        let process = front.id();
+        self.arrived = Some(front);
         let now = self.now();
         let initialize = attach.initialize.map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
         let attached = self.relay.attach(initialize, now);
