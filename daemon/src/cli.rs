@@ -6,6 +6,7 @@ mod install;
 mod keep;
 pub(crate) mod logging;
 mod run;
+mod stop;
 mod table;
 mod token;
 mod wrap;
@@ -47,6 +48,8 @@ enum Verb {
     Keep(keep::Arguments),
     /// Show what the daemon knows; tokens and values are never printed
     Debug(debug::Arguments),
+    /// End a session's backend; the session stays
+    Stop(stop::Arguments),
     /// Install the user service: systemd or launchd, whichever is there
     Install(install::Arguments),
     /// Take the user service away
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
         Verb::Wrap(arguments) => wrap::run(arguments),
         Verb::Keep(arguments) => keep::run(arguments),
         Verb::Debug(arguments) => debug::run(&arguments),
+        Verb::Stop(arguments) => stop::run(&arguments),
         Verb::Install(arguments) => install::install(&arguments),
         Verb::Uninstall(arguments) => install::uninstall(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),

@@ -4,7 +4,7 @@
 //! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay what happens.
 //! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]: its standard error.
 //! - [`visits`]: who comes to the socket. [`front`]: the one that is attached. [`dial`]: the other side of it.
-//! - [`launch`]: how a keeper comes to be.
+//! - [`watch`]: whose exits matter. [`launch`]: how a keeper comes to be.
 //!
 //! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the session, or, while
 //! that is away, if it shows an epoch that is newer than all that were seen.
@@ -20,9 +20,9 @@ pub mod lines;
 pub mod relay;
 mod status;
 pub mod visits;
+pub mod watch;
 
 use std::io;
-use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -33,11 +33,12 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::listener::Listener;
-use crate::process::{ExitWatch, Pinned, ProcessId, StartTime};
+use crate::process::{Pinned, ProcessId, StartTime};
 use backend::Program;
 use hold::Keeper;
 use launch::Report;
 use visits::House;
+use watch::Watch;
 
 /// How long the daemon may take to say whether a front holds the session. A daemon that is restarted takes less.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
@@ -142,15 +143,9 @@ async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Repor
     })
 }
 
-/// A descriptor that is readable once the session's host has exited.
-fn watch(kept: &Kept) -> io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
+/// Watches the session's host.
+fn watch(kept: &Kept) -> io::Result<Watch> {
     let owner =
         ProcessId { pid: kept.owner.pid, start: StartTime(kept.owner.start), inode: kept.owner.inode };
-    let owner = Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?;
-    let mut exits = ExitWatch::new()?;
-    exits.add(owner)?;
-    let readable = exits.as_fd().try_clone_to_owned()?;
-    // The watch is kept for as long as this process lives.
-    std::mem::forget(exits);
-    crate::sys::when_readable(readable)
+    Watch::new(Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?)
 }

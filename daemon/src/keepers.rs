@@ -140,3 +140,6 @@ fn sessions_of(keeper: &KeeperRecord, is_seen: bool) -> io::Result<BTreeSet<u32>
     }
     Ok(sessions)
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,7 @@ pub use key::{Key, KeyDoubt, KeyDoubtError, Traits};
 pub use launchers::{Launcher, Table};
 pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
 pub use pinned::{Gone, Pinned};
-pub use session::{child_of, is_taken, leads_session, session_members, session_of};
+pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of};
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
 /// Resident memory of a process, in bytes. None: it has exited, or is not ours to look at.

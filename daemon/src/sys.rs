@@ -8,8 +8,8 @@
 pub(crate) use linux::{pidfd_open, pidfd_send_signal, take_fd};
 #[cfg(target_os = "macos")]
 pub(crate) use macos::{
-    all_pids, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, unique_ids,
-    working_directory,
+    all_pids, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, task_info,
+    unique_ids, working_directory,
 };
 
 #[cfg(target_os = "linux")]
@@ -134,6 +134,12 @@ mod macos {
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         pids.truncate(count);
         Ok(pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect())
+    }
+
+    /// What a process of our own user uses of memory and time.
+    pub(crate) fn task_info(pid: u32) -> io::Result<libc::proc_taskinfo> {
+        // SAFETY: this flavor fills exactly this structure, which consists of integers.
+        unsafe { pidinfo(pid, libc::PROC_PIDTASKINFO) }
     }
 
     /// The numbers that are never given twice.

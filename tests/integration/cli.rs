@@ -166,6 +166,7 @@ fn every_verb_has_help_with_an_example() {
         &["token", "store"],
         &["token", "reject"],
         &["debug"],
+        &["stop"],
         &["install"],
         &["uninstall"],
         &["demo"],

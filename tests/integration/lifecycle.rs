@@ -211,7 +211,10 @@ fn twenty_who_find_no_daemon_start_one() {
         until("its process too", || {
             (!fs::exists(format!("/proc/{pid}/fd/0")).unwrap_or(false)).then_some(())
         });
-        assert_eq!(detached_log(&world).matches("no host, lease or connection is left").count(), round);
+        assert_eq!(
+            detached_log(&world).matches("no host, lease, keeper or connection is left").count(),
+            round
+        );
     }
 }
 
@@ -247,7 +250,7 @@ fn a_daemon_on_demand_stays_while_sessions_are_in_its_memory() {
     until("it has gone", || (!world.socket().exists()).then_some(()));
     let log = detached_log(&world);
     let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what:?} in {log}"));
-    assert!(at("a session has ended") < at("no host, lease or connection is left"), "{log}");
+    assert!(at("a session has ended") < at("no host, lease, keeper or connection is left"), "{log}");
 }
 
 #[test]

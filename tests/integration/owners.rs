@@ -46,6 +46,11 @@ fn learns_nothing(
             let lease = json!({"session": of["session"], "epoch": epoch});
             requests.push(("reject_token", lease.clone()));
             requests.push(("release", lease.clone()));
+            requests.push(("find_backend", lease.clone()));
+            requests.push((
+                "check_front",
+                json!({"session": of["session"], "epoch": epoch, "keeper": "0000000a"}),
+            ));
             requests
                 .push(("store_token", json!({"session": of["session"], "epoch": epoch, "token": "aGk="})));
         }

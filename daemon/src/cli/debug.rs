@@ -1,5 +1,6 @@
 //! `mcp-sessiond debug`: what the daemon knows. Tokens and values are never printed.
 
+mod backends;
 mod check;
 mod contents;
 mod stats;
@@ -59,6 +60,16 @@ Example: mcp-sessiond debug session 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
     /// Streams of all sessions: owner, session, stream, closed, orphaned, last_position, events, bytes
     #[command(after_help = "Example: mcp-sessiond debug streams")]
     Streams,
+    /// Backends, the servers behind `wrap`: session, keeper, keeper_pid, host, program, pid, and as `status` what the keeper
+    /// says. Of one session: also its calls, its parked answers and the end of its standard error
+    #[command(after_help = "\
+`mcp-sessiond stop SESSION` ends one.
+
+Example: mcp-sessiond debug backends")]
+    Backends {
+        /// Show the backend of this session at length
+        session: Option<SessionId>,
+    },
     /// Token files: file, session, bytes, state
     #[command(after_help = "Example: mcp-sessiond debug tokens")]
     Tokens,
@@ -146,7 +157,8 @@ fn print(text: &str) -> ExitCode {
 }
 
 async fn show(arguments: &Arguments) -> Result<String, Failure> {
-    let connection = connect(&Directory::of_user()?, &Start::Never).await?;
+    let directory = Directory::of_user()?;
+    let connection = connect(&directory, &Start::Never).await?;
     let context = || Connection::context(PATIENCE);
     let json = arguments.json;
     Ok(match &arguments.topic {
@@ -176,6 +188,11 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
         Some(Topic::Streams) => {
             either(json, &contents::streams(&connection).await?, |rows| contents::streams_text(rows))
         }
+        Some(Topic::Backends { session }) => {
+            let seen = backends::all(&connection, &directory, session.as_ref()).await?;
+            let text = if session.is_some() { backends::text } else { backends::table };
+            either(json, &seen, |seen| text(seen))
+        }
         Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| tokens_text(rows)),
         Some(Topic::Stats { prometheus: true }) => stats::prometheus(&connection.stats(context()).await?),
         Some(Topic::Stats { .. }) => either(json, &connection.stats(context()).await?, stats::text),
@@ -203,7 +220,7 @@ async fn all_tokens(connection: &Connection) -> Result<Vec<TokenInfo>, Failure> 
     all(page, |info| &info.session).await
 }
 
-/// Every entry of a list, a page at a time. A page that is not full is the last.
+/// Every entry of a list, a page at a time. A page that is not full is the last; one of backends may be fuller than full.
 async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
     page: impl Fn(Option<SessionId>) -> F,
     id: impl Fn(&T) -> &SessionId,
@@ -211,7 +228,7 @@ async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
     let mut all = Vec::new();
     loop {
         let next = page(all.last().map(|last| id(last).clone())).await?;
-        let more = next.len() == PAGE_MAX;
+        let more = next.len() >= PAGE_MAX;
         all.extend(next);
         if !more {
             return Ok(all);

@@ -13,6 +13,11 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     /// Other daemons believe in a client for three times as long after this one has told of it.
     const SWEEP_MAX_MS: u64 = 60_000;
     const POLL_MIN_MS: u64 = 10;
+    /// A backend must not outlive its host for longer than anybody would wait for it to go.
+    const STOP_WAIT_MAX_MS: u64 = 60_000;
+    /// It is told as one line, and kept by each keeper.
+    const STDERR_MAX: usize = 1024 * 1024;
+    let backends = &config.backends;
     let limits = &config.limits;
     let counts = [
         ("limits.connections", limits.connections),
@@ -32,6 +37,8 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("limits.stream_event_bytes", limits.stream_event_bytes),
         ("limits.owner_bytes", limits.owner_bytes),
         ("limits.total_bytes", limits.total_bytes),
+        ("backends.queue_messages", backends.queue_messages),
+        ("backends.queue_bytes", backends.queue_bytes),
     ];
     if let Some((name, _)) = counts.into_iter().find(|(_, value)| *value == 0) {
         return Err(ConfigError::Range(format!("{name} must be at least 1")));
@@ -40,6 +47,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     let largest = [
         ("limits.state_value_bytes", limits.state_value_bytes, MESSAGE_MAX),
         ("limits.message_bytes", limits.message_bytes, MESSAGE_MAX),
+        ("backends.stderr_bytes", backends.stderr_bytes, STDERR_MAX),
     ];
     if let Some((name, _, most)) = largest.into_iter().find(|(_, value, most)| value > most) {
         return Err(ConfigError::Range(format!("{name} must be at most {most}")));
@@ -50,7 +58,14 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("sessions.sweep_ms", sessions.sweep_ms, SWEEP_MIN_MS),
         ("sessions.poll_ms", sessions.poll_ms, POLL_MIN_MS),
         ("sessions.handle_life_ms", sessions.handle_life_ms, 1),
+        // 0 would have a backend go between one front and the next, and so be of no use.
+        ("backends.linger_ms", backends.linger_ms, 1),
+        ("backends.ask_wait_ms", backends.ask_wait_ms, 1),
+        ("backends.stop_wait_ms", backends.stop_wait_ms, 1),
     ];
+    if backends.stop_wait_ms > STOP_WAIT_MAX_MS {
+        return Err(ConfigError::Range(format!("backends.stop_wait_ms must be at most {STOP_WAIT_MAX_MS}")));
+    }
     if sessions.sweep_ms > SWEEP_MAX_MS {
         return Err(ConfigError::Range(format!("sessions.sweep_ms must be at most {SWEEP_MAX_MS}")));
     }

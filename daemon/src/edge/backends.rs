@@ -50,14 +50,18 @@ impl Edge {
             state.ledger.check()?;
             state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
             state.take_in_exits();
+            let is_new = !state.registry.is_keeper(&peer.id());
             let registered = register(&mut state.registry, peer, &id, epoch, holder, keeper);
             self.carry_out(&mut state);
             state.unwatch(&peer.id());
-            (registered?, state.ledger.waiter())
+            let owner = registered?;
+            if is_new {
+                count(&self.meters.counters.backends_kept_total);
+            }
+            (owner, state.ledger.waiter())
         };
         kept.kept().await?;
         let config = &self.settings().loaded.config.backends;
-        count(&self.meters.counters.backends_kept_total);
         Ok(Kept {
             owner: reference(owner),
             linger_ms: config.linger_ms,
@@ -148,14 +152,14 @@ impl Edge {
         backends
     }
 
-    /// Ends the backend of the session of this id, whoever owns it.
+    /// Ends the backend of the session of this id, as its owner knows it, whoever that is.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when there is none, [`Error::InvalidArgument`] when there are several.
-    pub async fn stop_backend(&self, id: &SessionId) -> Result<(), Error> {
+    pub async fn stop_backend(&self, told: &SessionId) -> Result<(), Error> {
         self.tell_and_keep(|registry| {
             let all = registry.sessions_with_backend().map(|(session, _)| session);
-            let mut named = all.filter(|session| session.id == *id || session.told() == id);
+            let mut named = all.filter(|session| session.told() == told);
             let found = named.next().map(|session| session.id.clone()).ok_or(Error::UnknownBackend)?;
             let is_one = named.next().is_none();
             drop(named);

@@ -45,6 +45,8 @@ pub struct Backend {
     pub input: Option<pipe::Sender>,
     /// Its standard output; none once it was closed.
     pub output: Option<Lines<pipe::Receiver>>,
+    /// Since when it is closed.
+    pub mute_since: Option<Instant>,
     /// Its standard error; none once it was closed.
     pub errors: Option<pipe::Receiver>,
 }
@@ -68,7 +70,7 @@ impl Backend {
         let receiver = |fd: Option<OwnedFd>| fd.map(pipe::Receiver::from_owned_fd).transpose();
         let output = receiver(child.stdout.take().map(OwnedFd::from))?.map(Lines::new);
         let errors = receiver(child.stderr.take().map(OwnedFd::from))?;
-        Ok(Self { pid, started: Instant::now(), input, output, errors })
+        Ok(Self { pid, started: Instant::now(), input, output, mute_since: None, errors })
     }
 
     /// The lines that are left in its standard output when it has exited. Does not wait: whoever it left behind may hold

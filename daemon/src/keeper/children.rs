@@ -5,11 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 use tokio::time::timeout;
+
+use crate::process::{self, Pinned};
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +101,31 @@ impl Children {
         });
     }
 
+    /// Ends the children that are in no group that was ended: those that the backend's processes had put into sessions of
+    /// their own, and that became ours when their parents were gone. They have had their time with the others.
+    pub async fn end_strays(&self, patience: Duration) {
+        let Ok(myself) = Pinned::myself() else { return };
+        let mut exits = self.exits.subscribe();
+        let ended = async {
+            loop {
+                exits.mark_unchanged();
+                let strays = process::children_of(&myself).unwrap_or_default();
+                if strays.is_empty() {
+                    return;
+                }
+                for stray in strays {
+                    // It fails where it has just exited.
+                    drop(stray.signal(Signal::SIGKILL));
+                }
+                // Whoever it has left behind becomes ours in turn.
+                if exits.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = timeout(patience, ended).await;
+    }
+
     /// Waits until nobody is left in the group. On Linux whoever loses its parent becomes our child, so the end of the last one
     /// is told to us.
     async fn group_gone(&self, leader: Pid) {
@@ -119,9 +146,4 @@ impl Default for Children {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Kills a process at once, if it is there.
-pub fn kill_now(process: Pid) {
-    let _ = kill(process, Signal::SIGKILL);
 }

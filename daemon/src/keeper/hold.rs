@@ -9,7 +9,6 @@ use bytes::Bytes;
 use mcp_sessiond_client::Control;
 use mcp_sessiond_proto::backends::{Attach, KeeperReply, Kept, StartedRequest};
 use mcp_sessiond_proto::{Epoch, Error};
-use tokio::io::unix::AsyncFd;
 use tokio::net::UnixListener;
 use tokio::net::unix::{OwnedWriteHalf, pipe};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -24,7 +23,8 @@ use super::front::{Beside, Front, Outlet};
 use super::lines::{Line, Lines};
 use super::relay::{Limits, Order, Relay};
 use super::visits::{House, Visit, Word, receive, reply};
-use crate::process::ProcessId;
+use super::watch::{Exited, Watch};
+use crate::process::{Pinned, ProcessId};
 
 /// Connections beside fronts that have not attached yet.
 const BESIDES: usize = 4;
@@ -35,7 +35,8 @@ const VISITS: usize = 16;
 /// Bytes of the backend's standard error that are read at once.
 const ERRORS_CHUNK: usize = 8 * 1024;
 
-/// How long after a front has attached there is nothing left to do for it but to carry lines.
+/// How long after a front has attached there is nothing left to do for it but to carry lines; and how long a backend that has
+/// closed its standard output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// How long it may be until the clock is looked at where nothing is due.
@@ -66,6 +67,8 @@ pub struct Keeper {
     /// The highest epoch that was let in, and who showed it.
     last: Option<(Epoch, ProcessId)>,
     pub(super) ring: Ring,
+    /// A front that has just attached, and is yet to be watched.
+    arrived: Option<Pinned>,
     /// When what was needed to start, or to attach, is not needed any more.
     slim_at: Option<Instant>,
 }
@@ -115,6 +118,7 @@ impl Keeper {
             began: now,
             since: now,
             last: None,
+            arrived: None,
             slim_at: Some(now + SETTLED),
         };
         keeper.start_backend()?;
@@ -135,7 +139,7 @@ impl Keeper {
         mut self,
         listener: UnixListener,
         path: PathBuf,
-        owner: AsyncFd<std::os::fd::OwnedFd>,
+        mut watch: Watch,
         mut sigchld: Signal,
     ) -> io::Result<()> {
         let (sender, mut visits) = mpsc::channel(VISITS);
@@ -165,7 +169,12 @@ impl Keeper {
                     Some(()) = interrupt.recv() => Event::End("it was told to"),
                     // A terminal is none of its business.
                     Some(()) = hangup.recv() => Event::Written,
-                    _ = owner.readable() => Event::End("its host is gone"),
+                    exited = watch.exited() => match exited {
+                        Exited::Owner => Event::End("its host is gone"),
+                        // What it said before is read to its end, unless there is no hurry to read it.
+                        Exited::Front if reads_front => Event::Written,
+                        Exited::Front => Event::FrontGone,
+                    },
                     Some(visit) = visits.recv() => Event::Visit(visit),
                     event = to_front(front_out) => event,
                     event = to_backend(&mut self.outlet, input) => event,
@@ -177,6 +186,9 @@ impl Keeper {
             };
             if let Some(why) = self.take_in(event).await {
                 break why;
+            }
+            if let Some(front) = self.arrived.take() {
+                watch.follow(Some(front));
             }
         };
         receiving.abort();
@@ -206,7 +218,8 @@ impl Keeper {
         let linger = self.since + Duration::from_millis(self.kept.linger_ms);
         let relay = self.relay.next_deadline().map(|at| self.began + Duration::from_millis(at));
         let lonely = self.front.is_none().then_some(linger);
-        let next = [relay, lonely, self.slim_at].into_iter().flatten().min();
+        let mute = self.backend.as_ref().and_then(|backend| backend.mute_since).map(|since| since + SETTLED);
+        let next = [relay, lonely, mute, self.slim_at].into_iter().flatten().min();
         // Where nothing is due, something has to happen first.
         next.unwrap_or_else(|| Instant::now() + QUIET)
     }
@@ -233,13 +246,11 @@ impl Keeper {
             Event::FromBackend(Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_backend(&head, &tail, now);
             }
-            // It can't be talked to any more, whatever else it does.
+            // It is about to be heard of as ended; else it can't be talked to any more, whatever else it does.
             Event::OutputClosed => {
                 let backend = self.backend.as_mut()?;
                 backend.output = None;
-                if self.children.ended(backend.pid).is_none() {
-                    self.replace("it closed its standard output");
-                }
+                backend.mute_since = Some(Instant::now());
             }
             Event::InputClosed => {
                 self.outlet = Outlet::default();
@@ -255,6 +266,10 @@ impl Keeper {
                     // There is no harm in it where it fails.
                     #[cfg(target_os = "linux")]
                     drop(crate::sys::let_go_of_text());
+                }
+                let mute = self.backend.as_ref().and_then(|backend| backend.mute_since);
+                if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
+                    self.replace("it closed its standard output");
                 }
                 let lingered = self.since.elapsed() >= Duration::from_millis(self.kept.linger_ms);
                 if self.front.is_none() && lingered {
@@ -292,7 +307,7 @@ impl Keeper {
                 tokio::spawn(async move { reply(&mut writer, &status).await });
             }
             Visit::Attach { attach, process, word, reader, mut writer } => {
-                match self.admit(&attach, process, word) {
+                match self.admit(&attach, process.id(), word) {
                     Ok(()) => self.attach(attach, process, reader, writer).await,
                     Err(error) => {
                         tokio::spawn(async move { reply(&mut writer, &KeeperReply::Refused(error)).await });
@@ -325,11 +340,13 @@ impl Keeper {
     async fn attach(
         &mut self,
         attach: Attach,
-        process: ProcessId,
+        front: Pinned,
         reader: Lines<tokio::net::unix::OwnedReadHalf>,
         mut writer: OwnedWriteHalf,
     ) {
         self.detach();
+        let process = front.id();
+        self.arrived = Some(front);
         let now = self.now();
         let initialize = attach.initialize.map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
         let attached = self.relay.attach(initialize, now);
@@ -452,10 +469,17 @@ impl Keeper {
         }
         self.front = None;
         self.retire();
+        let patience = self.patience();
+        let (children, mut retiring) = (&self.children, self.retiring);
+        let down = async {
+            while retiring.join_next().await.is_some() {}
+            children.end_strays(patience).await;
+        };
+        tokio::pin!(down);
         loop {
             tokio::select! {
-                ended = self.retiring.join_next() => if ended.is_none() { return },
-                Some(()) = sigchld.recv() => self.children.reap(),
+                () = &mut down => return,
+                Some(()) = sigchld.recv() => children.reap(),
             }
         }
     }

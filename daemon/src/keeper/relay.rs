@@ -10,6 +10,7 @@
 mod asks;
 mod backend;
 mod entry;
+mod flow;
 mod front;
 mod fronts;
 mod handshake;
@@ -188,69 +189,6 @@ impl Relay {
         }
     }
 
-    /// The next line for the attached front. It counts as handed out.
-    pub fn pull_front(&mut self) -> Option<Bytes> {
-        self.hurry();
-        let front = self.front.as_ref()?;
-        let entry = self.to_front.pull(|entry| entry.all(|part| front.takes(part)))?;
-        for (_, part) in &entry.parts {
-            if let ToFront::Ask(number, _) = part
-                && let Some(ask) = self.asks.open.get_mut(number)
-            {
-                ask.kind.handed = Some(self.connections);
-            }
-        }
-        Some(entry.line)
-    }
-
-    /// The next line for the backend. It counts as handed out.
-    pub fn pull_backend(&mut self) -> Option<Bytes> {
-        if !matches!(self.life, Life::Running { .. }) {
-            return None;
-        }
-        let line = match self.lane.pop_front() {
-            Some(line) => line,
-            None if self.handshake.revive => return None,
-            None => {
-                let entry = self.to_backend.pull(|_| true)?;
-                for (_, part) in &entry.parts {
-                    if let ToBackend::Call(number) = part
-                        && let Some(call) = self.calls.open.get_mut(number)
-                    {
-                        call.kind.sent = true;
-                    }
-                }
-                entry.line
-            }
-        };
-        count(&mut self.counts.to_backend, line.len());
-        Some(line)
-    }
-
-    /// Whether the front is to be read from: not while what it has sent before still waits for the backend.
-    #[must_use]
-    pub fn reads_front(&self) -> bool {
-        let flows = match self.life {
-            Life::Running { .. } if !self.handshake.revive => !self.to_backend.flows_over(|_| true),
-            // What is read is answered at once.
-            Life::Stopping => true,
-            Life::Down { refusing: true, .. } => !self.to_backend.flows_over(|_| true),
-            _ => self.to_backend.entries.is_empty(),
-        };
-        flows && !self.to_front.flows_over(|entry| entry.all(|part| matches!(part, ToFront::Ours)))
-    }
-
-    /// Whether the backend is to be read from: not while a front reads too slowly, nor while there is none and as much
-    /// waits for it as may.
-    #[must_use]
-    pub fn reads_backend(&self) -> bool {
-        let full = self.full();
-        match &self.front {
-            None => !full,
-            Some(front) => !full && !self.to_front.flows_over(|entry| entry.all(|part| front.takes(part))),
-        }
-    }
-
     /// What the driver is to do, in this order.
     pub fn orders(&mut self) -> Vec<Order> {
         std::mem::take(&mut self.orders)
@@ -275,24 +213,6 @@ impl Relay {
     /// Whether a connection is the attached front.
     fn is_current(&self, connection: u64) -> bool {
         self.front.is_some() && connection == self.connections
-    }
-
-    /// Whether as much waits for a front as may.
-    fn full(&self) -> bool {
-        self.to_front.entries.len() >= self.limits.queue_messages
-            || self.to_front.bytes >= self.limits.queue_bytes
-    }
-
-    /// A front that waits for an answer, which can't be read because of what is kept for it, gets that now.
-    fn hurry(&mut self) {
-        if self.full()
-            && let Some(front) = &mut self.front
-            && !front.ready
-        {
-            let asks =
-                |call: &Open<Call>| call.asker == self.connections && call.kind.sent && !call.kind.ours();
-            front.ready = self.handshake.awaited() || self.calls.open.values().any(asks);
-        }
     }
 
     /// Tells the attached front something of our own.

@@ -47,8 +47,15 @@ impl Keeper {
             restarts,
             last_error,
             keeper_bytes: process::resident_bytes(keeper_pid).unwrap_or(0),
-            backend_bytes: pid.and_then(process::resident_bytes).unwrap_or(0),
+            backend_bytes: backend_bytes(keeper_pid),
             stderr: self.ring.text(),
         }
     }
+}
+
+/// What the backend and its children use: they are the rest of the session that the keeper leads.
+fn backend_bytes(keeper: u32) -> u64 {
+    let members = process::session_members(keeper).unwrap_or_default();
+    let pids = members.iter().map(|member| member.id().pid).filter(|pid| *pid != keeper);
+    pids.filter_map(process::resident_bytes).sum()
 }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::lines::{Line, Lines};
-use crate::process::{self, ProcessId};
+use crate::process::{self, Pinned, ProcessId};
 
 /// How long a visitor may take for its hello and its request.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub enum Visit {
         /// What it showed.
         attach: Attach,
         /// The process.
-        process: ProcessId,
+        process: Pinned,
         /// What the daemon says.
         word: Word,
         /// Where it speaks.
@@ -108,7 +108,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
     if answer != Answer::Welcome {
         return Ok(None);
     }
-    let process = peer.process.id();
+    let process = peer.process;
     let (reader, mut writer) = stream.into_split();
     let mut reader = Lines::new(reader);
     let Some(Line::Whole(line)) = reader.next().await? else { return Ok(None) };
@@ -121,7 +121,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
             reply(&mut writer, &KeeperReply::Beside {}).await?;
             let (reader, _) = reader.into_parts();
             let stream = reader.reunite(writer).map_err(io::Error::other)?;
-            Ok(Some(Visit::Beside { process, stream }))
+            Ok(Some(Visit::Beside { process: process.id(), stream }))
         }
         Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
         Err(_) => {

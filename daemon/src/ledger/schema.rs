@@ -16,19 +16,11 @@ use crate::registry::{
 /// Grows with every change of the tables. A database of another version is discarded.
 const VERSION: i64 = 3;
 
-/// What version 1 has to be added. An upgrade of the daemon ends nobody's session.
-const FROM_1: &str = "
-    ALTER TABLE session ADD COLUMN name TEXT;
-    ALTER TABLE session ADD COLUMN made_by TEXT;
-    PRAGMA user_version = 2;";
-
-/// The same of version 2.
-const FROM_2: &str = "
-    CREATE TABLE keeper (
-        process TEXT PRIMARY KEY, session TEXT, name INTEGER NOT NULL, program TEXT NOT NULL, backend TEXT,
-        ending INTEGER NOT NULL
-    ) STRICT;
-    PRAGMA user_version = 3;";
+/// What each former version has to be added to become the next. An upgrade of the daemon ends nobody's session.
+const UPGRADES: [(i64, &str); 2] = [
+    (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
+    (2, KEEPERS),
+];
 
 const TABLES: &str = "
     CREATE TABLE boot (id TEXT NOT NULL) STRICT;
@@ -40,7 +32,9 @@ const TABLES: &str = "
         id TEXT PRIMARY KEY, owner TEXT NOT NULL, key BLOB, program TEXT NOT NULL, label TEXT,
         opened INTEGER NOT NULL, opened_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, holder TEXT,
         file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL, name TEXT, made_by TEXT
-    ) STRICT;
+    ) STRICT;";
+
+const KEEPERS: &str = "
     CREATE TABLE keeper (
         process TEXT PRIMARY KEY, session TEXT, name INTEGER NOT NULL, program TEXT NOT NULL, backend TEXT,
         ending INTEGER NOT NULL
@@ -63,10 +57,11 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
     let user_version = |connection: &Connection| {
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
     };
-    for (version, upgrade) in [(1, FROM_1), (2, FROM_2)] {
+    for (version, upgrade) in UPGRADES {
         if user_version(&connection)? == version {
             let transaction = connection.transaction()?;
             transaction.execute_batch(upgrade)?;
+            transaction.pragma_update(None, "user_version", version + 1)?;
             transaction.commit()?;
         }
     }
@@ -108,6 +103,7 @@ fn create(connection: &mut Connection, boot: &str) -> rusqlite::Result<()> {
         transaction.execute(&format!("DROP TABLE \"{}\"", name.replace('"', "\"\"")), [])?;
     }
     transaction.execute_batch(TABLES)?;
+    transaction.execute_batch(KEEPERS)?;
     transaction.execute("INSERT INTO boot VALUES (?1)", [boot])?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()

@@ -93,6 +93,11 @@ pub(super) fn peer(socket: BorrowedFd<'_>, our_uid: u32) -> Result<(Handle, u32)
     }
 }
 
+/// Resident memory, in bytes.
+pub(super) fn resident_bytes(pid: u32) -> io::Result<u64> {
+    Ok(sys::task_info(pid)?.pti_resident_size)
+}
+
 pub(super) fn kin(pid: u32) -> io::Result<Kin> {
     let info = sys::short_info(pid)?;
     Ok(Kin { parent: info.pbsi_ppid, uids: [info.pbsi_ruid, info.pbsi_uid], in_our_namespace: true })

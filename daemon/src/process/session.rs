@@ -50,6 +50,14 @@ pub fn session_members(session: u32) -> io::Result<Vec<Pinned>> {
     Ok(members)
 }
 
+/// The children of a process that have not exited, and that may be looked at.
+///
+/// # Errors
+/// When the system does not tell which processes there are.
+pub fn children_of(parent: &Pinned) -> io::Result<Vec<Pinned>> {
+    Ok(os::pids()?.into_iter().filter_map(|pid| child_of(parent, pid)).collect())
+}
+
 /// Whether a process that has not exited has this pid.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 mod exits;
 #[cfg(target_os = "linux")]
 mod linux;
+mod session;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;

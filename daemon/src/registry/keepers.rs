@@ -160,7 +160,9 @@ impl Registry {
         self.effects.extend(told);
     }
 
-    pub(super) fn is_keeper(&self, process: &ProcessId) -> bool {
+    /// Whether a process is a keeper that has not exited.
+    #[must_use]
+    pub fn is_keeper(&self, process: &ProcessId) -> bool {
         self.kept_by.contains_key(process) || self.ending.contains_key(process)
     }
 

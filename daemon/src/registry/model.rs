@@ -6,6 +6,7 @@
 
 mod book;
 mod check;
+mod keepers;
 pub(crate) mod ledger;
 mod world;
 
@@ -65,6 +66,21 @@ enum Step {
         session: usize,
         epoch: Given,
     },
+    /// A process registers as the keeper of a session's backend.
+    Register {
+        process: usize,
+        session: usize,
+        epoch: Given,
+    },
+    /// A keeper has started its backend, which is any process.
+    Started {
+        process: usize,
+        backend: usize,
+    },
+    /// A session's backend is stopped.
+    Stop(usize),
+    /// What the keepers left that have exited is gone: of so many of them.
+    Sweep(usize),
     /// The ledger gets on.
     Keep(usize),
     /// The daemon ends, in an orderly way or not, and another one takes over. Where a token was being written, the
@@ -171,6 +187,8 @@ impl ReferenceStateMachine for Cast {
             (1, mutation(|session, epoch| Step::Reject { session, epoch }).boxed()),
             (2, mutation(|session, epoch| Step::Release { session, epoch }).boxed()),
             (8, (1..16_usize).prop_map(Step::Keep).boxed()),
+            (1, session().prop_map(Step::Stop).boxed()),
+            (3, (1..4_usize).prop_map(Step::Sweep).boxed()),
             (
                 1,
                 (any::<bool>(), any::<bool>())
@@ -190,6 +208,13 @@ impl ReferenceStateMachine for Cast {
             let mut mortal = alive;
             mortal.extend(instances.iter().cycle().take(instances.len() * 3));
             steps.push((4, select(mortal).prop_map(Step::Exit).boxed()));
+            let keeper = (select(instances.clone()), session(), epoch());
+            let register =
+                keeper.prop_map(|(process, session, epoch)| Step::Register { process, session, epoch });
+            steps.push((5, register.boxed()));
+            let started = (select(instances.clone()), select(instances.clone()));
+            let started = started.prop_map(|(process, backend)| Step::Started { process, backend });
+            steps.push((2, started.boxed()));
             let siblings = select(vec![None, None, Some(Siblings::Fresh), Some(Siblings::Oldest)]);
             let label = select(vec![None, None, None, None, None, Some(0), Some(1)]);
             let claim = (select(instances), label, siblings, select(vec![0, 5, 10, 10]));
@@ -212,6 +237,8 @@ impl ReferenceStateMachine for Cast {
                     && after.iter().all(|dead| *dead < cast.processes.len() && cast.is_free(*dead))
             }
             Step::Exit(process) => alive(process),
+            Step::Register { process, .. } => alive(process),
+            Step::Started { process, backend } => alive(process) && alive(backend),
             Step::Claim { process, .. } => alive(process) && cast.processes[*process].parent.is_some(),
             _ => true,
         }
@@ -258,6 +285,7 @@ impl StateMachineTest for World {
             world.step(&cast, &Step::Exit(number));
         }
         world.step(&cast, &Step::Pass { ms: 0, told: true });
+        world.step(&cast, &Step::Sweep(usize::MAX));
         world.check(&cast);
         world.check_over();
     }

@@ -1,5 +1,7 @@
 //! The rules of claims, one example each. [`model`](super::model) has the interleavings.
 
+mod keepers;
+
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Siblings};
 

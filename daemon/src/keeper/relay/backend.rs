@@ -12,6 +12,7 @@ use super::{Call, Millis, Relay, What, count};
 
 impl Relay {
     /// The backend has sent a line.
+    #[expect(clippy::needless_pass_by_value, reason = "the caller is done with the line, which is kept")]
     pub fn from_backend(&mut self, line: Bytes, now: Millis) {
         count(&mut self.counts.from_backend, line.len());
         if !matches!(self.life, Life::Running { .. } | Life::Stopping) {

@@ -11,6 +11,7 @@ use super::{Call, Millis, Relay, What, words};
 
 impl Relay {
     /// The front has sent a line.
+    #[expect(clippy::needless_pass_by_value, reason = "the caller is done with the line, which is kept")]
     pub fn from_front(&mut self, line: Bytes, now: Millis) {
         if self.front.is_none() {
             return;

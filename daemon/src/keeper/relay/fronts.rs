@@ -59,7 +59,7 @@ impl Relay {
     }
 
     /// The front is gone. `unconfirmed` is how many of the messages that it was handed it may not have passed on.
-    pub fn detach(&mut self, unconfirmed: u64, now: Millis) {
+    pub fn detach(&mut self, unconfirmed: u64, _now: Millis) {
         if self.front.take().is_none() {
             return;
         }
@@ -86,7 +86,6 @@ impl Relay {
         self.habits.clear();
         self.handshake.forget_waiter();
         self.forget_former();
-        self.start_if_due(now);
     }
 
     /// Answers an ask in place of the host.

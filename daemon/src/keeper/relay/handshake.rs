@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::entry::Entry;
+use super::entry::{Edits, Entry, Verdict};
 use super::life::Life;
 use super::message::{Kind, Line, Message};
 use super::queue::{ToBackend, ToFront};
@@ -204,7 +204,7 @@ impl Relay {
     }
 
     /// The host has the answer.
-    pub(super) fn host_initialized(&mut self) -> super::entry::Verdict<ToBackend> {
+    pub(super) fn host_initialized(&mut self) -> Verdict<ToBackend> {
         if let Some(front) = &mut self.front {
             front.ready = true;
         }
@@ -212,14 +212,14 @@ impl Relay {
             return None;
         }
         self.handshake.initialized = true;
-        Some((super::entry::Edits::default(), ToBackend::Initialized))
+        Some((Edits::default(), ToBackend::Initialized))
     }
 
     /// Ends the running backend in favour of a fresh one, which the latest host initialises: `adopted` says that we do
     /// that for it.
     fn replace(&mut self, why: String, adopted: bool, now: Millis) {
         self.end_calls("the server was replaced before it answered; the outcome is unknown");
-        let mut dropped = self.forget_backend(now).len();
+        let mut dropped = self.forget_backend().len();
         let calls = &self.calls.open;
         let current = self.connections;
         let queued = self.to_backend.retain(
@@ -255,7 +255,7 @@ impl Relay {
 fn with_id(answer: &Bytes, id: &str) -> Bytes {
     let Line::One(message) = Line::of(answer) else { return answer.clone() };
     let Kind::Answer { id: own, .. } = &message.kind else { return answer.clone() };
-    let mut edits = super::entry::Edits::default();
+    let mut edits = Edits::default();
     edits.replace(&message, own, id);
     edits.spliced(message.text).into()
 }

@@ -76,15 +76,17 @@ impl Relay {
     /// The backend is gone, or as good as gone.
     fn fall(&mut self, lingers: bool, now: Millis) {
         let lived = if let Life::Running { since } = self.life { now.saturating_sub(since) } else { 0 };
-        let wait = if lived >= LIVED_MS && !lingers {
+        if lived >= LIVED_MS {
             self.failures = 0;
+        }
+        let wait = if lived >= LIVED_MS && !lingers {
             0
         } else {
             let doubled = BACKOFF_MS << self.failures.min(16);
-            self.failures = if lived >= LIVED_MS { 1 } else { self.failures.saturating_add(1) };
+            self.failures = self.failures.saturating_add(1);
             doubled.min(BACKOFF_MAX_MS)
         };
-        self.forget_backend(now);
+        self.forget_backend();
         let calls = &self.calls.open;
         self.to_backend.retain(|part| match part {
             ToBackend::Call(_) | ToBackend::Notice | ToBackend::Other => true,
@@ -132,7 +134,7 @@ impl Relay {
     }
 
     /// Forgets what the backend has asked and was told. Gives back the asks that nobody was handed.
-    pub(super) fn forget_backend(&mut self, _now: Millis) -> Vec<ToFront> {
+    pub(super) fn forget_backend(&mut self) -> Vec<ToFront> {
         self.lane.clear();
         self.handshake.initialized = false;
         self.asks.tokens.clear();

@@ -79,7 +79,7 @@ impl<'a> Line<'a> {
 impl<'a> Message<'a> {
     /// Reads one message; none where the text is no JSON-RPC, or says something twice.
     pub(crate) fn of(text: &'a str) -> Option<Self> {
-        let read: Envelope<'a> = serde_json::from_str(text).ok()?;
+        let read: Envelope<'a> = object(text)?;
         let kind = match (read.id, read.method) {
             (id, Some(method)) => {
                 let method = string(method.get())?;
@@ -118,8 +118,8 @@ impl<'a> Message<'a> {
             #[serde(borrow)]
             _meta: Option<&'a RawValue>,
         }
-        let params: Params<'a> = serde_json::from_str(self.params?).ok()?;
-        serde_json::from_str(params._meta?.get()).ok()
+        let params: Params<'a> = object(self.params?)?;
+        object(params._meta?.get())
     }
 
     /// The raw text of `params.progressToken`, in `notifications/progress`.
@@ -130,7 +130,7 @@ impl<'a> Message<'a> {
             #[serde(borrow)]
             progress_token: &'a RawValue,
         }
-        serde_json::from_str::<Params<'a>>(self.params?).ok().map(|params| params.progress_token.get())
+        object::<Params<'a>>(self.params?).map(|params| params.progress_token.get())
     }
 
     /// The raw text of `params.requestId`, in `notifications/cancelled`.
@@ -141,7 +141,7 @@ impl<'a> Message<'a> {
             #[serde(borrow)]
             request_id: &'a RawValue,
         }
-        serde_json::from_str::<Params<'a>>(self.params?).ok().map(|params| params.request_id.get())
+        object::<Params<'a>>(self.params?).map(|params| params.request_id.get())
     }
 
     /// The resource that this request names.
@@ -150,7 +150,7 @@ impl<'a> Message<'a> {
         struct Params {
             uri: String,
         }
-        serde_json::from_str::<Params>(self.params?).ok().map(|params| params.uri)
+        object::<Params>(self.params?).map(|params| params.uri)
     }
 }
 
@@ -160,6 +160,12 @@ struct Meta<'a> {
     token: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "io.modelcontextprotocol/subscriptionId")]
     subscription: Option<&'a RawValue>,
+}
+
+/// Reads a JSON object; serde would take an array as well, and its elements for the values of the keys.
+fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    let is_object = text.trim_ascii_start().starts_with('{');
+    if is_object { serde_json::from_str(text).ok() } else { None }
 }
 
 /// Where a part stands in the text that it was borrowed from.

@@ -11,7 +11,7 @@ use super::{Call, Millis, Relay, What, words};
 /// Subscriptions that are remembered. Any further ones end with the backend.
 const SUBSCRIPTIONS: usize = 256;
 /// Bytes of the parameters of such a request. Larger ones are not remembered.
-const PARAMS: usize = 16 * 1024;
+const PARAMS: usize = 4 * 1024;
 
 /// What the attached front has asked the backend to do from then on: parameters, as they were sent.
 #[derive(Default)]

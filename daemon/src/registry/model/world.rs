@@ -2,17 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
+use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
 
 use super::book::Book;
 use super::check::check;
+use super::keepers::Shelf;
 use super::ledger::Records;
 use super::{Cast, Given, Step, traits};
 use crate::process::{Key, ProcessId};
 use crate::registry::{
-    Claim, Claimant, Digest, Effect, Lease, Millis, NO_TOKEN, Policy, Registry, SessionRecord, Ticket,
-    TokenFile, Wants,
+    Claim, Claimant, Digest, Effect, KeeperRecord, Lease, Millis, NO_TOKEN, Policy, Registry, SessionRecord,
+    Ticket, TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -22,6 +24,7 @@ enum Item {
     Answer(Claim, Lease),
     Begun(SessionId),
     Rejected(SessionId, TokenFile),
+    Registered(ProcessId),
 }
 
 /// A token that is on its way to its file. Whoever else wants the file waits.
@@ -50,6 +53,7 @@ pub(super) struct World {
     policy: Policy,
     registry: Registry,
     book: Book,
+    shelf: Shelf,
     now: Millis,
     tickets: u64,
     tokens: u64,
@@ -62,6 +66,8 @@ pub(super) struct World {
     queue: VecDeque<Item>,
     files: BTreeMap<String, Digest>,
     writing: BTreeMap<SessionId, Writing>,
+    /// The process that registers in this step.
+    registering: Option<ProcessId>,
     openers: HashMap<SessionId, (ProcessId, Option<Key>)>,
     told: Vec<SessionId>,
     known: HashMap<SessionId, Known>,
@@ -75,6 +81,7 @@ impl World {
             policy,
             registry: Registry::restore(policy, recorded.snapshot()),
             book: Book::new(policy, &recorded),
+            shelf: Shelf::default(),
             now: 0,
             tickets: 0,
             tokens: 0,
@@ -86,6 +93,7 @@ impl World {
             queue: VecDeque::new(),
             files: BTreeMap::new(),
             writing: BTreeMap::new(),
+            registering: None,
             openers: HashMap::new(),
             told: Vec::new(),
             known: HashMap::new(),
@@ -120,6 +128,30 @@ impl World {
             Step::EndStore { nth, written } => self.end_store(nth, written),
             Step::Reject { session, epoch } => self.mutate(session, epoch, Self::reject),
             Step::Release { session, epoch } => self.mutate(session, epoch, Self::release),
+            Step::Register { process, session, epoch } => {
+                // The process answers for itself: one that is dead does not ask.
+                let keeper = cast.processes[process].id;
+                self.registering = Some(keeper);
+                self.mutate(session, epoch, Self::register);
+            }
+            Step::Started { process, backend } => {
+                self.take_in_exits();
+                let (keeper, backend) = (cast.processes[process].id, cast.processes[backend].id);
+                self.started(keeper, backend);
+            }
+            Step::Stop(session) => {
+                self.take_in_exits();
+                let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
+                let is_there = self.shelf.stop(&id);
+                assert_eq!(self.registry.stop_backend(&id).is_ok(), is_there, "whether it was stopped");
+            }
+            Step::Sweep(most) => {
+                self.take_in_exits();
+                for _ in 0..most {
+                    let Some(keeper) = self.shelf.sweep() else { break };
+                    self.registry.swept(&keeper);
+                }
+            }
             Step::Keep(items) => self.keep(cast, items),
             Step::Restart { crash, renamed } => self.restart(cast, crash, renamed),
         }
@@ -136,6 +168,7 @@ impl World {
         let exits = std::mem::take(&mut self.exits);
         self.registry.exited(&exits);
         self.book.exited(&exits);
+        self.shelf.exited(&exits);
         self.carry_out();
     }
 
@@ -244,6 +277,43 @@ impl World {
         Ok(())
     }
 
+    /// The process that asks registers as the keeper of a session's backend, under a name that goes with its number.
+    fn register(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
+        let Some(process) = self.registering.take() else { return Ok(()) };
+        let name = KeeperName(process.inode.map_or(0, |inode| inode as u32));
+        let keeper = KeeperRecord { process, name, program: "server".into(), backend: None, ending: false };
+        let refusal = self.shelf.refusal(process, id);
+        match self.registry.keep_backend(id, epoch, keeper) {
+            Ok(()) => assert_eq!(refusal, None, "not refused"),
+            // The lease comes first.
+            Err(error) if self.book.refusal(id, epoch).is_some() => return Err(error),
+            Err(error) => {
+                assert_eq!(Some(error.code()), refusal, "refused");
+                assert_eq!(self.registry.take_effects(), [], "it was refused and had effects");
+                return Ok(());
+            }
+        }
+        self.watched.insert(process);
+        self.shelf.register(process, id);
+        self.carry_out();
+        self.queue.push_back(Item::Registered(process));
+        Ok(())
+    }
+
+    /// A keeper tells of its backend. Whatever it is told, the backend is on record as long as the keeper is.
+    fn started(&mut self, keeper: ProcessId, backend: ProcessId) {
+        let of = self.registry.sessions_with_backend().find(|(_, kept)| kept.process == keeper);
+        let told = of.map(|(session, kept)| (session.told().clone(), !kept.ending));
+        let name = KeeperName(keeper.inode.map_or(0, |inode| inode as u32));
+        let (session, is_held) = told.unwrap_or_else(|| (SessionId::mint(), false));
+        let told = self.registry.backend_started(&session, name, keeper, backend);
+        assert_eq!(told.is_ok(), is_held, "{told:?}");
+        self.carry_out();
+        let is_keeper = self.registry.is_keeper(&keeper);
+        let recorded = self.recorded.keepers.get(&keeper).and_then(|(_, keeper)| keeper.backend);
+        assert!(!is_keeper || recorded == Some(backend), "the backend is not on record");
+    }
+
     /// Somebody else is writing the file: this waits, and is not done in this step.
     fn wait_for_file(&self, id: &SessionId, epoch: Epoch) -> Option<Result<(), Error>> {
         self.writing.contains_key(id).then(|| match self.book.refusal(id, epoch) {
@@ -310,6 +380,7 @@ impl World {
                         writing.ready = true;
                     }
                 }
+                Item::Registered(process) => self.shelf.answer(process),
                 Item::Rejected(id, file) => {
                     self.writing.remove(&id);
                     if self.registry.session(&id).is_some() {
@@ -364,11 +435,13 @@ impl World {
         self.recorded = self.kept.clone();
         self.registry = Registry::restore(self.policy, self.kept.snapshot());
         self.book = Book::new(self.policy, &self.kept);
+        self.shelf.restart(&self.kept);
         let (alive, dead): (Vec<_>, Vec<_>) =
             self.registry.processes().into_iter().partition(|process| cast.is_alive(process));
         self.watched = alive.into_iter().collect();
         self.registry.exited(&dead);
         self.book.exited(&dead);
+        self.shelf.exited(&dead);
         self.carry_out();
         let unsettled: Vec<SessionId> = self
             .registry
@@ -392,12 +465,18 @@ impl World {
         for effect in self.registry.take_effects() {
             self.carry_out_one(effect);
         }
+        self.shelf.settle(&self.registry);
         assert!(self.book.expected.is_empty(), "not answered: {:?}", self.book.expected);
     }
 
     fn carry_out_one(&mut self, effect: Effect) {
         match effect {
             Effect::Answer(ticket, answer) => self.compare(ticket, answer),
+            Effect::EndKeeper(keeper) => drop(self.shelf.asked.insert(keeper)),
+            Effect::SweepBackend(keeper) => {
+                let is_new = self.shelf.sweeping.insert(keeper.process);
+                assert!(is_new, "{keeper:?} is swept twice");
+            }
             Effect::DeleteToken(file) => {
                 let of_nobody = self.registry.sessions().all(|record| record.file != file);
                 assert!(of_nobody, "the token of a session that goes on");
@@ -453,6 +532,7 @@ impl World {
 
     pub(super) fn check(&self, cast: &Cast) {
         check(&self.registry);
+        self.shelf.check(&self.registry, &self.recorded);
 
         let waiting: BTreeSet<Ticket> = self.claims.keys().copied().collect();
         assert_eq!(waiting, self.book.waiting(), "claims that are neither answered nor waiting");
@@ -465,7 +545,9 @@ impl World {
                 .former
                 .filter(|_| self.registry.sessions.get(id).is_some_and(|now| now.former.is_some()));
         }
-        assert!(records.sessions.iter().eq(&self.registry.sessions), "sessions on record");
+        let alone = |record: &SessionRecord| SessionRecord { keeper: None, ..record.clone() };
+        let sessions = self.registry.sessions.values().map(alone);
+        assert!(records.sessions.into_values().eq(sessions), "sessions on record");
         let claimants: BTreeMap<_, _> =
             self.registry.claimants.iter().map(|(process, claimant)| (*process, claimant.clone())).collect();
         assert_eq!(records.claimants, claimants, "claimants on record");

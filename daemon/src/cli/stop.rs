@@ -1,0 +1,131 @@
+//! `mcp-sessiond stop`: ends a session's backend.
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use mcp_sessiond_client::{ConnectError, Connection, Directory, Error, SessionId, Start, connect};
+use mcp_sessiond_proto::backends::{Backend, KeeperName, StopRequest};
+use mcp_sessiond_proto::debug::{PAGE_MAX, Page};
+use tarpc::client::RpcError;
+
+use super::{FAILED, UNAVAILABLE, block_on, complain};
+
+/// There is no such backend (EX_NOINPUT of sysexits.h).
+const NO_BACKEND: u8 = 66;
+
+/// How long the daemon may take for an answer, and the keeper to exit. With `backends.stop_wait_ms` as it is by default a
+/// keeper that does not end by itself is killed before that.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause before the daemon is asked again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The session stays, and so does whoever speaks to it; the next call starts the server anew.
+
+Exit codes: 0 it has ended; 66 the session has no backend; 69 no daemon (none is started); 70 it is still ending after 10 s.
+
+Example: mcp-sessiond stop 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
+pub(super) struct Arguments {
+    /// The session's id, as `debug sessions` shows it
+    session: SessionId,
+}
+
+/// Why it was not stopped.
+enum Failure {
+    Connect(ConnectError),
+    Call(RpcError),
+    Refused(Error),
+    StillEnding,
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<RpcError> for Failure {
+    fn from(error: RpcError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    let stopped = match block_on(stop(&arguments.session)) {
+        Ok(stopped) => stopped,
+        Err(error) => {
+            complain(error);
+            return ExitCode::from(FAILED);
+        }
+    };
+    let session = &arguments.session;
+    ExitCode::from(match stopped {
+        Ok(()) => 0,
+        Err(Failure::Connect(error)) => {
+            complain(error);
+            UNAVAILABLE
+        }
+        Err(Failure::Call(error)) => {
+            complain(format_args!("the daemon did not answer: {error}"));
+            UNAVAILABLE
+        }
+        Err(Failure::Refused(Error::UnknownBackend)) => {
+            complain(format_args!(
+                "there is no backend of session {session}; `mcp-sessiond debug backends` shows those that there are"
+            ));
+            NO_BACKEND
+        }
+        Err(Failure::Refused(error)) => {
+            complain(error);
+            FAILED
+        }
+        Err(Failure::StillEnding) => {
+            complain(format_args!("the backend of session {session} was asked to end, and is still there"));
+            FAILED
+        }
+    })
+}
+
+async fn stop(session: &SessionId) -> Result<(), Failure> {
+    let connection = connect(&Directory::of_user()?, &Start::Never).await?;
+    let keepers = async || -> Result<HashSet<KeeperName>, Failure> {
+        let of_session = all(&connection).await?.into_iter().filter(|backend| backend.session == *session);
+        Ok(of_session.map(|backend| backend.keeper).collect())
+    };
+    // A front may start the next one at once.
+    let before = keepers().await?;
+    let request = StopRequest { session: session.clone() };
+    connection.stop_backend(Connection::context(PATIENCE), request).await??;
+    let deadline = Instant::now() + PATIENCE;
+    while !keepers().await?.is_disjoint(&before) {
+        if Instant::now() >= deadline {
+            return Err(Failure::StillEnding);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Every backend, a page at a time. Those of one id are in one page, which may so have more entries than others.
+async fn all(connection: &Connection) -> Result<Vec<Backend>, Failure> {
+    let mut all: Vec<Backend> = Vec::new();
+    loop {
+        let after = all.last().map(|last| last.session.clone());
+        let page = connection.list_backends(Connection::context(PATIENCE), Page { after }).await?;
+        let more = page.len() >= PAGE_MAX;
+        all.extend(page);
+        if !more {
+            return Ok(all);
+        }
+    }
+}

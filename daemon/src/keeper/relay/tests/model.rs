@@ -1,0 +1,71 @@
+//! Any interleaving of fronts, calls, answers, asks and deaths.
+
+use proptest::prelude::*;
+
+use super::world::World;
+use super::*;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    Attach { sampling: bool },
+    Detach,
+    Initialized,
+    Call { id: u8, text: bool, token: bool },
+    Cancel(usize),
+    AnswerAsk(usize),
+    Answer(usize, bool),
+    Progress(usize),
+    Notify,
+    Ask { sampling: bool },
+    CancelAsk(usize),
+    PullFront(usize),
+    PullBackend(usize),
+    Die { after: u64 },
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => any::<bool>().prop_map(|sampling| Step::Attach { sampling }),
+        1 => Just(Step::Detach),
+        3 => Just(Step::Initialized),
+        6 => (0..6u8, any::<bool>(), any::<bool>()).prop_map(|(id, text, token)| Step::Call { id, text, token }),
+        1 => any::<usize>().prop_map(Step::Cancel),
+        3 => any::<usize>().prop_map(Step::AnswerAsk),
+        6 => (any::<usize>(), any::<bool>()).prop_map(|(at, failed)| Step::Answer(at, failed)),
+        2 => any::<usize>().prop_map(Step::Progress),
+        4 => Just(Step::Notify),
+        3 => any::<bool>().prop_map(|sampling| Step::Ask { sampling }),
+        1 => any::<usize>().prop_map(Step::CancelAsk),
+        5 => (0..4usize).prop_map(Step::PullFront),
+        5 => (0..4usize).prop_map(Step::PullBackend),
+        1 => (0..12_000u64).prop_map(|after| Step::Die { after }),
+        1 => (0..70_000u64).prop_map(Step::Pass),
+    ]
+}
+
+impl Step {
+    pub(super) fn is_hosts(self) -> bool {
+        matches!(self, Self::Initialized | Self::Call { .. } | Self::Cancel(_) | Self::AnswerAsk(_))
+    }
+
+    pub(super) fn is_backends(self) -> bool {
+        matches!(
+            self,
+            Self::Answer(..) | Self::Progress(_) | Self::Notify | Self::Ask { .. } | Self::CancelAsk(_)
+        )
+    }
+}
+
+proptest! {
+    #[test]
+    fn everyone_gets_what_is_theirs(steps in prop::collection::vec(step(), 0..150)) {
+        let mut bench = Bench { relay: Relay::new(LIMITS), now: 1000 };
+        let mut world = World::default();
+        world.starts(&mut bench);
+        for step in steps {
+            world.take(&mut bench, step);
+        }
+        world.settle(&mut bench);
+    }
+}

@@ -1,0 +1,70 @@
+//! Whose exits matter to a keeper: the host's, and the attached front's.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use tokio::io::unix::AsyncFd;
+
+use crate::process::{ExitWatch, Pinned, ProcessId};
+
+/// Watches the host, and one front.
+#[derive(Debug)]
+pub struct Watch {
+    exits: ExitWatch,
+    readable: AsyncFd<OwnedFd>,
+    owner: ProcessId,
+    front: Option<ProcessId>,
+}
+
+/// Who has exited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exited {
+    /// The session's host.
+    Owner,
+    /// The front that was watched.
+    Front,
+}
+
+impl Watch {
+    /// Watches the host. To be called within a runtime.
+    ///
+    /// # Errors
+    /// When there are too many open files, or watches.
+    pub fn new(owner: Pinned) -> io::Result<Self> {
+        let id = owner.id();
+        let mut exits = ExitWatch::new()?;
+        exits.add(owner)?;
+        let readable = crate::sys::when_readable(exits.as_fd().try_clone_to_owned()?)?;
+        Ok(Self { exits, readable, owner: id, front: None })
+    }
+
+    /// Watches this front, and no other one. Where that can't be done, its end shows on its connection alone.
+    pub fn follow(&mut self, front: Option<Pinned>) {
+        let former = std::mem::replace(&mut self.front, front.as_ref().map(Pinned::id));
+        if let Some(former) = former.filter(|former| Some(*former) != self.front) {
+            self.exits.remove(&former);
+        }
+        if let Some(front) = front {
+            let _ = self.exits.add(front);
+        }
+    }
+
+    /// Who has exited, when somebody has. A future that is dropped has taken nothing away.
+    pub async fn exited(&mut self) -> Exited {
+        loop {
+            let exited = self.exits.drain();
+            if exited.contains(&self.owner) {
+                return Exited::Owner;
+            }
+            if self.front.is_some_and(|front| exited.contains(&front)) {
+                self.front = None;
+                return Exited::Front;
+            }
+            match self.readable.readable().await {
+                Ok(mut ready) => ready.clear_ready(),
+                // Nobody would tell of the host's end any more.
+                Err(_) => return Exited::Owner,
+            }
+        }
+    }
+}

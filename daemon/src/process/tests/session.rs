@@ -1,0 +1,42 @@
+//! Whom a process has started.
+
+use nix::sys::signal::Signal;
+
+use super::*;
+
+/// A process that leads a session, and a child of it that leads a process group; both say their pids.
+const LEADER: &str = r#"use POSIX; $| = 1; setsid() or die; print "$$\n";
+    if (!fork) { setpgid(0, 0); print "$$\n"; <STDIN>; exit } <STDIN>; wait"#;
+
+#[test]
+fn a_session_has_those_that_its_leader_has_started() {
+    let mut tree = Tree::spawn(Command::new("perl").args(["-e", LEADER]));
+    let (leader, child) = (tree.pinned(), tree.pinned());
+    assert!(leads_session(&leader) && !leads_session(&child));
+    let session = leader.id().pid;
+    assert_eq!(session_of(&child), Some(session));
+    let members = || {
+        let members = session_members(session).expect("listed");
+        let mut members: Vec<ProcessId> = members.iter().map(Pinned::id).collect();
+        members.sort_by_key(|member| *member != leader.id());
+        members
+    };
+    assert_eq!(members(), [leader.id(), child.id()]);
+
+    assert_eq!(child_of(&leader, child.id().pid).map(|found| found.id()), Some(child.id()));
+    let myself = Pinned::myself().expect("alive");
+    assert!(child_of(&myself, session).is_some() && child_of(&myself, child.id().pid).is_none());
+    assert!(child_of(&leader, session).is_none() && child_of(&leader, myself.id().pid).is_none());
+
+    child.signal(Signal::SIGKILL).expect("ours to kill");
+    let mut watch = ExitWatch::new().expect("a watch");
+    watch.add(child.clone()).expect("watched");
+    until_readable(&watch);
+    assert_eq!(members(), [leader.id()], "a zombie is no member");
+    assert!(child_of(&leader, child.id().pid).is_none() && session_of(&child).is_none());
+    assert!(child.signal(Signal::SIGTERM).is_err() || !child.is_alive());
+    assert!(is_taken(session).expect("known"));
+    tree.end();
+    assert!(!is_taken(session).expect("known"));
+    assert_eq!(members(), []);
+}

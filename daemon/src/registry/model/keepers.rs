@@ -1,0 +1,147 @@
+//! The rules of keepers once more: one list of them, and where each of them stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mcp_sessiond_proto::SessionId;
+
+use super::ledger::Records;
+use crate::process::ProcessId;
+use crate::registry::Registry;
+
+/// What a keeper is to the registry.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Standing {
+    /// It holds this session's backend.
+    Of(SessionId),
+    /// The same, and it has to end.
+    Stopped(SessionId),
+    /// It belongs to no session any more, and has to end.
+    Ending,
+    /// It has exited, and what it left is being swept.
+    Exited,
+}
+
+/// The keepers.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    keepers: BTreeMap<ProcessId, Standing>,
+    /// Those that this daemon has asked to end, and those whose backends it sweeps.
+    pub(super) asked: BTreeSet<ProcessId>,
+    pub(super) sweeping: BTreeSet<ProcessId>,
+    /// Those that were told that they are registered, until they are swept: they are never forgotten.
+    answered: BTreeSet<ProcessId>,
+}
+
+impl Shelf {
+    /// Begins with what is on record.
+    pub(super) fn restart(&mut self, records: &Records) {
+        let standing = |session: &Option<SessionId>, ending| match session {
+            Some(session) if !records.sessions.contains_key(session) => Standing::Ending,
+            Some(session) if ending => Standing::Stopped(session.clone()),
+            Some(session) => Standing::Of(session.clone()),
+            None => Standing::Ending,
+        };
+        let kept = records.keepers.iter();
+        self.keepers =
+            kept.map(|(process, (session, keeper))| (*process, standing(session, keeper.ending))).collect();
+        self.asked.clear();
+        self.sweeping.clear();
+    }
+
+    /// The code with which a keeper must be refused that registers under a lease which is good.
+    pub(super) fn refusal(&self, keeper: ProcessId, of: &SessionId) -> Option<&'static str> {
+        match self.keepers.get(&keeper)? {
+            Standing::Of(session) if session == of => None,
+            Standing::Stopped(session) if session == of => Some("unknown_backend"),
+            Standing::Of(_) | Standing::Stopped(_) => Some("invalid_argument"),
+            Standing::Ending | Standing::Exited => Some("unknown_backend"),
+        }
+    }
+
+    pub(super) fn register(&mut self, keeper: ProcessId, of: &SessionId) {
+        for (process, standing) in &mut self.keepers {
+            let is_held =
+                matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
+            if is_held && *process != keeper {
+                *standing = Standing::Ending;
+            }
+        }
+        self.keepers.insert(keeper, Standing::Of(of.clone()));
+    }
+
+    /// A keeper is told that it is registered, unless it is gone by now.
+    pub(super) fn answer(&mut self, keeper: ProcessId) {
+        if self.keepers.contains_key(&keeper) {
+            self.answered.insert(keeper);
+        }
+    }
+
+    /// Whether there is one to be stopped.
+    pub(super) fn stop(&mut self, of: &SessionId) -> bool {
+        for standing in self.keepers.values_mut() {
+            if matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of) {
+                *standing = Standing::Stopped(of.clone());
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn exited(&mut self, dead: &[ProcessId]) {
+        for (_, standing) in self.keepers.iter_mut().filter(|(process, _)| dead.contains(process)) {
+            *standing = Standing::Exited;
+        }
+    }
+
+    /// The next whose backend is being swept, which now has been.
+    pub(super) fn sweep(&mut self) -> Option<ProcessId> {
+        let swept = self.sweeping.pop_first()?;
+        self.keepers.remove(&swept);
+        self.answered.remove(&swept);
+        Some(swept)
+    }
+
+    /// Sessions that have ended let their keepers go.
+    pub(super) fn settle(&mut self, registry: &Registry) {
+        for standing in self.keepers.values_mut() {
+            if let Standing::Of(session) | Standing::Stopped(session) = standing
+                && registry.session(session).is_none()
+            {
+                *standing = Standing::Ending;
+            }
+        }
+    }
+
+    pub(super) fn check(&self, registry: &Registry, recorded: &Records) {
+        let mut known: BTreeMap<ProcessId, Standing> = BTreeMap::new();
+        for (session, keeper) in registry.sessions_with_backend() {
+            let id = session.id.clone();
+            let standing = if keeper.ending { Standing::Stopped(id) } else { Standing::Of(id) };
+            known.insert(keeper.process, standing);
+        }
+        let with_keeper = registry.sessions().filter(|session| session.keeper.is_some());
+        assert_eq!(with_keeper.count(), known.len(), "a keeper is not in the index");
+        known.extend(registry.ending.keys().map(|process| (*process, Standing::Ending)));
+        known.extend(registry.exited_keepers.keys().map(|process| (*process, Standing::Exited)));
+        assert_eq!(known, self.keepers, "keepers");
+
+        for (process, standing) in &self.keepers {
+            let (session, record) = recorded.keepers.get(process).expect("a keeper that is not on record");
+            match standing {
+                Standing::Of(of) => assert_eq!((session.as_ref(), record.ending), (Some(of), false)),
+                Standing::Stopped(of) => assert_eq!((session.as_ref(), record.ending), (Some(of), true)),
+                Standing::Ending | Standing::Exited => assert_eq!((session, record.ending), (&None, true)),
+            }
+            let has_to_end = matches!(standing, Standing::Stopped(_) | Standing::Ending);
+            assert!(!has_to_end || self.asked.contains(process), "{process:?} was not asked to end");
+            let goes_on = matches!(standing, Standing::Of(_));
+            assert!(!goes_on || !self.asked.contains(process), "{process:?} was asked to end");
+            let is_swept = *standing == Standing::Exited;
+            assert_eq!(self.sweeping.contains(process), is_swept, "whether {process:?} is swept");
+        }
+        assert_eq!(recorded.keepers.len(), self.keepers.len(), "keepers on record");
+        for process in &self.answered {
+            assert!(self.keepers.contains_key(process), "{process:?} was forgotten");
+        }
+    }
+}

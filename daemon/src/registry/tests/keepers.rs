@@ -1,0 +1,175 @@
+//! Keepers, one example each.
+
+use mcp_sessiond_proto::backends::KeeperName;
+
+use super::*;
+
+fn keeper(pid: u32) -> KeeperRecord {
+    let (process, name) = (process(pid), KeeperName(pid));
+    KeeperRecord { process, name, program: "server".into(), backend: None, ending: false }
+}
+
+impl Bench {
+    fn keep(&mut self, lease: &Lease, pid: u32) -> Result<(), Error> {
+        self.registry.keep_backend(&lease.session, lease.epoch, keeper(pid))
+    }
+
+    /// A session whose backend this keeper holds.
+    fn with_keeper(&mut self, instance: u32, pid: u32) -> Lease {
+        let lease = self.claim(instance);
+        self.keep(&lease, pid).expect("the newest lease");
+        self.registry.take_effects();
+        lease
+    }
+
+    /// Which keepers were asked to end, and whose backends were to be swept, since the last call.
+    fn asked(&mut self) -> (Vec<u32>, Vec<u32>) {
+        let (mut ended, mut swept) = (Vec::new(), Vec::new());
+        for effect in self.registry.take_effects() {
+            match effect {
+                Effect::EndKeeper(process) => ended.push(process.pid),
+                Effect::SweepBackend(keeper) => swept.push(keeper.process.pid),
+                _ => {}
+            }
+        }
+        (ended, swept)
+    }
+
+    fn told_of(&self, lease: &Lease) -> Option<u32> {
+        let keeper = self.registry.session(&lease.session)?.keeper.as_ref();
+        keeper.map(|keeper| keeper.process.pid)
+    }
+}
+
+#[test]
+fn a_keeper_registers_under_the_newest_lease() {
+    let mut bench = Bench::new();
+    let first = bench.claim(1);
+    bench.exit(&[1]);
+    assert_eq!(bench.keep(&first, 50), Err(Error::LeaseEnded));
+    let second = bench.claim(2);
+    assert_eq!(bench.keep(&first, 50), Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) }));
+    bench.keep(&second, 50).expect("the newest");
+    bench.keep(&second, 50).expect("the same once more");
+    assert_eq!(bench.told_of(&second), Some(50));
+
+    let other = Claim { key: Some(Key([8; 32])), ..bench.claim_of(HOST, 3) };
+    let other = granted(bench.tell(other));
+    assert!(matches!(bench.keep(&other, 50), Err(Error::InvalidArgument { .. })), "it has another session's");
+    let namesake = KeeperRecord { name: KeeperName(50), ..keeper(51) };
+    let refused = bench.registry.keep_backend(&other.session, other.epoch, namesake);
+    assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
+}
+
+#[test]
+fn the_backend_stays_when_its_session_is_held_by_nobody() {
+    let mut bench = Bench::new();
+    let lease = bench.with_keeper(1, 50);
+    bench.exit(&[1]);
+    assert_eq!(bench.asked(), (vec![], vec![]));
+    let next = bench.claim(2);
+    assert_eq!((bench.told_of(&next), next.session), (Some(50), lease.session));
+}
+
+#[test]
+fn another_keeper_takes_the_place_of_the_first() {
+    let mut bench = Bench::new();
+    let lease = bench.with_keeper(1, 50);
+    bench.keep(&lease, 51).expect("the newest lease");
+    assert_eq!(bench.asked(), (vec![50], vec![]));
+    assert_eq!(bench.told_of(&lease), Some(51));
+    let (told, epoch) = (lease.session.clone(), lease.epoch);
+    let front = |bench: &mut Bench, pid| bench.registry.front(&told, KeeperName(pid), process(pid), epoch);
+    assert_eq!(front(&mut bench, 50), Err(Error::UnknownBackend));
+    assert_eq!(front(&mut bench, 51), Ok(process(1)));
+    assert_eq!(bench.keep(&lease, 50), Err(Error::UnknownBackend), "it has to end");
+
+    // What it starts all the same is on record, to be found when it is gone.
+    let started = bench.registry.backend_started(&told, KeeperName(50), process(50), process(60));
+    assert_eq!(started, Err(Error::UnknownBackend));
+    bench.registry.exited(&[process(50)]);
+    let swept = bench.registry.take_effects();
+    let of_it = |effect: &Effect| matches!(effect, Effect::SweepBackend(keeper) if keeper.backend == Some(process(60)));
+    assert!(swept.iter().any(of_it), "{swept:?}");
+    assert_eq!(bench.told_of(&lease), Some(51));
+}
+
+#[test]
+fn however_a_session_ends_so_does_its_backend() {
+    let ends: [fn(&mut Bench, &Lease); 3] = [
+        |bench, _| bench.registry.exited(&[HOST]),
+        |bench, lease| bench.registry.end(&lease.session),
+        |bench, _| {
+            let fresh = Claim { wants: Wants::Fresh, ..bench.claim_of(HOST, 1) };
+            bench.registry.claim(fresh, bench.now);
+        },
+    ];
+    for end in ends {
+        let mut bench = Bench::new();
+        let lease = bench.with_keeper(1, 50);
+        end(&mut bench, &lease);
+        assert_eq!(bench.asked(), (vec![50], vec![]));
+        assert!(bench.registry.depends_on(&process(50)) && !bench.registry.is_idle());
+        bench.registry.exited(&[process(50), HOST]);
+        assert_eq!(bench.asked(), (vec![], vec![50]));
+        assert!(!bench.registry.is_idle(), "its backend may be there still");
+        bench.registry.swept(&process(50));
+        assert_eq!(bench.registry.take_effects(), [Effect::DropKeeper(process(50))]);
+        assert!(bench.registry.is_idle());
+    }
+}
+
+/// Nobody could ever come back to it.
+#[test]
+fn the_backend_of_a_doubtful_session_ends_with_its_holder() {
+    let mut bench = Bench::new();
+    let doubtful = Claim { key: None, ..bench.claim_of(HOST, 1) };
+    let lease = granted(bench.tell(doubtful));
+    bench.keep(&lease, 50).expect("the newest lease");
+    bench.asked();
+    bench.registry.exited(&[process(1)]);
+    assert_eq!(bench.asked(), (vec![50], vec![]));
+}
+
+#[test]
+fn nobody_is_led_to_a_backend_that_was_stopped() {
+    let mut bench = Bench::new();
+    let lease = bench.with_keeper(1, 50);
+    bench.registry.stop_backend(&lease.session).expect("there is one");
+    bench.registry.stop_backend(&lease.session).expect("it is still there");
+    assert_eq!(bench.asked(), (vec![50], vec![]));
+    let front = bench.registry.front(&lease.session, KeeperName(50), process(50), lease.epoch);
+    assert_eq!(front, Err(Error::UnknownBackend));
+    assert_eq!(bench.told_of(&lease), Some(50), "until it has exited");
+    bench.registry.exited(&[process(50)]);
+    assert_eq!(bench.asked(), (vec![], vec![50]));
+    assert_eq!(bench.told_of(&lease), None);
+    assert_eq!(bench.registry.stop_backend(&lease.session), Err(Error::UnknownBackend));
+}
+
+#[test]
+fn a_keeper_and_its_host_that_exit_together_are_asked_for_nothing() {
+    let mut bench = Bench::new();
+    bench.with_keeper(1, 50);
+    bench.registry.exited(&[HOST, process(50), process(1)]);
+    assert_eq!(bench.asked(), (vec![], vec![50]));
+}
+
+#[test]
+fn the_next_daemon_goes_on_ending_keepers() {
+    let mut bench = Bench::new();
+    let lease = bench.with_keeper(1, 50);
+    bench.keep(&lease, 51).expect("the newest lease");
+    bench.registry.stop_backend(&lease.session).expect("there is one");
+    let mut bench = bench.restart();
+    let (mut asked, _) = bench.asked();
+    asked.sort_unstable();
+    assert_eq!((asked, bench.told_of(&lease)), (vec![50, 51], Some(51)));
+    assert!([50, 51].iter().all(|pid| bench.registry.processes().contains(&process(*pid))));
+    bench.registry.exited(&[process(50)]);
+    assert_eq!(bench.asked(), (vec![], vec![50]));
+    // Killed before it had swept: the next one does.
+    let mut bench = bench.restart();
+    bench.registry.exited(&[process(50)]);
+    assert_eq!(bench.asked().1, [50]);
+}
