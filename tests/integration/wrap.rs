@@ -7,7 +7,11 @@ mod counts;
 mod cuts;
 mod deaths;
 mod exits;
+mod fidelity;
 mod isolation;
+mod official;
+mod races;
+mod sizes;
 mod without;
 
 use mcp_sessiond_tests::{Client, Front, World};

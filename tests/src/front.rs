@@ -1,5 +1,6 @@
 //! A server on stdio as a child of the test, which is its host then: wrapped, or as it is.
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
@@ -116,6 +117,15 @@ impl Front {
         let mut polled = [PollFd::new(self.output.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(time).expect("some seconds");
         poll(&mut polled, timeout).expect("polled") > 0
+    }
+
+    /// Another way to its standard input.
+    ///
+    /// # Panics
+    /// When it was closed.
+    #[must_use]
+    pub fn input(&self) -> File {
+        self.input.as_ref().expect("open").as_fd().try_clone_to_owned().expect("a descriptor").into()
     }
 
     /// Closes its standard input.

@@ -217,14 +217,20 @@ impl World {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        // One that was started on demand is nobody's child.
+impl World {
+    /// Kills the daemon, whoever has started it: one that was started on demand is nobody's child.
+    pub fn kill_any_daemon(&self) {
         if let Ok(mut stream) = UnixStream::connect(self.socket())
             && let Some(pid) = Peer::pid_of_daemon(&mut stream)
         {
             let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
         }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.kill_any_daemon();
         if std::thread::panicking() {
             let detached = std::fs::read_to_string(self.directory().join("daemon.log")).unwrap_or_default();
             let _ = writeln!(std::io::stderr(), "the daemon's log:\n{}\n{detached}", self.log.text());

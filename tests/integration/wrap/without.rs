@@ -49,7 +49,7 @@ fn where_the_host_can_t_be_verified_a_server_is_run_as_it_is() {
     assert!(front.wait().success(), "the shell");
     let mut client = Client::connected(front);
     assert_eq!(client.count(), 1);
-    assert_passed_through(&client.pipe, "host");
+    assert_passed_through(&client.pipe, "session resume is disabled for this instance");
     assert_eq!(world.sessions(), Vec::<serde_json::Value>::new());
     client.pipe.close();
     world.nothing_left();

@@ -1,0 +1,124 @@
+//! What is large: messages up to the bound, and a flood that nobody reads.
+
+use mcp_sessiond_proto::backends::RELAYED_MAX;
+use mcp_sessiond_tests::{Client, Front, Pipe as _, Raw, World, until};
+use serde_json::{Value, json};
+
+use super::{connect, keeping};
+
+fn raw(world: &World) -> (Raw, Client<Front>) {
+    let raw = world.raw("server");
+    let client = connect(world, &raw.command);
+    (raw, client)
+}
+
+/// A request of so many bytes.
+fn padded(id: u64, bytes: usize) -> String {
+    let (start, end) = (format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x","params":{{"pad":""#), r#""}}"#);
+    let padding = "x".repeat(bytes - start.len() - end.len());
+    start + &padding + end
+}
+
+#[test]
+fn a_message_of_16_mib_arrives_and_one_byte_more_is_refused() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let (raw, mut client) = raw(&world);
+    let longest = |raw: &Raw| raw.heard().iter().map(Vec::len).max();
+
+    client.last = 100;
+    client.pipe.write(&padded(100, RELAYED_MAX));
+    assert!(client.answer(100).get("result").is_some());
+    assert_eq!(longest(&raw), Some(RELAYED_MAX + 1), "with its newline");
+    client.pipe.write(&padded(101, RELAYED_MAX + 1));
+    let refused = client.answer(101);
+    assert!(refused["error"]["message"].as_str().is_some_and(|why| why.contains("16 MiB")), "{refused}");
+    assert_eq!(longest(&raw), Some(RELAYED_MAX + 1), "the server has not heard it");
+
+    client.last = 101;
+    let pad = client.request("pad", json!({"bytes": RELAYED_MAX}));
+    let answer = client.answer(pad);
+    assert!(answer["result"]["pad"].as_str().is_some_and(|pad| pad.len() > RELAYED_MAX - 100), "{pad}");
+    let pad = client.request("pad", json!({"bytes": RELAYED_MAX + 1}));
+    let refused = client.answer(pad);
+    assert!(refused["error"]["message"].as_str().is_some_and(|why| why.contains("16 MiB")), "{refused}");
+
+    // It goes on with the same server.
+    let ping = client.request("ping", json!({}));
+    client.answer(ping);
+    assert_eq!(world.backend().status().restarts, 0);
+}
+
+/// The most that a process has had in memory, in KiB.
+fn peak_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// Some buffers of each kind and the program itself, compiled without optimisation. What flows through is fifty times that.
+const BOUND_KIB: u64 = 40 * 1024;
+
+#[test]
+fn a_flood_that_nobody_reads_costs_no_memory_and_arrives_whole() {
+    const LINES: u64 = 20_000;
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let (_raw, mut client) = raw(&world);
+    let backend = world.backend();
+    let flood = client.request("flood", json!({"lines": LINES, "bytes": 10_000}));
+    let (mut seen, mut looks) = (0, 0);
+    until("the server has to wait", || {
+        let read = backend.status().from_backend.bytes;
+        looks = if read == seen { looks + 1 } else { 0 };
+        seen = read;
+        (looks > 200).then_some(())
+    });
+    assert!((1..100 * 10_000).contains(&seen), "{seen} bytes were read");
+    for n in 0..LINES {
+        let line = client.pipe.line().expect("a line");
+        assert!(line.len() > 10_000);
+        let told: Value = serde_json::from_slice(&line).expect("JSON");
+        assert_eq!(told["params"]["n"], n);
+    }
+    assert!(client.answer(flood).get("result").is_some());
+    let peaks = [peak_kib(backend.keeper), peak_kib(client.pipe.pid())];
+    assert!(peaks.iter().all(|peak| *peak < BOUND_KIB), "{peaks:?} KiB");
+}
+
+/// The other way: a server that does not read.
+#[test]
+fn a_server_that_does_not_read_costs_no_memory() {
+    const LINES: u64 = 2_000;
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let raw = world.raw("server");
+    let mut client = connect(&world, &raw.command);
+    let backend = world.backend();
+    let server = nix::unistd::Pid::from_raw(backend.pid().cast_signed());
+    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).expect("it runs");
+    std::thread::scope(|scope| {
+        // Whoever writes has to wait as well.
+        let line = format!("{}\n", json!({"jsonrpc": "2.0", "method": "n", "params": "x".repeat(10_000)}));
+        let mut input = client.pipe.input();
+        let writing = scope.spawn(move || (0..LINES).for_each(|_| {
+            std::io::Write::write_all(&mut input, line.as_bytes()).expect("the front reads on");
+        }));
+        let (mut seen, mut looks) = (0, 0);
+        until("the host has to wait", || {
+            let written = backend.status().to_backend.bytes;
+            looks = if written == seen { looks + 1 } else { 0 };
+            seen = written;
+            (looks > 200).then_some(())
+        });
+        assert!(!writing.is_finished());
+        nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).expect("it runs");
+        writing.join().expect("written");
+    });
+    let ping = client.request("ping", json!({}));
+    client.answer(ping);
+    let peaks = [peak_kib(backend.keeper), peak_kib(client.pipe.pid())];
+    assert!(peaks.iter().all(|peak| *peak < BOUND_KIB), "{peaks:?} KiB");
+    let arrived = raw.heard().iter().filter(|line| line.len() > 10_000).count() as u64;
+    assert_eq!(arrived, LINES);
+}
