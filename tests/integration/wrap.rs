@@ -25,7 +25,11 @@ fn counter(world: &World) -> Vec<String> {
 
 /// A server that counts, as small as can be.
 fn tiny(world: &World) -> Vec<String> {
-    ["python3", "-I", "-S"].map(String::from).into_iter().chain([fixture("python/tiny.py"), root(world)]).collect()
+    ["python3", "-I", "-S"]
+        .map(String::from)
+        .into_iter()
+        .chain([fixture("python/tiny.py"), root(world)])
+        .collect()
 }
 
 fn root(world: &World) -> String {

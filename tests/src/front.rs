@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::{Log, PATIENCE, Pipe, World};
+use crate::{Log, PATIENCE, Pipe, World, until};
 
 /// A front, or a server without one. It leads a process group, and is killed when this is dropped.
 #[derive(Debug)]
@@ -99,7 +99,11 @@ impl Front {
                 return Some(line);
             }
             self.scanned = self.read.len();
-            assert!(self.says_within(PATIENCE), "waited {PATIENCE:?} in vain for a line\n{}", self.errors.text());
+            assert!(
+                self.says_within(PATIENCE),
+                "waited {PATIENCE:?} in vain for a line\n{}",
+                self.errors.text()
+            );
             let mut chunk = vec![0; 1 << 16];
             match self.output.read(&mut chunk).expect("read") {
                 0 => return None,
@@ -153,9 +157,9 @@ impl Front {
     /// Waits until it is gone.
     ///
     /// # Panics
-    /// When its end can't be learnt.
+    /// When it stays.
     pub fn wait(&mut self) -> ExitStatus {
-        self.child.wait().expect("it is our child")
+        until("the front exits", || self.child.try_wait().expect("it is our child"))
     }
 
     /// Whether it still runs.

@@ -85,7 +85,10 @@ impl NodeHost {
     /// Starts a server, and connects. Returns the pid of what was started.
     #[track_caller]
     pub fn connect(&mut self, name: &str, command: &[String]) -> u32 {
-        self.connect_with(name, command, &json!({}))["pid"].as_u64().and_then(|pid| pid.try_into().ok()).expect("a pid")
+        self.connect_with(name, command, &json!({}))["pid"]
+            .as_u64()
+            .and_then(|pid| pid.try_into().ok())
+            .expect("a pid")
     }
 
     /// The same, with more in the order. Returns all that is told.
@@ -109,6 +112,7 @@ impl NodeHost {
     }
 
     /// Calls a tool, and does not wait.
+    #[expect(clippy::needless_pass_by_value, reason = "it is built for the call")]
     pub fn begin_call(&mut self, name: &str, tool: &str, arguments: Value) -> u64 {
         self.begin(json!({"do": "call", "as": name, "tool": tool, "arguments": arguments}))
     }

@@ -23,7 +23,8 @@ impl World {
     /// When its FIFO can't be made.
     #[must_use]
     pub fn raw(&self, name: &str) -> Raw {
-        let (heard, control) = (self.root().join(format!("{name}.heard")), self.root().join(format!("{name}.fifo")));
+        let (heard, control) =
+            (self.root().join(format!("{name}.heard")), self.root().join(format!("{name}.fifo")));
         nix::unistd::mkfifo(&control, Mode::S_IRWXU).expect("a FIFO");
         std::fs::write(&heard, "").expect("a file");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/python/raw.py").into();

@@ -146,9 +146,7 @@ fn meets_a_keeper_of(keepers: &str, fronts: &str) {
     daemon.ready();
     // The variable is part of what tells instances apart, unless there is a label.
     let command = world.wrapping(&["--instance", "one"], &tiny(&world));
-    let start = |version: &str| {
-        Client::connected(world.front_with(&command, &[(VERSION, version)]))
-    };
+    let start = |version: &str| Client::connected(world.front_with(&command, &[(VERSION, version)]));
     let mut first = start(keepers);
     assert_eq!(first.count(), 1);
     let keeper = world.backend().keeper;

@@ -135,7 +135,10 @@ fn what_was_under_way_to_a_killed_front_is_counted() {
     let mut next = Some(0);
     // What it had passed on is in the pipe to its host, to a line cut off in the middle.
     while let Some(line) = first.pipe.line() {
-        next = serde_json::from_slice::<Value>(&line).ok().and_then(|flood| flood["params"]["n"].as_u64()).map(|n| n + 1);
+        next = serde_json::from_slice::<Value>(&line)
+            .ok()
+            .and_then(|flood| flood["params"]["n"].as_u64())
+            .map(|n| n + 1);
     }
     let arrived = next.expect("some arrived");
 

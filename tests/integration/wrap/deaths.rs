@@ -75,7 +75,11 @@ fn the_official_client_goes_on_after_the_death_of_server_and_keeper() {
         let slow = host.begin_call("main", "slow", json!({"gate": gate}));
         host.told.wait(&format!("begun {gate}"));
         let backend = world.backend();
-        if keeper { backend.kill_keeper() } else { kill_now(backend.pid()) }
+        if keeper {
+            backend.kill_keeper();
+        } else {
+            kill_now(backend.pid());
+        }
         let error = host.text(slow).expect_err("it was cut off");
         assert!(error["message"].as_str().is_some_and(|words| words.contains("unknown")), "{error}");
         host.told.wait_from(seen, &["notifications/tools/list_changed"]);
@@ -149,7 +153,10 @@ fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
         }
     };
     assert_eq!(answer["error"]["data"]["outcome"], "not_sent", "{answer}");
-    assert!(answer["error"]["message"].as_str().is_some_and(|words| words.contains("was not sent")), "{answer}");
+    assert!(
+        answer["error"]["message"].as_str().is_some_and(|words| words.contains("was not sent")),
+        "{answer}"
+    );
     assert!((2..=7).contains(&count()), "{} starts", count());
     // However often it is asked.
     for _ in 0..100 {

@@ -7,7 +7,8 @@ use super::{connect, counter, keeping, tiny, wrapped};
 
 /// What a server has started: a child in its process group, and one that has left it.
 fn spawned(host: &mut NodeHost) -> Vec<u32> {
-    let mut spawn = |detached: bool| host.call("main", "spawn", json!({"detached": detached})).parse().expect("a pid");
+    let mut spawn =
+        |detached: bool| host.call("main", "spawn", json!({"detached": detached})).parse().expect("a pid");
     vec![spawn(false), spawn(true)]
 }
 

@@ -4,19 +4,28 @@ use mcp_sessiond_tests::{Front, Pipe, Raw, World};
 
 use super::{keeping, wrapped};
 
-/// What a host says, as it stands on the line; and what the server is to answer, if not what it would answer by itself. `$ID`
-/// is the id that it was asked with.
+/// What a host says, as it stands on the line; and what the server is to answer, if not what it would answer by itself. `$N`
+/// and `$M` are numbers that grow from line to line, `$ID` is the id that the server was asked with.
 const TOLD: &[(&str, &str)] = &[
     // Spacing, escapes, numbers that lose something in a double, keys in a strange order, members that nobody knows.
-    (r#"{ "jsonrpc" :"2.0",  "id": 11 ,"method":"a/b"   , "params" : { } }"#, ""),
-    ("\t{\"jsonrpc\":\"2.0\",\t\"id\":12,\"method\":\"x\"}  ", ""),
-    (r#"{"method":"x","id":13,"params":{"a":1.0,"b":1e400,"c":-0.0,"d":9007199254740993,"e":123456789012345678901234567890},"jsonrpc":"2.0"}"#, ""),
-    (r#"{"jsonrpc":"2.0","id":14,"method":"\u0078\/y","params":{"\u0061":"\ud83d\udc26 \u0000 \u2028 \/ ü 🐦"}}"#, ""),
-    (r#"{"jsonrpc":"2.0","id":15,"method":"x","params":{"a":1,"a":2,"":null,"id":7,"method":"inner"},"extra":[1,[],{}]}"#, ""),
-    (r#"{"jsonrpc":"2.0","id":16,"method":"x","params":null}"#, ""),
-    (r#"{"jsonrpc":"2.0","id":17,"method":"x","params":[1,2]}"#, ""),
-    ("{\"jsonrpc\":\"2.0\",\"id\":18,\"method\":\"crlf\"}\r", ""),
-    (r#"{"id":19,"method":"no version"}"#, ""),
+    (r#"{ "jsonrpc" :"2.0",  "id": $N ,"method":"a/b"   , "params" : { } }"#, ""),
+    ("\t{\"jsonrpc\":\"2.0\",\t\"id\":$N,\"method\":\"x\"}  ", ""),
+    (
+        r#"{"method":"x","id":$N,"params":{"a":1.0,"b":1e400,"c":-0.0,"d":9007199254740993,"e":123456789012345678901234567890},"jsonrpc":"2.0"}"#,
+        "",
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":$N,"method":"\u0078\/y","params":{"\u0061":"\ud83d\udc26 \u0000 \u2028 \/ ü 🐦"}}"#,
+        "",
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":$N,"method":"x","params":{"a":1,"a":2,"":null,"id":7,"method":"inner"},"extra":[1,[],{}]}"#,
+        "",
+    ),
+    (r#"{"jsonrpc":"2.0","id":$N,"method":"x","params":null}"#, ""),
+    (r#"{"jsonrpc":"2.0","id":$N,"method":"x","params":[1,2]}"#, ""),
+    ("{\"jsonrpc\":\"2.0\",\"id\":$N,\"method\":\"crlf\"}\r", ""),
+    (r#"{"id":$N,"method":"no version"}"#, ""),
     // Ids of every kind. The server is asked with others, and the answer has these again.
     (r#"{"jsonrpc":"2.0","id":"abc \u00e9 \" }","method":"x"}"#, ""),
     (r#"{"jsonrpc":"2.0","id":"","method":"x"}"#, ""),
@@ -25,42 +34,72 @@ const TOLD: &[(&str, &str)] = &[
     (r#"{"jsonrpc":"2.0","id":1.50,"method":"x"}"#, ""),
     (r#"{"jsonrpc":"2.0","id":"20","method":"x"}"#, ""),
     // Answers.
-    (r#"{"jsonrpc":"2.0","id":21,"method":"x"}"#, r#"  {"result" : {"n":1.0,"big":18446744073709551616,"s":"\u00fc\/"},"id" :$ID,"jsonrpc":"2.0" }"#),
-    (r#"{"jsonrpc":"2.0","id":"e","method":"x"}"#, r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"\n","data":{"id":1}},"id":$ID}"#),
-    (r#"{"jsonrpc":"2.0","id":22,"method":"x"}"#, r#"{"jsonrpc":"2.0","id":$ID,"result":null,"x":{"a":1,"a":2}}"#),
-    (r#"{"jsonrpc":"2.0","id":23,"method":"x"}"#, "{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}\r"),
+    (
+        r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#,
+        r#"  {"result" : {"n":1.0,"big":18446744073709551616,"s":"\u00fc\/"},"id" :$ID,"jsonrpc":"2.0" }"#,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"e","method":"x"}"#,
+        r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"\n","data":{"id":1}},"id":$ID}"#,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#,
+        r#"{"jsonrpc":"2.0","id":$ID,"result":null,"x":{"a":1,"a":2}}"#,
+    ),
+    (r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#, "{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}\r"),
     // Notifications, known and unknown, both ways.
-    (r#"{"jsonrpc":"2.0","method":"notifications/no-such","params":{"a": 1.0}}"#, r#"{ "method":"notifications/none-such", "params":{"b":[ ]},"jsonrpc":"2.0" }"#),
-    (r#"{"method":"bare"}"#, r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1e2}}"#),
+    (
+        r#"{"jsonrpc":"2.0","method":"notifications/no-such","params":{"a": 1.0}}"#,
+        r#"{ "method":"notifications/none-such", "params":{"b":[ ]},"jsonrpc":"2.0" }"#,
+    ),
+    (
+        r#"{"method":"bare"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1e2}}"#,
+    ),
     // What is no JSON-RPC at all, both ways.
-    (r#"{"jsonrpc":"2.0","id":24,"method":"x"}"#, "Server listening on stdio. (not JSON)\n\n   \n[1,2\n{\"a\":1}\n{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}"),
+    (
+        r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#,
+        "Server listening on stdio. (not JSON)\n\n   \n[1,2\n{\"a\":1}\n{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}",
+    ),
     ("no JSON", ""),
     (r#"{"jsonrpc":"2.0","id":"#, ""),
-    (r#"{"jsonrpc":"2.0","id":25,"method":"x"}"#, ""),
+    (r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#, ""),
     // Batches.
-    (r#"[{"jsonrpc":"2.0","id":26,"method":"x"}, {"jsonrpc":"2.0","method":"n"} ,{"jsonrpc":"2.0","id":27,"method":"y"}]"#,
-     r#"[ {"jsonrpc":"2.0","id":26,"result":{}},{"jsonrpc":"2.0","id":27,"error":{"code":1,"message":""}} , {"jsonrpc":"2.0","method":"n"}]"#),
+    (
+        r#"[{"jsonrpc":"2.0","id":$N,"method":"x"}, {"jsonrpc":"2.0","method":"n"} ,{"jsonrpc":"2.0","id":$M,"method":"y"}]"#,
+        r#"[ {"jsonrpc":"2.0","id":$N,"result":{}},{"jsonrpc":"2.0","id":$M,"error":{"code":1,"message":""}} , {"jsonrpc":"2.0","method":"n"}]"#,
+    ),
 ];
+
+/// The ids that the server is asked with others for.
+const OTHER_IDS: [&str; 7] =
+    [r#""abc \u00e9 \" }""#, r#""""#, "9007199254740993", "-5", "1.50", r#""20""#, r#""e""#];
 
 /// Says all of it, one thing after the other. Returns what the server said, and what it heard.
 fn conversation(raw: &Raw, mut front: Front) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     front.write(INITIALIZE);
     let mut said = vec![front.line().expect("an answer")];
     for (n, (line, answer)) in TOLD.iter().enumerate() {
+        let number =
+            |line: &str| line.replace("$N", &format!("{}0", n + 1)).replace("$M", &format!("{}1", n + 1));
+        let (line, answer) = (number(line), number(answer));
         if answer.is_empty() {
-            front.write(line);
+            front.write(&line);
         } else {
             // Where the server is to look for it: in a member that it would not know otherwise.
             let at = line.rfind('}').expect("an object");
-            front.write(&format!("{},\"say\":\"{}\"{}", &line[..at], base64(answer), &line[at..]));
+            front.write(&format!("{},\"say\":\"{}\"{}", &line[..at], base64(&answer), &line[at..]));
         }
         // Behind this comes nothing more of what was asked before.
-        let id = 1000 + n;
+        let id = format!("{}9", n + 1);
         front.write(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#));
         loop {
             let line = front.line().expect("an answer");
             let is_last = line == format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into_bytes();
-            said.push(line);
+            // Blank lines say nothing, and are the one thing that does not go through.
+            if !line.trim_ascii().is_empty() {
+                said.push(line);
+            }
             if is_last {
                 break;
             }
@@ -78,7 +117,8 @@ fn base64(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in text.as_bytes().chunks(3) {
-        let bits = (0..3).fold(0_u32, |bits, n| bits << 8 | u32::from(chunk.get(n).copied().unwrap_or_default()));
+        let bits =
+            (0..3).fold(0_u32, |bits, n| bits << 8 | u32::from(chunk.get(n).copied().unwrap_or_default()));
         for n in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * n) & 63) as usize];
             out.push(if n <= chunk.len() { digit.into() } else { '=' });
@@ -99,7 +139,8 @@ fn without_ids(line: &[u8]) -> String {
     while let Some(at) = rest.find("\"id\":") {
         let (before, after) = rest.split_at(at + 5);
         let value = after.trim_start();
-        let mut stream = serde_json::Deserializer::from_str(value).into_iter::<&serde_json::value::RawValue>();
+        let mut stream =
+            serde_json::Deserializer::from_str(value).into_iter::<&serde_json::value::RawValue>();
         let Some(Ok(_)) = stream.next() else {
             out.push_str(before);
             rest = after;
@@ -120,13 +161,18 @@ fn what_no_sdk_would_write_goes_through_as_it_is() {
     let (said, heard) = conversation(&plain, world.front(&plain.command));
     let (said_wrapped, heard_wrapped) = conversation(&kept, world.front(&wrapped(&world, &kept.command)));
     assert_eq!(world.stat("backends_kept_total"), 1);
-    let show = |lines: &[Vec<u8>]| lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect::<Vec<_>>();
-    assert_eq!(show(&said), show(&said_wrapped), "what the host was told");
+    for (direct, kept) in said.iter().zip(&said_wrapped) {
+        assert_eq!(String::from_utf8_lossy(direct), String::from_utf8_lossy(kept), "what the host was told");
+    }
+    assert_eq!(said.len(), said_wrapped.len());
     assert!(said.len() > 2 * TOLD.len());
-    let show = |lines: &[Vec<u8>]| lines.iter().map(|line| without_ids(line)).collect::<Vec<_>>();
-    assert_eq!(show(&heard), show(&heard_wrapped), "what the server heard");
-    // Small numbers are kept, so that most of it is the same to the last byte.
-    assert_eq!(heard[..9], heard_wrapped[..9]);
+    // Small numbers that grow are kept, so that most of it is the same to the last byte.
+    for (direct, kept) in heard.iter().zip(&heard_wrapped).filter(|(direct, kept)| direct != kept) {
+        assert_eq!(without_ids(direct), without_ids(kept), "what the server heard");
+        let line = String::from_utf8_lossy(direct);
+        assert!(OTHER_IDS.iter().any(|id| line.contains(&format!("\"id\":{id},"))), "{line}");
+    }
+    assert_eq!(heard.len(), heard_wrapped.len());
 }
 
 /// Requests of the server have ids of its own choice, and the answers come back with them.
@@ -142,14 +188,19 @@ fn requests_of_the_server_are_answered_with_its_own_ids() {
         front.write(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
         raw.wait_heard("initialized");
         for (n, id) in ["\"s \\u0031\"", "7", "7.0", "-1", "9007199254740993", "\"7\""].iter().enumerate() {
-            raw.say(&format!(r#"{{"jsonrpc":"2.0", "method":"no/such{n}","params":{{"x": 1.0}},"id":{id}}}"#));
+            raw.say(&format!(
+                r#"{{"jsonrpc":"2.0", "method":"no/such{n}","params":{{"x": 1.0}},"id":{id}}}"#
+            ));
             let asked = String::from_utf8(front.line().expect("a request")).expect("UTF-8");
             let head = format!(r#"{{"jsonrpc":"2.0", "method":"no/such{n}","params":{{"x": 1.0}},"id":"#);
             let own = asked.strip_prefix(&head).and_then(|rest| rest.strip_suffix('}'));
             let own = own.unwrap_or_else(|| panic!("{asked}"));
             front.write(&format!(r#"{{ "id":{own},"result":{{"of":"{n}", "y":2.50}},"jsonrpc":"2.0"}}"#));
             let heard = raw.wait_heard(&format!("\"of\":\"{n}\""));
-            assert_eq!(heard, format!("{{ \"id\":{id},\"result\":{{\"of\":\"{n}\", \"y\":2.50}},\"jsonrpc\":\"2.0\"}}\n"));
+            assert_eq!(
+                heard,
+                format!("{{ \"id\":{id},\"result\":{{\"of\":\"{n}\", \"y\":2.50}},\"jsonrpc\":\"2.0\"}}\n")
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The official servers, wrapped: whatever the official client and the inspector can ask, the answers are the same bytes.
 
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Output;
 
@@ -25,7 +26,7 @@ fn node(world: &World, script: &str, arguments: &[String]) -> Output {
 }
 
 #[track_caller]
-fn succeeded(output: Output) -> String {
+fn succeeded(output: &Output) -> String {
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
     said.into_owned()
@@ -40,10 +41,13 @@ fn says_the_same(name: &str) {
     std::fs::create_dir(at("place")).expect("a directory");
     for (out, command) in [("direct", &plain), ("wrapped", &wrapped(&world, &plain))] {
         let arguments = [&[at(out), at("place"), "--".into()][..], command].concat();
-        succeeded(node(&world, "transcript.mjs", &arguments));
+        succeeded(&node(&world, "transcript.mjs", &arguments));
     }
-    let compared = succeeded(node(&world, "compare.mjs", &[at("direct"), at("wrapped")]));
-    assert!(compared.starts_with(r#"{"same":true,"tools":"#) && !compared.contains(r#""tools":0"#), "{compared}");
+    let compared = succeeded(&node(&world, "compare.mjs", &[at("direct"), at("wrapped")]));
+    assert!(
+        compared.starts_with(r#"{"same":true,"tools":"#) && !compared.contains(r#""tools":0"#),
+        "{compared}"
+    );
     assert_eq!(world.stat("backends_kept_total"), 1, "the second one was wrapped");
 }
 
@@ -70,15 +74,22 @@ fn is_inspected_alike(name: &str) {
     let place = format!("{}/place", root(&world));
     std::fs::create_dir(&place).expect("a directory");
     let inspect = |command: &[String]| {
-        succeeded(node(&world, "inspect.mjs", &[&[place.clone(), "--".into()][..], command].concat()))
+        succeeded(&node(&world, "inspect.mjs", &[&[place.clone(), "--".into()][..], command].concat()))
     };
     // The inspector's own parser of arguments would stumble over `--`.
-    let script = format!("{}/server", root(&world));
-    std::fs::write(&script, format!("#!/bin/sh\nexec '{}'\n", wrapped(&world, &plain).join("' '"))).expect("written");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("its own file");
-    let (direct, kept) = (inspect(&plain), inspect(&[script]));
+    let script = |name: &str, words: &[String]| {
+        let script = format!("{}/{name}", root(&world));
+        std::fs::write(&script, format!("#!/bin/sh\nexec '{}'\n", words.join("' '"))).expect("written");
+        std::fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("its own file");
+        [script]
+    };
+    let direct = inspect(&script("direct", &plain));
+    let kept = inspect(&script("wrapped", &wrapped(&world, &plain)));
     assert!(direct.contains("$ --method tools/call"), "{direct}");
-    assert_eq!(direct, kept);
+    for (n, (direct, kept)) in direct.lines().zip(kept.lines()).enumerate() {
+        assert_eq!(direct, kept, "line {n}");
+    }
+    assert_eq!(direct.lines().count(), kept.lines().count());
     let commands = direct.lines().filter(|line| line.starts_with("$ ")).count() as u64;
     assert_eq!(world.stat("backends_kept_total"), commands);
 }

@@ -101,9 +101,11 @@ fn a_server_that_does_not_read_costs_no_memory() {
         // Whoever writes has to wait as well.
         let line = format!("{}\n", json!({"jsonrpc": "2.0", "method": "n", "params": "x".repeat(10_000)}));
         let mut input = client.pipe.input();
-        let writing = scope.spawn(move || (0..LINES).for_each(|_| {
-            std::io::Write::write_all(&mut input, line.as_bytes()).expect("the front reads on");
-        }));
+        let writing = scope.spawn(move || {
+            (0..LINES).for_each(|_| {
+                std::io::Write::write_all(&mut input, line.as_bytes()).expect("the front reads on");
+            });
+        });
         let (mut seen, mut looks) = (0, 0);
         until("the host has to wait", || {
             let written = backend.status().to_backend.bytes;

@@ -44,7 +44,8 @@ fn where_the_host_can_t_be_verified_a_server_is_run_as_it_is() {
     // The shell in the middle dies first, so the front belongs to whoever adopts orphans when it says a word.
     let script = "(while kill -0 $$ 2>/dev/null; do :; done; exec \"$@\") <&3 3<&- & exit 0";
     let orphan = format!("exec 3<&0; {script}");
-    let command = [&["sh", "-c", &orphan, "sh"].map(String::from)[..], &wrapped(&world, &tiny(&world))].concat();
+    let command =
+        [&["sh", "-c", &orphan, "sh"].map(String::from)[..], &wrapped(&world, &tiny(&world))].concat();
     let mut front = world.front(&command);
     assert!(front.wait().success(), "the shell");
     let mut client = Client::connected(front);
