@@ -42,7 +42,8 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// How long it may be until the clock is looked at where nothing is due.
 const QUIET: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a front may take to read its last answers when the backend is taken down.
+/// How long a front may take to read its last answers when the backend is taken down, and how long what the backend has left
+/// behind may take to die. With three times `stop_wait_ms` that is what the daemon waits before it kills a keeper.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A keeper that has registered, and whose backend runs.
@@ -469,11 +470,10 @@ impl Keeper {
         }
         self.front = None;
         self.retire();
-        let patience = self.patience();
         let (children, mut retiring) = (&self.children, self.retiring);
         let down = async {
             while retiring.join_next().await.is_some() {}
-            children.end_strays(patience).await;
+            children.end_strays(FAREWELL).await;
         };
         tokio::pin!(down);
         loop {
