@@ -85,11 +85,12 @@ fn stay(mut door: Door, mut attachment: Attachment) -> io::Result<ExitCode> {
         .name("from-host".into())
         .spawn(move || listening.from_host(input.into(), releaser))?;
     loop {
-        if attachment.attached.lost > 0 {
-            say(&format_args!(
-                "{} messages were on their way to the former connection when it ended, and may not have arrived",
-                attachment.attached.lost
-            ));
+        match attachment.attached.lost {
+            0 => {}
+            1 => say(&"a message was on its way when the former connection ended, and may not have arrived"),
+            lost => say(&format_args!(
+                "{lost} messages were on their way when the former connection ended, and may not have arrived"
+            )),
         }
         show_errors(&attachment)?;
         if carrier.attached(attachment.reader.try_clone()?).is_ok() {

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Control, Error, Json, Options, SessionError};
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest};
@@ -16,6 +16,10 @@ use crate::keeper::backend::Program;
 use crate::keeper::dial::{DialError, Dialled, dial};
 use crate::keeper::launch::{Report, report_of};
 use crate::keeper::lines::LineBuffer;
+
+/// How long a keeper may not answer before another is started in its place: it hangs, and its backend with it. One that
+/// has only just registered is about to listen.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// How long a release may take: nobody waits for it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
@@ -61,6 +65,8 @@ pub struct Door {
     directory: PathBuf,
     program: Program,
     lease: Arc<Mutex<Option<LeaseRef>>>,
+    /// The keeper that was asked last, and since when.
+    silent: Option<(KeeperName, Instant)>,
 }
 
 impl Door {
@@ -73,7 +79,7 @@ impl Door {
         let directory = paths::directory().map_err(|error| failed(&error))?;
         let runtime = runtime().map_err(|error| failed(&error))?;
         let control = Control::new(options.clone());
-        Ok(Self { runtime, control, options, directory, program, lease: Arc::default() })
+        Ok(Self { runtime, control, options, directory, program, lease: Arc::default(), silent: None })
     }
 
     /// Claims the session, and attaches to the keeper of its backend, which is started if there is none. `initialize` is
@@ -87,13 +93,32 @@ impl Door {
         self.control.hang_up();
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
         let keeper = match found {
-            Some(backend) => match self.knock(backend.keeper, &lease, initialize.clone()) {
-                Err(NoBackend::Passing(_)) if !self.is_kept(&lease, backend.keeper) => self.launch(&lease)?,
-                attached => return attached,
-            },
+            Some(Backend { keeper, .. }) => {
+                let since = self.silent_since(keeper);
+                match self.knock(keeper, &lease, initialize.clone()) {
+                    Err(NoBackend::Passing(_))
+                        if since.elapsed() >= SILENCE || !self.is_kept(&lease, keeper) =>
+                    {
+                        self.launch(&lease)?
+                    }
+                    attached => return attached,
+                }
+            }
             None => self.launch(&lease)?,
         };
         self.knock(keeper, &lease, initialize)
+    }
+
+    /// Since when this keeper has been asked in vain; now, if it was not asked before.
+    fn silent_since(&mut self, keeper: KeeperName) -> Instant {
+        match self.silent {
+            Some((silent, since)) if silent == keeper => since,
+            _ => {
+                let now = Instant::now();
+                self.silent = Some((keeper, now));
+                now
+            }
+        }
     }
 
     async fn find(&self) -> Result<(LeaseRef, Option<Backend>), NoBackend> {

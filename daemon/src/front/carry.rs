@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use mcp_sessiond_proto::Json;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
 use super::attach::{Attachment, Releaser};
@@ -145,9 +147,14 @@ impl Carrier {
     }
 
     /// Writes to the host. Where nobody listens, the host has gone, or is about to end us.
-    fn tell_host(&self, text: &[u8]) {
-        if lock(&self.output).write_all(text).is_err() {
-            std::process::exit(0);
+    fn tell_host(&self, mut text: &[u8]) {
+        let mut output = lock(&self.output);
+        while !text.is_empty() {
+            match output.write(text) {
+                Ok(written @ 1..) => text = &text[written..],
+                Err(error) if is_passing(&error, &*output, PollFlags::POLLOUT) => {}
+                Ok(0) | Err(_) => std::process::exit(0),
+            }
         }
     }
 }
@@ -166,8 +173,21 @@ fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
     count
 }
 
+/// Whether the same can be tried again. Whoever shares a descriptor with us may have made it non-blocking: then it is waited
+/// for.
+fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
+    match error.kind() {
+        io::ErrorKind::Interrupted => true,
+        io::ErrorKind::WouldBlock => {
+            let waited = poll(&mut [PollFd::new(descriptor.as_fd(), events)], PollTimeout::NONE);
+            matches!(waited, Ok(_) | Err(Errno::EINTR))
+        }
+        _ => false,
+    }
+}
+
 /// Reads what there is, or waits for it. False at the end.
-fn take_in(from: &mut impl Read, chunk: &mut [u8], lines: &mut LineBuffer) -> bool {
+fn take_in(from: &mut (impl Read + AsFd), chunk: &mut [u8], lines: &mut LineBuffer) -> bool {
     loop {
         match from.read(chunk) {
             Ok(0) => return false,
@@ -175,7 +195,7 @@ fn take_in(from: &mut impl Read, chunk: &mut [u8], lines: &mut LineBuffer) -> bo
                 lines.room().extend_from_slice(&chunk[..read]);
                 return true;
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_passing(&error, from, PollFlags::POLLIN) => {}
             Err(_) => return false,
         }
     }

@@ -9,15 +9,18 @@ use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
 use mcp_sessiond_proto::{Error, OLDEST_PROTOCOL_VERSION};
 
-/// How long a keeper may take for its hello and its answer. Whoever attaches waits while the keeper asks the daemon.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the keeper asks the daemon.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Why a keeper did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// Nobody listens any more, or the connection broke.
     #[error("the keeper can't be reached: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
+    /// It is there, and does not answer: it hangs, or is stopped.
+    #[error("the keeper did not answer within {} s", PATIENCE.as_secs())]
+    Silent,
     /// It ended the connection with its hello.
     #[error(transparent)]
     Hello(HelloError),
@@ -27,6 +30,16 @@ pub enum DialError {
     /// It refused.
     #[error(transparent)]
     Refused(Error),
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // What a socket's timeouts come to.
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::Silent,
+            _ => Self::Io(error),
+        }
+    }
 }
 
 /// A connection to a keeper that has answered. What it says from then on may be in the reader's buffer already.

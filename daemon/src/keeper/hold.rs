@@ -1,28 +1,31 @@
 //! The keeper at work: one loop that carries lines between its backend and its front, and tells the relay what happens.
 
+mod backends;
+mod events;
+mod fronts;
+
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use mcp_sessiond_client::Control;
-use mcp_sessiond_proto::backends::{Attach, KeeperReply, Kept, StartedRequest};
-use mcp_sessiond_proto::{Epoch, Error};
+use mcp_sessiond_proto::Epoch;
+use mcp_sessiond_proto::backends::Kept;
 use tokio::net::UnixListener;
-use tokio::net::unix::{OwnedWriteHalf, pipe};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
+use self::events::{from_backend, from_errors, from_front, to_backend, to_front};
 use super::backend::{Backend, Program};
 use super::children::Children;
 use super::errors::Ring;
 use super::front::{Beside, Front, Outlet};
-use super::lines::{Line, Lines};
+use super::lines::Line;
 use super::relay::{Limits, Order, Relay};
-use super::visits::{House, Visit, Word, receive, reply};
+use super::visits::{House, Visit, receive};
 use super::watch::{Exited, Watch};
 use crate::process::{Pinned, ProcessId};
 
@@ -32,9 +35,6 @@ const BESIDES: usize = 4;
 /// Visits that wait to be dealt with.
 const VISITS: usize = 16;
 
-/// Bytes of the backend's standard error that are read at once.
-const ERRORS_CHUNK: usize = 8 * 1024;
-
 /// How long after a front has attached there is nothing left to do for it but to carry lines; and how long a backend that has
 /// closed its standard output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
@@ -42,7 +42,8 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// How long it may be until the clock is looked at where nothing is due.
 const QUIET: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a front may take to read its last answers when the backend is taken down.
+/// How long a front may take to read its last answers when the backend is taken down, and how long what the backend has left
+/// behind may take to die. With three times `stop_wait_ms` that is what the daemon waits before it kills a keeper.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A keeper that has registered, and whose backend runs.
@@ -289,254 +290,5 @@ impl Keeper {
             }
         }
         None
-    }
-
-    async fn visit(&mut self, visit: Visit) {
-        match visit {
-            Visit::Beside { process, stream } => {
-                if let Ok(beside) = Beside::new(stream) {
-                    self.besides.retain(|(former, _)| *former != process);
-                    if self.besides.len() == BESIDES {
-                        self.besides.remove(0);
-                    }
-                    self.besides.push((process, beside));
-                }
-            }
-            Visit::Status { mut writer } => {
-                let status = KeeperReply::Status(Box::new(self.status()));
-                tokio::spawn(async move { reply(&mut writer, &status).await });
-            }
-            Visit::Attach { attach, process, word, reader, mut writer } => {
-                match self.admit(&attach, process.id(), word) {
-                    Ok(()) => self.attach(attach, process, reader, writer).await,
-                    Err(error) => {
-                        tokio::spawn(async move { reply(&mut writer, &KeeperReply::Refused(error)).await });
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether a front may have the backend: the daemon says so, or, while that is away, its epoch is newer than all that
-    /// were seen.
-    fn admit(&self, attach: &Attach, process: ProcessId, word: Word) -> Result<(), Error> {
-        match (word, self.last) {
-            (Word::Holder(holder), _) if holder == process => Ok(()),
-            // The lease is another process's.
-            (Word::Holder(_), _) => Err(Error::SessionHeld),
-            (Word::Refused(error), _) => Err(error),
-            (Word::Away, Some((newest, last))) => {
-                let again = attach.epoch == newest && last == process;
-                if attach.epoch > newest || again {
-                    Ok(())
-                } else {
-                    Err(Error::StaleEpoch { given: attach.epoch, newest })
-                }
-            }
-            (Word::Away, None) => Ok(()),
-        }
-    }
-
-    async fn attach(
-        &mut self,
-        attach: Attach,
-        front: Pinned,
-        reader: Lines<tokio::net::unix::OwnedReadHalf>,
-        mut writer: OwnedWriteHalf,
-    ) {
-        self.detach();
-        let process = front.id();
-        self.arrived = Some(front);
-        let now = self.now();
-        let initialize = attach.initialize.map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
-        let attached = self.relay.attach(initialize, now);
-        // A line of some hundred bytes on a new connection: it fits, or nobody is there.
-        let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
-        let found = self.besides.iter().position(|(beside, _)| *beside == process);
-        let beside = found.map(|at| self.besides.remove(at).1);
-        self.last = Some((attach.epoch, process));
-        self.since = Instant::now();
-        self.front = Some(Front::new(process, attach.epoch, reader, writer, beside));
-        if !matches!(told, Ok(Ok(()))) {
-            self.detach();
-        }
-        self.slim_at = Some(Instant::now() + SETTLED);
-    }
-
-    fn detach(&mut self) {
-        if let Some(mut front) = self.front.take() {
-            self.relay.detach(front.unconfirmed(), self.now());
-            self.since = Instant::now();
-        }
-    }
-
-    fn backend_ended(&mut self, why: &str) {
-        let now = self.now();
-        let Some(mut backend) = self.backend.take() else { return };
-        for line in backend.last_lines() {
-            match line {
-                Line::Whole(line) => self.relay.from_backend(line, now),
-                Line::Oversized { head, tail } => self.relay.oversized_from_backend(&head, &tail, now),
-            }
-        }
-        self.outlet = Outlet::default();
-        self.relay.backend_exited(why, now);
-        // What it left behind in its group.
-        self.take_down(backend);
-    }
-
-    /// Ends the running backend, which can't be used any more; another one is started when the relay says so.
-    fn replace(&mut self, why: &str) {
-        self.retire();
-        let now = self.now();
-        self.relay.backend_exited(why, now);
-    }
-
-    fn retire(&mut self) {
-        self.outlet = Outlet::default();
-        if let Some(backend) = self.backend.take() {
-            self.take_down(backend);
-        }
-    }
-
-    fn take_down(&mut self, backend: Backend) {
-        let (children, patience) = (self.children.clone(), self.patience());
-        self.retiring.spawn(async move { backend.take_down(&children, patience).await });
-    }
-
-    fn patience(&self) -> Duration {
-        Duration::from_millis(self.kept.stop_wait_ms)
-    }
-
-    fn restart(&mut self) {
-        if let Err(error) = self.start_backend() {
-            let now = self.now();
-            self.relay.backend_exited(&format!("it could not be started: {error}"), now);
-        }
-    }
-
-    fn start_backend(&mut self) -> io::Result<()> {
-        let now = self.now();
-        self.relay.backend_started(now);
-        let backend = Backend::start(&self.program, &self.children)?;
-        let request = StartedRequest {
-            session: self.house.session.clone(),
-            keeper: self.house.keeper,
-            pid: backend.pid.as_raw().unsigned_abs(),
-        };
-        self.backend = Some(backend);
-        let control = self.control.clone();
-        tokio::spawn(async move {
-            // Where it is not told, the daemon can't sweep after us when both were killed.
-            let told = control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.backend_started(context, request).await }
-            });
-            drop(told.await);
-            control.hang_up();
-        });
-        Ok(())
-    }
-
-    /// Says something of our own to whoever reads the backend's standard error.
-    fn say(&mut self, text: &str) {
-        self.show(format!("mcp-sessiond: {text}\n").as_bytes());
-    }
-
-    fn show(&mut self, text: &[u8]) {
-        self.ring.push(text);
-        if let Some(front) = &mut self.front {
-            front.show(text);
-        }
-    }
-
-    /// Tells the front, and takes the backend down.
-    async fn end(mut self, why: &str, sigchld: &mut Signal) {
-        let now = self.now();
-        self.say(&format!("the server is taken down: {why}"));
-        self.relay.stopping("stopped", now);
-        if let Some(front) = &mut self.front {
-            let farewell = async {
-                loop {
-                    if front.outlet.write(&mut front.writer).await.is_err() {
-                        return;
-                    }
-                    let Some(line) = self.relay.pull_front() else { return };
-                    front.hand_out(line);
-                }
-            };
-            let _ = timeout(FAREWELL, farewell).await;
-        }
-        self.front = None;
-        self.retire();
-        let patience = self.patience();
-        let (children, mut retiring) = (&self.children, self.retiring);
-        let down = async {
-            while retiring.join_next().await.is_some() {}
-            children.end_strays(patience).await;
-        };
-        tokio::pin!(down);
-        loop {
-            tokio::select! {
-                () = &mut down => return,
-                Some(()) = sigchld.recv() => children.reap(),
-            }
-        }
-    }
-}
-
-async fn to_front(front: Option<(&mut Outlet, &mut OwnedWriteHalf)>) -> Event {
-    match front {
-        Some((outlet, writer)) if !outlet.is_empty() => match outlet.write(writer).await {
-            Ok(()) => Event::Written,
-            Err(_) => Event::FrontGone,
-        },
-        _ => std::future::pending().await,
-    }
-}
-
-async fn to_backend(outlet: &mut Outlet, input: Option<&mut pipe::Sender>) -> Event {
-    match input {
-        Some(input) if !outlet.is_empty() => match outlet.write(input).await {
-            Ok(()) => Event::Written,
-            Err(_) => Event::InputClosed,
-        },
-        _ => std::future::pending().await,
-    }
-}
-
-async fn from_front(reader: Option<&mut Lines<tokio::net::unix::OwnedReadHalf>>) -> Event {
-    match reader {
-        Some(reader) => match reader.next().await {
-            Ok(Some(line)) => Event::FromFront(line),
-            Ok(None) | Err(_) => Event::FrontGone,
-        },
-        None => std::future::pending().await,
-    }
-}
-
-async fn from_backend(output: Option<&mut Lines<pipe::Receiver>>) -> Event {
-    match output {
-        Some(output) => match output.next().await {
-            Ok(Some(line)) => Event::FromBackend(line),
-            Ok(None) | Err(_) => Event::OutputClosed,
-        },
-        None => std::future::pending().await,
-    }
-}
-
-async fn from_errors(errors: Option<&mut pipe::Receiver>) -> Event {
-    let Some(errors) = errors else { return std::future::pending().await };
-    if errors.readable().await.is_err() {
-        return Event::ErrorsClosed;
-    }
-    let mut text = vec![0; ERRORS_CHUNK];
-    match errors.try_read(&mut text) {
-        Ok(read @ 1..) => {
-            text.truncate(read);
-            Event::Errors(text)
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Event::Written,
-        Ok(0) | Err(_) => Event::ErrorsClosed,
     }
 }

@@ -52,6 +52,8 @@ impl Watch {
     /// Who has exited, when somebody has. A future that is dropped has taken nothing away.
     pub async fn exited(&mut self) -> Exited {
         loop {
+            // Nobody would tell of the host's end any more where this fails.
+            let Ok(mut ready) = self.readable.readable().await else { return Exited::Owner };
             let exited = self.exits.drain();
             if exited.contains(&self.owner) {
                 return Exited::Owner;
@@ -60,10 +62,8 @@ impl Watch {
                 self.front = None;
                 return Exited::Front;
             }
-            match self.readable.readable().await {
-                Ok(mut ready) => ready.clear_ready(),
-                // Nobody would tell of the host's end any more.
-                Err(_) => return Exited::Owner,
+            if exited.is_empty() {
+                ready.clear_ready();
             }
         }
     }

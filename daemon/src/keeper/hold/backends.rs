@@ -1,0 +1,128 @@
+//! The backend's beginning and end.
+
+use std::io;
+use std::time::Duration;
+
+use mcp_sessiond_proto::backends::StartedRequest;
+use tokio::signal::unix::Signal;
+use tokio::time::timeout;
+
+use super::{FAREWELL, Keeper};
+use crate::keeper::backend::Backend;
+use crate::keeper::front::Outlet;
+use crate::keeper::lines::Line;
+
+impl Keeper {
+    pub(super) fn backend_ended(&mut self, why: &str) {
+        let now = self.now();
+        let Some(mut backend) = self.backend.take() else { return };
+        for line in backend.last_lines() {
+            match line {
+                Line::Whole(line) => self.relay.from_backend(line, now),
+                Line::Oversized { head, tail } => self.relay.oversized_from_backend(&head, &tail, now),
+            }
+        }
+        self.outlet = Outlet::default();
+        self.relay.backend_exited(why, now);
+        // What it left behind in its group.
+        self.take_down(backend);
+    }
+
+    /// Ends the running backend, which can't be used any more; another one is started when the relay says so.
+    pub(super) fn replace(&mut self, why: &str) {
+        self.retire();
+        let now = self.now();
+        self.relay.backend_exited(why, now);
+    }
+
+    pub(super) fn retire(&mut self) {
+        self.outlet = Outlet::default();
+        if let Some(backend) = self.backend.take() {
+            self.take_down(backend);
+        }
+    }
+
+    fn take_down(&mut self, backend: Backend) {
+        let (children, patience) = (self.children.clone(), self.patience());
+        self.retiring.spawn(async move { backend.take_down(&children, patience).await });
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.kept.stop_wait_ms)
+    }
+
+    pub(super) fn restart(&mut self) {
+        if let Err(error) = self.start_backend() {
+            let now = self.now();
+            self.relay.backend_exited(&format!("it could not be started: {error}"), now);
+        }
+    }
+
+    pub(super) fn start_backend(&mut self) -> io::Result<()> {
+        let now = self.now();
+        self.relay.backend_started(now);
+        let backend = Backend::start(&self.program, &self.children)?;
+        let request = StartedRequest {
+            session: self.house.session.clone(),
+            keeper: self.house.keeper,
+            pid: backend.pid.as_raw().unsigned_abs(),
+        };
+        self.backend = Some(backend);
+        let control = self.control.clone();
+        tokio::spawn(async move {
+            // Where it is not told, the daemon can't sweep after us when both were killed.
+            let told = control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.backend_started(context, request).await }
+            });
+            drop(told.await);
+            control.hang_up();
+        });
+        Ok(())
+    }
+
+    /// Says something of our own to whoever reads the backend's standard error.
+    pub(super) fn say(&mut self, text: &str) {
+        self.show(format!("mcp-sessiond: {text}\n").as_bytes());
+    }
+
+    pub(super) fn show(&mut self, text: &[u8]) {
+        self.ring.push(text);
+        if let Some(front) = &mut self.front {
+            front.show(text);
+        }
+    }
+
+    /// Tells the front, and takes the backend down.
+    pub(super) async fn end(mut self, why: &str, sigchld: &mut Signal) {
+        let now = self.now();
+        self.say(&format!("the server is taken down: {why}"));
+        self.relay.stopping("stopped", now);
+        if let Some(front) = &mut self.front {
+            let farewell = async {
+                loop {
+                    if front.outlet.write(&mut front.writer).await.is_err() {
+                        return;
+                    }
+                    let Some(line) = self.relay.pull_front() else { return };
+                    front.hand_out(line);
+                }
+            };
+            let _ = timeout(FAREWELL, farewell).await;
+        }
+        self.front = None;
+        self.retire();
+        let (children, mut retiring) = (&self.children, self.retiring);
+        let down = async {
+            while retiring.join_next().await.is_some() {}
+            children.end_strays(FAREWELL).await;
+        };
+        tokio::pin!(down);
+        loop {
+            tokio::select! {
+                () = &mut down => return,
+                Some(()) = sigchld.recv() => children.reap(),
+            }
+        }
+    }
+}

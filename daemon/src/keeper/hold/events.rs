@@ -1,0 +1,68 @@
+//! What a keeper waits for, each in a future that can be dropped without loss.
+
+use std::io;
+
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+
+use super::Event;
+use crate::keeper::front::Outlet;
+use crate::keeper::lines::Lines;
+
+/// Bytes of the backend's standard error that are read at once.
+const ERRORS_CHUNK: usize = 8 * 1024;
+
+pub(super) async fn to_front(front: Option<(&mut Outlet, &mut OwnedWriteHalf)>) -> Event {
+    match front {
+        Some((outlet, writer)) if !outlet.is_empty() => match outlet.write(writer).await {
+            Ok(()) => Event::Written,
+            Err(_) => Event::FrontGone,
+        },
+        _ => std::future::pending().await,
+    }
+}
+
+pub(super) async fn to_backend(outlet: &mut Outlet, input: Option<&mut pipe::Sender>) -> Event {
+    match input {
+        Some(input) if !outlet.is_empty() => match outlet.write(input).await {
+            Ok(()) => Event::Written,
+            Err(_) => Event::InputClosed,
+        },
+        _ => std::future::pending().await,
+    }
+}
+
+pub(super) async fn from_front(reader: Option<&mut Lines<OwnedReadHalf>>) -> Event {
+    match reader {
+        Some(reader) => match reader.next().await {
+            Ok(Some(line)) => Event::FromFront(line),
+            Ok(None) | Err(_) => Event::FrontGone,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+pub(super) async fn from_backend(output: Option<&mut Lines<pipe::Receiver>>) -> Event {
+    match output {
+        Some(output) => match output.next().await {
+            Ok(Some(line)) => Event::FromBackend(line),
+            Ok(None) | Err(_) => Event::OutputClosed,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+pub(super) async fn from_errors(errors: Option<&mut pipe::Receiver>) -> Event {
+    let Some(errors) = errors else { return std::future::pending().await };
+    if errors.readable().await.is_err() {
+        return Event::ErrorsClosed;
+    }
+    let mut text = vec![0; ERRORS_CHUNK];
+    match errors.try_read(&mut text) {
+        Ok(read @ 1..) => {
+            text.truncate(read);
+            Event::Errors(text)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Event::Written,
+        Ok(0) | Err(_) => Event::ErrorsClosed,
+    }
+}

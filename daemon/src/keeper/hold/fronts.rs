@@ -1,0 +1,94 @@
+//! Who comes, and which front has the backend.
+
+use bytes::Bytes;
+use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::backends::{Attach, KeeperReply};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, timeout};
+
+use super::{BESIDES, FAREWELL, Keeper, SETTLED};
+use crate::keeper::front::{Beside, Front};
+use crate::keeper::lines::Lines;
+use crate::keeper::visits::{Visit, Word, reply};
+use crate::process::{Pinned, ProcessId};
+
+impl Keeper {
+    pub(super) async fn visit(&mut self, visit: Visit) {
+        match visit {
+            Visit::Beside { process, stream } => {
+                if let Ok(beside) = Beside::new(stream) {
+                    self.besides.retain(|(former, _)| *former != process);
+                    if self.besides.len() == BESIDES {
+                        self.besides.remove(0);
+                    }
+                    self.besides.push((process, beside));
+                }
+            }
+            Visit::Status { mut writer } => {
+                let status = KeeperReply::Status(Box::new(self.status()));
+                tokio::spawn(async move { reply(&mut writer, &status).await });
+            }
+            Visit::Attach { attach, process, word, reader, mut writer } => {
+                match self.admit(&attach, process.id(), word) {
+                    Ok(()) => self.attach(attach, process, reader, writer).await,
+                    Err(error) => {
+                        tokio::spawn(async move { reply(&mut writer, &KeeperReply::Refused(error)).await });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a front may have the backend: the daemon says so, or, while that is away, its epoch is newer than all that
+    /// were seen.
+    fn admit(&self, attach: &Attach, process: ProcessId, word: Word) -> Result<(), Error> {
+        match (word, self.last) {
+            (Word::Holder(holder), _) if holder == process => Ok(()),
+            // The lease is another process's.
+            (Word::Holder(_), _) => Err(Error::SessionHeld),
+            (Word::Refused(error), _) => Err(error),
+            (Word::Away, Some((newest, last))) => {
+                let again = attach.epoch == newest && last == process;
+                if attach.epoch > newest || again {
+                    Ok(())
+                } else {
+                    Err(Error::StaleEpoch { given: attach.epoch, newest })
+                }
+            }
+            (Word::Away, None) => Ok(()),
+        }
+    }
+
+    async fn attach(
+        &mut self,
+        attach: Attach,
+        front: Pinned,
+        reader: Lines<OwnedReadHalf>,
+        mut writer: OwnedWriteHalf,
+    ) {
+        self.detach();
+        let process = front.id();
+        self.arrived = Some(front);
+        let now = self.now();
+        let initialize = attach.initialize.map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
+        let attached = self.relay.attach(initialize, now);
+        // A line of some hundred bytes on a new connection: it fits, or nobody is there.
+        let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
+        let found = self.besides.iter().position(|(beside, _)| *beside == process);
+        let beside = found.map(|at| self.besides.remove(at).1);
+        self.last = Some((attach.epoch, process));
+        self.since = Instant::now();
+        self.front = Some(Front::new(process, attach.epoch, reader, writer, beside));
+        if !matches!(told, Ok(Ok(()))) {
+            self.detach();
+        }
+        self.slim_at = Some(Instant::now() + SETTLED);
+    }
+
+    pub(super) fn detach(&mut self) {
+        if let Some(mut front) = self.front.take() {
+            self.relay.detach(front.unconfirmed(), self.now());
+            self.since = Instant::now();
+        }
+    }
+}
