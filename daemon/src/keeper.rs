@@ -32,6 +32,7 @@ use mcp_sessiond_proto::{Epoch, Error, KeeperName, PROTOCOL_VERSION, SessionId, 
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::executable;
 use crate::listener::Listener;
 use crate::process::{Pinned, ProcessId, StartTime};
 use backend::Program;
@@ -100,7 +101,7 @@ async fn live(errand: Errand) -> Result<(), Report> {
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
     let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
-    let options = Options::default().start(Start::Auto { binary: std::env::current_exe().ok() });
+    let options = Options::default().start(Start::Auto { binary: executable::own() });
     let control = Control::new(options);
     let request = KeepRequest { session: session.clone(), epoch, keeper, program: program.shown() };
     let kept = register(&control, request).await?;

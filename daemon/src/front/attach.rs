@@ -12,6 +12,7 @@ use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, Keepe
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{KeeperName, paths};
 
+use crate::executable;
 use crate::keeper::backend::Program;
 use crate::keeper::dial::{DialError, Dialled, dial};
 use crate::keeper::launch::{Report, report_of};
@@ -101,7 +102,11 @@ impl Door {
                     {
                         self.launch(&lease)?
                     }
-                    attached => return attached,
+                    Ok(attachment) => {
+                        self.silent = None;
+                        return Ok(attachment);
+                    }
+                    refused => return refused,
                 }
             }
             None => self.launch(&lease)?,
@@ -160,7 +165,7 @@ impl Door {
     /// Starts a keeper, and waits until it has registered and started the backend.
     fn launch(&self, lease: &LeaseRef) -> Result<KeeperName, NoBackend> {
         let passing = |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
-        let mut command = Command::new(std::env::current_exe().map_err(passing)?);
+        let mut command = Command::new(executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?);
         command.arg("keep").args([
             "--session",
             lease.session.as_str(),
