@@ -339,7 +339,9 @@ mod tests {
     #[test]
     fn what_was_ever_written_to_is_not_let_go_of() {
         let mapping = |head: &str, anonymous: u32, swap: u32| {
-            format!("{head}\nRss: 8 kB\nAnonymous: {anonymous} kB\nSwap: {swap} kB\nLocked: 0 kB\nVmFlags: rd ex\n")
+            format!(
+                "{head}\nRss: 8 kB\nAnonymous: {anonymous} kB\nSwap: {swap} kB\nLocked: 0 kB\nVmFlags: rd ex\n"
+            )
         };
         let smaps = [
             mapping("1000-2000 r--p 00000000 08:01 7 /bin/x", 0, 0),
