@@ -48,7 +48,7 @@ pub struct Backend {
     pub input: Option<pipe::Sender>,
     /// Its standard output; none once it was closed.
     pub output: Option<Lines<pipe::Receiver>>,
-    /// Since when it is closed.
+    /// Since when one of the two is closed.
     pub mute_since: Option<Instant>,
     /// Its standard error; none once it was closed.
     pub errors: Option<pipe::Receiver>,
