@@ -77,7 +77,10 @@ impl Slot {
         self.count = 0;
         if attached {
             until("a fresh server answers", || match self.client.try_call("get", json!({})) {
-                Ok(count) => Some(assert_eq!(count, "0", "somebody else's count")),
+                Ok(count) => {
+                    assert_eq!(count, "0", "somebody else's count");
+                    Some(())
+                }
                 Err(error) => {
                     assert!(error["data"]["outcome"].is_string(), "{error}");
                     None
