@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::{BINARIES, fixture, world};
+use crate::{BINARIES, fixture, world, wrap};
 
 const SERVICE: &str = "mcp-sessiond.service";
 const SOCKET: &str = "mcp-sessiond.socket";
@@ -250,6 +250,32 @@ fn a_restart_keeps_leases_and_tokens() {
     kept.assert_kept("one");
     machine.assert_served_by_systemd();
     assert_eq!(machine.property(SERVICE, "NRestarts"), "0", "{}", machine.log());
+}
+
+/// A server that is kept does not notice any of it, nor does the call that it is busy with.
+#[test]
+fn a_restart_is_not_noticed_by_a_server_that_is_kept() {
+    let machine = Machine::installed("");
+    let world = &machine.world;
+    let mut client = wrap::connect(world, &wrap::counter(world));
+    machine.assert_served_by_systemd();
+    let backend = world.backend();
+    for (round, verb) in ["restart", "stop"].into_iter().enumerate() {
+        let gate = wrap::gate(world, verb);
+        let before = client.count();
+        let slow = client.begin("slow", json!({"gate": gate}));
+        client.said(|message| message["params"]["logger"] == "slow");
+        let former = machine.about();
+        machine.systemctl(&[verb, SERVICE]);
+        wrap::open(&gate);
+        assert_eq!(client.text(slow), Ok((before + 1).to_string()));
+        assert_ne!(pid(&machine.about()), pid(&former));
+        drop(client);
+        client = wrap::connect(world, &wrap::counter(world));
+        assert_eq!(client.count(), before + 2, "round {round}");
+        assert_eq!(world.backend().keeper, backend.keeper);
+    }
+    machine.assert_served_by_systemd();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Hosts are the official client (`NodeHost`), the test itself (`Front`), or helper processes (`Host`); servers are the
 //! official ones, or those of `tests/node` and `tests/python`, which do what a test asks of them.
 
+mod browser;
 mod counts;
 mod cuts;
 mod deaths;
@@ -12,6 +13,7 @@ mod isolation;
 mod official;
 mod races;
 mod sizes;
+mod soak;
 mod without;
 
 use mcp_sessiond_tests::{Client, Front, World};
@@ -19,7 +21,7 @@ use mcp_sessiond_tests::{Client, Front, World};
 use crate::{fixture, world};
 
 /// A server that does what tests ask of it. The last word tells whose processes these are.
-fn counter(world: &World) -> Vec<String> {
+pub(crate) fn counter(world: &World) -> Vec<String> {
     vec!["node".into(), fixture("node/counter.mjs"), root(world)]
 }
 
@@ -37,12 +39,12 @@ fn root(world: &World) -> String {
 }
 
 /// The command line that wraps a server.
-fn wrapped(world: &World, server: &[String]) -> Vec<String> {
+pub(crate) fn wrapped(world: &World, server: &[String]) -> Vec<String> {
     world.wrapping(&[], server)
 }
 
 /// This test as host of a wrapped server, which it has initialised.
-fn connect(world: &World, server: &[String]) -> Client<Front> {
+pub(crate) fn connect(world: &World, server: &[String]) -> Client<Front> {
     Client::connected(world.front(&wrapped(world, server)))
 }
 
@@ -52,11 +54,11 @@ fn keeping(settings: &str) -> World {
 }
 
 /// A file that is not there yet, for tools that wait for one.
-fn gate(world: &World, name: &str) -> String {
+pub(crate) fn gate(world: &World, name: &str) -> String {
     world.root().join(name).into_os_string().into_string().expect("UTF-8")
 }
 
 /// Lets through who waits at a gate.
-fn open(gate: &str) {
+pub(crate) fn open(gate: &str) {
     std::fs::write(gate, "").expect("a file");
 }

@@ -1,24 +1,32 @@
 """A counter that speaks MCP over stdio, as small as can be, for tests that run hundreds at once: python3 -I -S tiny.py
 
-Tools: `increment` and `get`; both answer the count. It ends with its input.
+Tools: `increment` (by `by`, or by one) and `get`, which answer the count, and `parent`, which answers the pid of whoever
+started it. It ends with its input.
 """
 import json
+import os
 import sys
 
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get", "parent")]
 count = 0
 
 
-def answer(method, params):
+def call(name, arguments):
     global count
+    if name == "increment":
+        count += arguments.get("by", 1)
+    return os.getppid() if name == "parent" else count
+
+
+def answer(method, params):
     if method == "initialize":
         info = {"name": "tiny", "version": "1.0.0"}
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
     if method == "tools/list":
         return {"tools": TOOLS}
     if method == "tools/call":
-        count += params["name"] == "increment"
-        return {"content": [{"type": "text", "text": str(count)}]}
+        text = str(call(params["name"], params.get("arguments") or {}))
+        return {"content": [{"type": "text", "text": text}]}
     return {} if method == "ping" else None
 
 

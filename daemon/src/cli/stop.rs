@@ -1,16 +1,16 @@
 //! `mcp-sessiond stop`: ends a session's backend.
 
-use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use mcp_sessiond_client::{ConnectError, Connection, Directory, Error, SessionId, Start, connect};
-use mcp_sessiond_proto::backends::{Backend, KeeperName, StopRequest};
+use mcp_sessiond_proto::backends::{Backend, StopRequest};
 use mcp_sessiond_proto::debug::{PAGE_MAX, Page};
 use tarpc::client::RpcError;
 
 use super::{FAILED, UNAVAILABLE, block_on, complain};
+use crate::process::Pinned;
 
 /// There is no such backend (EX_NOINPUT of sysexits.h).
 const NO_BACKEND: u8 = 66;
@@ -98,16 +98,14 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 
 async fn stop(session: &SessionId) -> Result<(), Failure> {
     let connection = connect(&Directory::of_user()?, &Start::Never).await?;
-    let keepers = async || -> Result<HashSet<KeeperName>, Failure> {
-        let of_session = all(&connection).await?.into_iter().filter(|backend| backend.session == *session);
-        Ok(of_session.map(|backend| backend.keeper).collect())
-    };
-    // A front may start the next one at once.
-    let before = keepers().await?;
+    // What is waited for is that these processes exit: a front may start the next one before that, which is listed then.
+    let of_session = all(&connection).await?.into_iter().filter(|backend| backend.session == *session);
+    let keepers: Vec<Pinned> =
+        of_session.filter_map(|backend| Pinned::open(backend.keeper_pid).ok()).collect();
     let request = StopRequest { session: session.clone() };
     connection.stop_backend(Connection::context(PATIENCE), request).await??;
     let deadline = Instant::now() + PATIENCE;
-    while !keepers().await?.is_disjoint(&before) {
+    while keepers.iter().any(Pinned::is_alive) {
         if Instant::now() >= deadline {
             return Err(Failure::StillEnding);
         }

@@ -3,7 +3,7 @@
 use mcp_sessiond_tests::{NodeHost, gone, lives, until};
 use serde_json::json;
 
-use super::{connect, counter, keeping, tiny, wrapped};
+use super::{connect, counter, gate, keeping, tiny, wrapped};
 
 /// What a server has started: a child in its process group, and one that has left it.
 fn spawned(host: &mut NodeHost) -> Vec<u32> {
@@ -83,5 +83,30 @@ fn a_server_stays_as_long_as_it_is_attached() {
     let backend = world.backend();
     backend.wait("several times its time", |status| status.since_ms >= 1500);
     assert_eq!(client.count(), 1);
+    assert_eq!(client.count(), 2);
+}
+
+#[test]
+fn stop_ends_a_server_and_leaves_its_front_and_its_session() {
+    let world = keeping("stop_wait_ms = 300");
+    let mut daemon = world.daemon();
+    let mut client = connect(&world, &counter(&world));
+    client.count();
+    client.call("ignore", json!({}));
+    let slow = client.begin("slow", json!({"gate": gate(&world, "never")}));
+    client.said(|message| message["params"]["logger"] == "slow");
+    let backend = world.backend();
+    let server = backend.pid();
+    let stop = |session: &str| world.sessiond(&["stop", session]).output().expect("it runs").status.code();
+    assert_eq!(stop(&backend.session), Some(0));
+    assert_eq!((lives(server), lives(backend.keeper)), (false, false));
+    assert_eq!(client.answer(slow)["error"]["data"]["outcome"], "unknown");
+    assert_eq!(client.count(), 1);
+    assert_eq!(world.backend().session, backend.session);
+    assert_ne!(world.backend().keeper, backend.keeper);
+
+    assert_eq!(stop("no-such-session"), Some(66));
+    daemon.kill();
+    assert_eq!(stop(&backend.session), Some(69));
     assert_eq!(client.count(), 2);
 }
