@@ -1,11 +1,11 @@
 """A counter that speaks MCP over stdio, as small as can be, for tests that run hundreds at once: python3 -I -S tiny.py
 
-Tools: `increment` and `get`; both answer the count. It ends with its input.
+Tools: `increment` and `get`; both answer the count; and `echo`, which answers its `message`. It ends with its input.
 """
 import json
 import sys
 
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get", "echo")]
 count = 0
 
 
@@ -18,7 +18,8 @@ def answer(method, params):
         return {"tools": TOOLS}
     if method == "tools/call":
         count += params["name"] == "increment"
-        return {"content": [{"type": "text", "text": str(count)}]}
+        text = params["arguments"]["message"] if params["name"] == "echo" else str(count)
+        return {"content": [{"type": "text", "text": text}]}
     return {} if method == "ping" else None
 
 
