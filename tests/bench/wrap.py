@@ -25,6 +25,6 @@ if "starts" in parts:
     starts.table([("tiny", ways.TINY, 15), ("server-everything", ways.EVERYTHING, 7)])
     print()
 if "kills" in parts:
-    kills.table(ways.TINY, 9, 5)
+    kills.table(ways.TINY, 9, 3)
     print()
 print(f"Load average after: {os.getloadavg()[0]:.1f}.")
