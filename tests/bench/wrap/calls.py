@@ -40,13 +40,15 @@ def measure(what, server, memory=None):
         for way in ways:
             hosts[way.name] = way.spawn().initialize()
             hosts[way.name].request("tools/list", {})
+            if memory:
+                memory.note(way, hosts[way.name])
         if memory:
-            memory("after tools/list", ways, hosts)
+            memory.look("after tools/list", ways)
         for bytes, in_flight, calls in CASES:
             took = rounds(hosts, "m" * bytes, calls, in_flight)
             report(f"{what}, {size(bytes)}, {in_flight} in flight", took, in_flight)
         if memory:
-            memory("after those calls", ways, hosts)
+            memory.look("after those calls", ways)
     finally:
         for host in hosts.values():
             host.close()

@@ -24,9 +24,11 @@ class Memory:
         self.rows = []
         self.pids = {}
 
-    def __call__(self, when, ways, hosts):
-        # Who asks a keeper for its backend's pid makes it work: not again.
-        self.pids = self.pids or {way.name: way.pids(hosts[way.name]) for way in ways}
+    def note(self, way, host):
+        """At once: who asks a keeper for its backend's pid makes it work, and it settles but once."""
+        self.pids[way.name] = way.pids(host)
+
+    def look(self, when, ways):
         time.sleep(SETTLED)
         for way in ways:
             for what, pid in self.pids[way.name].items():
