@@ -3,7 +3,9 @@
 //! A keeper's socket begins with the [hello](crate::hello) each way. Then the client sends one line of JSON, a
 //! [`KeeperRequest`], and gets one line of JSON, a [`KeeperReply`]. After `attached` both sides go on with MCP's own
 //! stdio framing, a message a line; after `beside` the keeper sends what the backend writes to its standard error, and
-//! the front one byte for each message that it has passed on; after anything else the keeper hangs up.
+//! the front, one byte after the other, how many messages it has passed on; after anything else the keeper hangs up. An empty
+//! line among the messages for a front says that the keeper takes its backend down on purpose: no other one is to be started
+//! before the host has something to say.
 
 use std::fmt;
 use std::str::FromStr;

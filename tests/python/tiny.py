@@ -1,13 +1,13 @@
 """A counter that speaks MCP over stdio, as small as can be, for tests that run hundreds at once: python3 -I -S tiny.py
 
-Tools: `increment` (by `by`, or by one) and `get`, which answer the count, and `parent`, which answers the pid of whoever
-started it. It ends with its input.
+Tools: `increment` (by `by`, or by one) and `get`, which answer the count, `parent`, which answers the pid of whoever
+started it; and `echo`, which answers its `message`. It ends with its input.
 """
 import json
 import os
 import sys
 
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get", "parent")]
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("increment", "get", "parent", "echo")]
 count = 0
 
 
@@ -15,7 +15,7 @@ def call(name, arguments):
     global count
     if name == "increment":
         count += arguments.get("by", 1)
-    return os.getppid() if name == "parent" else count
+    return {"parent": os.getppid(), "echo": arguments.get("message")}.get(name, count)
 
 
 def answer(method, params):

@@ -32,6 +32,8 @@ struct State {
     keeper: Option<Arc<UnixStream>>,
     /// Why there is none, when that is not about to change.
     refusal: Option<String>,
+    /// The keeper has said that it ends on purpose.
+    farewell: bool,
     /// The host has said something, and there was no keeper.
     wanted: bool,
     open: Open,
@@ -63,14 +65,16 @@ impl Carrier {
         state.keeper = Some(Arc::new(keeper));
         state.refusal = None;
         state.wanted = false;
+        state.farewell = false;
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Waits until the host says something: a server that was stopped stays so until it is used.
+    /// Waits until a keeper is wanted: at once, unless the former one has said that it ends on purpose. Then it is when the host
+    /// says something, since a server that was stopped stays so until it is used.
     pub fn wait_until_wanted(&self) {
         let mut state = lock(&self.state);
-        while !state.wanted && state.open.unanswered().is_none() {
+        while state.farewell && !state.wanted && state.open.unanswered().is_none() {
             if state.closed {
                 std::process::exit(0);
             }
@@ -169,6 +173,10 @@ impl Carrier {
                 let mut state = lock(&self.state);
                 while let Some(line) = lines.next_line() {
                     let line = match line {
+                        Line::Whole(line) if line.is_empty() => {
+                            state.farewell = true;
+                            continue;
+                        }
                         Line::Whole(line) => line,
                         // With ids of the host's that are longer than any that was seen.
                         Line::Oversized { head, tail } => too_large(&head, &tail),

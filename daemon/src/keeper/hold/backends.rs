@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mcp_sessiond_proto::backends::StartedRequest;
 use tokio::signal::unix::Signal;
 use tokio::time::timeout;
@@ -104,9 +105,12 @@ impl Keeper {
                     if front.outlet.write(&mut front.writer).await.is_err() {
                         return;
                     }
-                    let Some(line) = self.relay.pull_front() else { return };
+                    let Some(line) = self.relay.pull_front() else { break };
                     front.hand_out(line);
                 }
+                // An empty line: it ends on purpose, so that no other one is started before it is needed.
+                front.outlet.put(Bytes::new());
+                let _ = front.outlet.write(&mut front.writer).await;
             };
             let _ = timeout(FAREWELL, farewell).await;
         }

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""`mcp-sessiond wrap` against a plain child and against what others keep servers with, in turns in one run.
+
+Usage: tests/bench/wrap.py [calls|starts|kills]…, after `cargo build --release -p mcp-sessiond`, `npm --prefix tests/node ci` and
+an install of PyPI's mcp-proxy in target/mcp-proxy, as tests/bench/run does it. Linux only: it looks into /proc.
+"""
+
+import os, pathlib, sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).with_suffix("")))
+import calls, kills, memory, starts, ways
+
+for needed in (ways.BINARY, ways.PROXY, ways.MODULES / "mcporter", ways.EVERYTHING[1]):
+    if not pathlib.Path(needed).exists():
+        sys.exit(f"{sys.argv[0]}: {needed} is missing; tests/bench/run builds and installs it")
+parts = sys.argv[1:] or ["calls", "starts", "kills"]
+print(f"Load average before: {os.getloadavg()[0]:.1f}, of {os.cpu_count()} cores.\n")
+if "calls" in parts:
+    holds = memory.Memory()
+    calls.table([("tiny", ways.TINY), ("server-everything", ways.EVERYTHING)], holds)
+    print()
+    holds.table()
+    print()
+if "starts" in parts:
+    starts.table([("tiny", ways.TINY, 15), ("server-everything", ways.EVERYTHING, 7)])
+    print()
+if "kills" in parts:
+    kills.table(ways.TINY, 9, 3)
+    print()
+print(f"Load average after: {os.getloadavg()[0]:.1f}.")
