@@ -4,7 +4,7 @@
 //!
 //! - [`attach`]: from a claim to a connection to the keeper.
 //! - [`open`]: what the host would have to be told if the keeper were lost: the calls that it waits for.
-//! - [`carry`]: lines, both ways.
+//! - [`carry`]: lines, both ways. [`voice`]: standard error.
 //!
 //! **Architecture Invariant:** nothing is read from the host before a keeper has answered; so, where there can be none, the
 //! command takes this process over and finds all that the host has said.
@@ -12,6 +12,7 @@
 pub mod attach;
 pub mod carry;
 pub mod open;
+pub mod voice;
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
@@ -25,6 +26,7 @@ use mcp_sessiond_client::{Error, Options};
 use crate::keeper::backend::Program;
 use attach::{Attachment, Door, NoBackend};
 use carry::Carrier;
+use voice::{Voice, sentence};
 
 /// How long it is tried to find or start a keeper before the command is run without one. A host waits about as long for a
 /// server.
@@ -33,6 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The first and the longest pause between attempts; each is twice the one before.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// How long the host's messages wait for a keeper that was lost, before they are refused: as long as the keeper itself would
+/// let them wait for a server that has died.
+const HOLD: Duration = Duration::from_secs(2);
 
 /// The exit code of what can't be run (EX_OSERR of sysexits.h).
 const FAILED: u8 = 71;
@@ -76,8 +82,10 @@ fn first(door: &mut Door) -> Result<Attachment, NoBackend> {
     }
 }
 
-/// Carries lines, and attaches again whenever the keeper is lost.
+/// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
 fn stay(mut door: Door, mut attachment: Attachment) -> io::Result<ExitCode> {
+    keep_to_ourselves();
+    let voice = Voice::new()?;
     let carrier = Arc::new(Carrier::new(io::stdout().as_fd().try_clone_to_owned()?.into()));
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let (listening, releaser) = (carrier.clone(), door.releaser());
@@ -87,41 +95,57 @@ fn stay(mut door: Door, mut attachment: Attachment) -> io::Result<ExitCode> {
     loop {
         match attachment.attached.lost {
             0 => {}
-            1 => say(&"a message was on its way when the former connection ended, and may not have arrived"),
-            lost => say(&format_args!(
+            1 => voice
+                .say(&"a message was on its way when the former connection ended, and may not have arrived"),
+            lost => voice.say(&format_args!(
                 "{lost} messages were on their way when the former connection ended, and may not have arrived"
             )),
         }
-        show_errors(&attachment)?;
+        if let Some(beside) = &attachment.beside {
+            voice.repeat(beside)?;
+        }
         if carrier.attached(attachment.reader.try_clone()?).is_ok() {
             carrier.from_keeper(attachment);
         }
-        let initialize = carrier.lost();
-        say(&"the keeper of the server has ended, and the server with it; a fresh one is started");
-        let mut pause = PAUSE;
-        attachment = loop {
-            match door.attach(initialize.clone()) {
-                Ok(attachment) => break attachment,
-                // The host is gone.
-                Err(NoBackend::NoSession(Some(Error::NoVerifiedHost { .. }), _)) => {
-                    return Ok(ExitCode::SUCCESS);
-                }
-                Err(_) => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-            }
+        carrier.lost();
+        carrier.wait_until_wanted();
+        attachment = match again(&mut door, &carrier, &voice) {
+            Some(attachment) => attachment,
+            None => return Ok(ExitCode::SUCCESS),
         };
+        voice.say(&"the keeper of the server had ended, and the server with it; a fresh one was started");
     }
 }
 
-/// Copies what the backend writes to its standard error to ours, until the keeper is lost.
-fn show_errors(attachment: &Attachment) -> io::Result<()> {
-    let Some(beside) = &attachment.beside else { return Ok(()) };
-    let mut beside = beside.try_clone()?;
-    let mut errors = io::stderr();
-    let copy = move || drop(io::copy(&mut beside, &mut errors));
-    std::thread::Builder::new().name("errors".into()).spawn(copy).map(drop)
+/// Attaches again, however long it takes. When it takes too long, what the host asks for is refused meanwhile. None: the
+/// host is gone.
+fn again(door: &mut Door, carrier: &Carrier, voice: &Voice) -> Option<Attachment> {
+    let began = Instant::now();
+    let mut pause = PAUSE;
+    let mut said = String::new();
+    loop {
+        let why = match door.attach(carrier.initialized()) {
+            Ok(attachment) => return Some(attachment),
+            Err(NoBackend::NoSession(Some(Error::NoVerifiedHost { .. }), _)) => return None,
+            Err(why) => why.to_string(),
+        };
+        if began.elapsed() >= HOLD {
+            carrier.refuse(&why);
+            if said != why {
+                voice.say(&format_args!("the server can't be started again: {why}; trying on"));
+                said = why;
+            }
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Messages never reach a core file. Not before the session was claimed: the daemon reads our environment then, and never
+/// again. Limits are left alone, since the next keeper inherits them.
+fn keep_to_ourselves() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_dumpable(false);
 }
 
 /// Lets the command take this process over: the host has a plain server then.
@@ -132,8 +156,7 @@ fn pass_through(program: &Program, why: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
 }
 
-/// Says something to whoever reads our standard error: hosts keep it in the server's log.
+/// Says something to whoever reads our standard error, before there is anything that could be kept waiting.
 fn say(what: &dyn std::fmt::Display) {
-    let text = what.to_string().replace('\n', " ");
-    let _ = writeln!(io::stderr(), "mcp-sessiond: {text}");
+    let _ = io::stderr().write_all(sentence(what).as_bytes());
 }

@@ -32,6 +32,7 @@ use mcp_sessiond_proto::{Epoch, Error, KeeperName, PROTOCOL_VERSION, SessionId, 
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::executable;
 use crate::listener::Listener;
 use crate::process::{Pinned, ProcessId, StartTime};
 use backend::Program;
@@ -65,7 +66,7 @@ pub fn version() -> u16 {
 pub fn run(errand: Errand) -> ExitCode {
     // Out of the front's session, so that no signal to its group or from its terminal comes here.
     let _ = nix::unistd::setsid();
-    prepare_process();
+    keep_to_ourselves();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -85,14 +86,17 @@ pub fn run(errand: Errand) -> ExitCode {
     }
 }
 
-/// Messages never reach a core file; and whoever the backend leaves behind becomes our child, so that nothing of it can
-/// outlive us unseen. Limits and mask are left alone: the backend inherits them.
-fn prepare_process() {
+/// Messages never reach a core file. Limits and mask are left alone: the backend inherits them.
+fn keep_to_ourselves() {
     #[cfg(target_os = "linux")]
-    {
-        let _ = nix::sys::prctl::set_dumpable(false);
-        let _ = nix::sys::prctl::set_child_subreaper(true);
-    }
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
+/// Whoever the backend leaves behind becomes our child, so that nothing of it can outlive us unseen. A daemon that we have
+/// started must not: so it is done when there is one.
+fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
 async fn live(errand: Errand) -> Result<(), Report> {
@@ -100,28 +104,33 @@ async fn live(errand: Errand) -> Result<(), Report> {
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
     let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
-    let options = Options::default().start(Start::Auto { binary: std::env::current_exe().ok() });
+    let options = Options::default().start(Start::Auto { binary: executable::own() });
     let control = Control::new(options);
     let request = KeepRequest { session: session.clone(), epoch, keeper, program: program.shown() };
     let kept = register(&control, request).await?;
+    adopt_orphans();
     let owner = watch(&kept).map_err(|error| failed(&error))?;
     // Before the backend is started, so that its end can't be missed.
     let sigchld = signal(SignalKind::child()).map_err(|error| failed(&error))?;
     let check = Options::default().start(Start::Never).timeout(CHECK_PATIENCE);
     let house = House { session, keeper, control: Control::new(check) };
     let quiet = Control::new(Options::default().start(Start::Never));
-    let shown = program.name.clone();
-    let holder = Keeper::start(house, kept, quiet, program).map_err(|error| Report::NoProgram {
-        code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
-        sentence: format!("{} can't be run: {error}", shown.to_string_lossy()),
-    })?;
-    let path = paths::keeper_socket(&directory, keeper);
-    let listener = Listener::bind(&path).map_err(|error| failed(&error))?;
+    let listener =
+        Listener::bind(&paths::keeper_socket(&directory, keeper)).map_err(|error| failed(&error))?;
+    let placed = listener.try_clone().map_err(|error| failed(&error))?;
     let listener = UnixListener::from_std(listener.into()).map_err(|error| failed(&error))?;
+    let shown = program.name.clone();
+    let holder = Keeper::start(house, epoch, kept, quiet, program).map_err(|error| {
+        placed.unlink();
+        Report::NoProgram {
+            code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
+            sentence: format!("{} can't be run: {error}", shown.to_string_lossy()),
+        }
+    })?;
     Report::Ready(keeper).write();
     launch::let_go().map_err(|error| failed(&error))?;
     // Who started us is told; what fails from now on shows in the front's end.
-    let _ = holder.hold(listener, path, owner, sigchld).await;
+    let _ = holder.hold(listener, &placed, owner, sigchld).await;
     Ok(())
 }
 

@@ -106,6 +106,11 @@ fn kill_left_over(keeper: &KeeperRecord, is_seen: bool) -> io::Result<usize> {
         // Until nobody is found who was not killed yet: who has SIGKILL coming starts no process any more.
         loop {
             let members = process::session_members(session)?;
+            // The number was given again after all: these are somebody else's.
+            let leads = |member: &&Pinned| member.id().pid == session;
+            if members.iter().find(leads).is_some_and(|leader| Some(leader.id()) != keeper.backend) {
+                break;
+            }
             let are_its = |member: &Pinned| member.id().start >= keeper.process.start;
             let new = members.into_iter().filter(are_its).filter(|member| killed.insert(member.id()));
             let new: Vec<Pinned> = new.collect();

@@ -6,6 +6,7 @@ pub mod contents;
 pub mod counters;
 pub mod directory;
 pub mod edge;
+pub mod executable;
 pub mod fault;
 pub mod front;
 pub mod keeper;

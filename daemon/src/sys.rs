@@ -298,38 +298,63 @@ pub(crate) fn keep_only_standard_streams() -> std::io::Result<()> {
 /// those that are needed again come back one by one. What was needed only to start no longer counts as ours.
 #[cfg(target_os = "linux")]
 pub(crate) fn let_go_of_text() -> std::io::Result<()> {
-    let maps = std::fs::read_to_string("/proc/self/smaps")?;
-    let mut mapping = None;
-    for line in maps.lines() {
-        let mut fields = line.split_ascii_whitespace();
-        match (fields.next(), fields.next(), fields.nth(3)) {
-            // `start-end perms offset device inode path`, as proc_pid_maps(5) has it.
-            (Some(range), Some("r-xp" | "r--p"), Some(path)) if path.starts_with('/') => {
-                let bound = |text| usize::from_str_radix(text, 16).ok();
-                mapping = range.split_once('-').and_then(|(start, end)| bound(start).zip(bound(end)));
-            }
-            (Some("VmFlags:"), ..) => mapping = None,
-            // It was written to before it became read-only: what is there is in no file.
-            (Some("Anonymous:"), Some(kib), _) if kib != "0" => mapping = None,
-            // The lines before this one are the ones that count; every mapping has it.
-            (Some("Locked:"), ..) => {
-                let Some((start, end)) = mapping.take() else { continue };
-                let at = std::ptr::without_provenance_mut::<libc::c_void>(start);
-                // Without the first, two MiB would come back for every page that is needed.
-                for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTNEED] {
-                    // SAFETY: the kernel says that this is a private mapping of a file which can't be written to, and none of
-                    // whose pages ever was; so what comes back is what was there.
-                    unsafe { libc::madvise(at, end - start, advice) };
-                }
-            }
-            _ => {}
+    for (start, end) in untouched_mappings(&std::fs::read_to_string("/proc/self/smaps")?) {
+        let at = std::ptr::without_provenance_mut::<libc::c_void>(start);
+        // Without the first, two MiB would come back for every page that is needed.
+        for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTNEED] {
+            // SAFETY: the kernel says that this is a private mapping of a file which can't be written to, and none of whose
+            // pages ever was; so what comes back is what was there.
+            unsafe { libc::madvise(at, end - start, advice) };
         }
     }
     Ok(())
 }
 
+/// Where files are mapped that can't be written to, and of which no page was written to before they were made so: all that
+/// is there is in the file. `smaps` is as proc_pid_smaps(5) has it.
+#[cfg(target_os = "linux")]
+fn untouched_mappings(smaps: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut mapping = None;
+    for line in smaps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        match (fields.next(), fields.next(), fields.nth(3)) {
+            // `start-end perms offset device inode path`.
+            (Some(range), Some("r-xp" | "r--p"), Some(path)) if path.starts_with('/') => {
+                let bound = |text| usize::from_str_radix(text, 16).ok();
+                mapping = range.split_once('-').and_then(|(start, end)| bound(start).zip(bound(end)));
+            }
+            // Relocated data, in memory or swapped out, is in no file.
+            (Some("Anonymous:" | "Swap:"), Some(kib), _) if kib != "0" => mapping = None,
+            // The last line of every mapping.
+            (Some("VmFlags:"), ..) => found.extend(mapping.take()),
+            _ => {}
+        }
+    }
+    found
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    #[test]
+    fn what_was_ever_written_to_is_not_let_go_of() {
+        let mapping = |head: &str, anonymous: u32, swap: u32| {
+            format!(
+                "{head}\nRss: 8 kB\nAnonymous: {anonymous} kB\nSwap: {swap} kB\nLocked: 0 kB\nVmFlags: rd ex\n"
+            )
+        };
+        let smaps = [
+            mapping("1000-2000 r--p 00000000 08:01 7 /bin/x", 0, 0),
+            mapping("2000-4000 r-xp 00001000 08:01 7 /bin/x", 0, 0),
+            mapping("4000-5000 r--p 00003000 08:01 7 /bin/x", 4, 0),
+            mapping("5000-6000 r--p 00004000 08:01 7 /bin/x", 0, 4),
+            mapping("6000-7000 rw-p 00005000 08:01 7 /bin/x", 0, 0),
+            mapping("7000-8000 r-xp 00000000 00:00 0 [vdso]", 0, 0),
+            mapping("8000-9000 r--p 00000000 00:00 0", 0, 0),
+        ];
+        assert_eq!(super::untouched_mappings(&smaps.concat()), [(0x1000, 0x2000), (0x2000, 0x4000)]);
+    }
+
     #[test]
     fn what_was_let_go_of_comes_back() {
         let before = crate::process::resident_bytes(std::process::id()).expect("memory");

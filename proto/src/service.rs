@@ -81,7 +81,7 @@ pub trait Sessiond {
     /// What is said next in several streams; nothing, when the time is over.
     async fn wait(request: WaitRequest) -> Result<Replayed, Error>;
 
-    /// The keeper that holds the session's backend. None: there is none, or none that lives.
+    /// The keeper that holds the session's backend. None: there is none. While one is being ended: `unavailable`.
     async fn find_backend(request: LeaseRef) -> Result<Option<Backend>, Error>;
     /// A keeper registers for a session; one that was there before has to go. Sent by the keeper, below the lease's
     /// holder.

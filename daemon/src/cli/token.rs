@@ -10,7 +10,7 @@ use mcp_sessiond_proto::token::TOKEN_MAX;
 use zeroize::Zeroizing;
 
 use super::{block_on, complain, logging};
-use crate::process;
+use crate::{executable, process};
 
 /// There is nothing to resume.
 const NOTHING: u8 = 3;
@@ -111,7 +111,7 @@ impl Who {
 
 /// Starts a daemon from this very executable, unless told not to.
 pub(super) fn start(never: bool) -> Start {
-    if never { Start::Never } else { Start::Auto { binary: std::env::current_exe().ok() } }
+    if never { Start::Never } else { Start::Auto { binary: executable::own() } }
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {

@@ -16,6 +16,9 @@ use crate::registry::{KeeperRecord, Registry, SessionRecord};
 /// Bytes that the name of a backend's executable may have: what a file's name has at most.
 const PROGRAM_MAX: usize = 255;
 
+/// When to ask again for the backend of a session whose former one is being ended, in ms.
+const ENDING_RETRY_MS: u32 = 20;
+
 /// What has to be done about a keeper, and takes its time.
 #[derive(Debug)]
 pub enum Charge {
@@ -123,16 +126,22 @@ impl Edge {
         self.tell(|registry| registry.front(session, *keeper, peer.id(), *epoch)).map(reference)
     }
 
-    /// The backend of a session, which the caller holds under this epoch. None: there is none, or it is being ended.
+    /// The backend of a session, which the caller holds under this epoch. None: there is none.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest.
+    /// Those of a lease that is not the newest. [`Error::Unavailable`] while it is being ended: the next one is not to meet
+    /// what it still holds, such as a port, or the lock on a profile.
     pub fn find_backend(&self, id: &SessionId, epoch: Epoch) -> Result<Option<Backend>, Error> {
         self.tell(|registry| {
             registry.check(id, epoch)?;
             let session = registry.session(id).ok_or(Error::UnknownSession)?;
-            let keeper = session.keeper.as_ref().filter(|keeper| !keeper.ending);
-            Ok(keeper.map(|keeper| backend(session, keeper)))
+            match session.keeper.as_deref() {
+                Some(keeper) if keeper.ending => Err(Error::Unavailable {
+                    sentence: "the session's former backend is being ended".into(),
+                    retry_after_ms: ENDING_RETRY_MS,
+                }),
+                keeper => Ok(keeper.map(|keeper| backend(session, keeper))),
+            }
         })
     }
 

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Control, Error, Json, Options, SessionError};
-use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{KeeperName, paths};
 
+use crate::executable;
 use crate::keeper::backend::Program;
 use crate::keeper::dial::{DialError, Dialled, dial};
 use crate::keeper::launch::{Report, report_of};
@@ -20,6 +21,9 @@ use crate::keeper::lines::LineBuffer;
 /// How long a keeper may not answer before another is started in its place: it hangs, and its backend with it. One that
 /// has only just registered is about to listen.
 const SILENCE: Duration = Duration::from_secs(3);
+
+/// Bytes by which a message may have grown when the host's own ids are put back into it.
+const MARGIN: usize = 64 * 1024;
 
 /// How long a release may take: nobody waits for it.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
@@ -101,7 +105,11 @@ impl Door {
                     {
                         self.launch(&lease)?
                     }
-                    attached => return attached,
+                    Ok(attachment) => {
+                        self.silent = None;
+                        return Ok(attachment);
+                    }
+                    refused => return refused,
                 }
             }
             None => self.launch(&lease)?,
@@ -160,7 +168,8 @@ impl Door {
     /// Starts a keeper, and waits until it has registered and started the backend.
     fn launch(&self, lease: &LeaseRef) -> Result<KeeperName, NoBackend> {
         let passing = |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
-        let mut command = Command::new(std::env::current_exe().map_err(passing)?);
+        let mut command =
+            Command::new(executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?);
         command.arg("keep").args([
             "--session",
             lease.session.as_str(),
@@ -194,7 +203,7 @@ impl Door {
         let attach = Attach { session: lease.session.clone(), epoch: lease.epoch, initialize };
         let Dialled { reader, reply } = dial(&socket, &KeeperRequest::Attach(attach)).map_err(passing)?;
         let KeeperReply::Attached(attached) = reply else { return Err(passing(DialError::Answer)) };
-        let mut lines = LineBuffer::default();
+        let mut lines = LineBuffer::taking(RELAYED_MAX + MARGIN);
         lines.room().extend_from_slice(reader.buffer());
         Ok(Attachment {
             reader: reader.into_inner(),

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
 use super::attach::{Attachment, Releaser};
-use super::open::Open;
+use super::open::{Open, refusals};
 use crate::keeper::lines::{CHUNK, Line, LineBuffer};
 use crate::keeper::relay::too_large;
 
@@ -21,8 +21,8 @@ use crate::keeper::relay::too_large;
 #[derive(Debug)]
 pub struct Carrier {
     state: Mutex<State>,
-    /// Told when there is a keeper.
-    attached: Condvar,
+    /// Told when there is a keeper, or the host wants one.
+    changed: Condvar,
     output: Mutex<File>,
 }
 
@@ -30,6 +30,10 @@ pub struct Carrier {
 struct State {
     /// The connection to the keeper, while there is one.
     keeper: Option<Arc<UnixStream>>,
+    /// Why there is none, when that is not about to change.
+    refusal: Option<String>,
+    /// The host has said something, and there was no keeper.
+    wanted: bool,
     open: Open,
     /// The host has closed its end.
     closed: bool,
@@ -43,7 +47,7 @@ impl Carrier {
     /// Will write to the host by `output`.
     #[must_use]
     pub fn new(output: File) -> Self {
-        Self { state: Mutex::default(), attached: Condvar::new(), output: Mutex::new(output) }
+        Self { state: Mutex::default(), changed: Condvar::new(), output: Mutex::new(output) }
     }
 
     /// There is a keeper: the host's lines are let through. Its `initialize`, if a former keeper did not answer it, goes
@@ -57,8 +61,39 @@ impl Carrier {
             write_line(&keeper, initialize)?;
         }
         state.keeper = Some(Arc::new(keeper));
-        self.attached.notify_all();
+        state.refusal = None;
+        state.wanted = false;
+        self.changed.notify_all();
         Ok(())
+    }
+
+    /// Waits until the host says something: a server that was stopped stays so until it is used.
+    pub fn wait_until_wanted(&self) {
+        let mut state = lock(&self.state);
+        while !state.wanted && state.open.unanswered().is_none() {
+            if state.closed {
+                std::process::exit(0);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The host's `initialize`, as a fresh keeper has to know it.
+    pub fn initialized(&self) -> Option<Json> {
+        let state = lock(&self.state);
+        let line = state.open.initialized()?;
+        Json::new(String::from_utf8(line.to_vec()).ok()?).ok()
+    }
+
+    /// There is no keeper, and it may be long until there is one: what the host asks for is answered with this reason.
+    pub fn refuse(&self, why: &str) {
+        let mut state = lock(&self.state);
+        state.refusal = Some(why.to_owned());
+        if let Some(unanswered) = state.open.unanswered().cloned() {
+            state.open.forget();
+            self.tell_host(&refusals(&unanswered, why));
+        }
+        self.changed.notify_all();
     }
 
     /// Carries what the host says to whichever keeper there is, until the host closes its end. Then ends this process, or,
@@ -68,34 +103,57 @@ impl Carrier {
         let mut chunk = vec![0; CHUNK];
         while take_in(&mut input, &mut chunk, &mut lines) {
             while let Some(line) = lines.next_line() {
-                match line {
-                    // Where the keeper is lost, the call is among those that are answered in its place.
-                    Line::Whole(line) => drop(write_line(&self.keeper_for(&line), &line)),
-                    Line::Oversized { head, tail } => {
-                        self.tell_host(&[&too_large(&head, &tail)[..], b"\n"].concat());
-                    }
-                }
+                self.pass_on(line);
             }
+        }
+        if let Some(line) = lines.last_line() {
+            self.pass_on(line);
         }
         let mut state = lock(&self.state);
         state.closed = true;
         if state.open.is_settled() {
             std::process::exit(0);
         }
+        self.changed.notify_all();
         drop(state);
         releaser.release();
+        let output = lock(&self.output).try_clone();
+        if let Ok(output) = output {
+            wait_until_unread(&output);
+            std::process::exit(0);
+        }
+    }
+
+    fn pass_on(&self, line: Line) {
+        match line {
+            Line::Whole(line) => {
+                if let Some(keeper) = self.keeper_for(&line) {
+                    // Where it is lost, the call is among those that are answered in its place.
+                    let _ = write_line(&keeper, &line);
+                }
+            }
+            Line::Oversized { head, tail } => self.tell_host(&[&too_large(&head, &tail)[..], b"\n"].concat()),
+        }
     }
 
     /// The keeper, when there is one. What the line asks for is taken down in the same step, so that it is known to whoever
-    /// finds the keeper lost.
-    fn keeper_for(&self, line: &Bytes) -> Arc<UnixStream> {
+    /// finds the keeper lost. None: there is none for long, and the host was told.
+    fn keeper_for(&self, line: &Bytes) -> Option<Arc<UnixStream>> {
         let mut state = lock(&self.state);
         loop {
             if let Some(keeper) = state.keeper.clone() {
                 state.open.from_host(line);
-                return keeper;
+                return Some(keeper);
             }
-            state = self.attached.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if let Some(why) = &state.refusal {
+                let refusals = refusals(line, why);
+                drop(state);
+                self.tell_host(&refusals);
+                return None;
+            }
+            state.wanted = true;
+            self.changed.notify_all();
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -109,8 +167,12 @@ impl Carrier {
         loop {
             {
                 let mut state = lock(&self.state);
-                // It relays nothing that is larger than we take.
-                while let Some(Line::Whole(line)) = lines.next_line() {
+                while let Some(line) = lines.next_line() {
+                    let line = match line {
+                        Line::Whole(line) => line,
+                        // With ids of the host's that are longer than any that was seen.
+                        Line::Oversized { head, tail } => too_large(&head, &tail),
+                    };
                     state.open.from_keeper(&line);
                     passing.extend_from_slice(&line);
                     passing.push(b'\n');
@@ -133,8 +195,8 @@ impl Carrier {
         }
     }
 
-    /// The keeper is lost: the host is told of every call that it waits for. Returns what a fresh keeper needs to know.
-    pub fn lost(&self) -> Option<Json> {
+    /// The keeper is lost: the host is told of every call that it waits for.
+    pub fn lost(&self) {
         let mut state = lock(&self.state);
         state.keeper = None;
         let answers = state.open.lose();
@@ -142,8 +204,6 @@ impl Carrier {
         if state.closed {
             std::process::exit(0);
         }
-        let line = state.open.initialized()?;
-        Json::new(String::from_utf8(line.to_vec()).ok()?).ok()
     }
 
     /// Writes to the host. Where nobody listens, the host has gone, or is about to end us.
@@ -155,6 +215,17 @@ impl Carrier {
                 Err(error) if is_passing(&error, &*output, PollFlags::POLLOUT) => {}
                 Ok(0) | Err(_) => std::process::exit(0),
             }
+        }
+    }
+}
+
+/// Waits until nobody can read what is written any more: the host is gone, or has closed its end of that, too.
+fn wait_until_unread(output: &File) {
+    loop {
+        // Errors and hang-ups are told without being asked for. Of a file there are none.
+        match poll(&mut [PollFd::new(output.as_fd(), PollFlags::empty())], PollTimeout::NONE) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) | Err(_) => return,
         }
     }
 }

@@ -87,18 +87,47 @@ impl Open {
             .map(|initialize| &initialize.line)
     }
 
+    /// The host's `initialize` was answered, by an error of ours.
+    pub fn forget(&mut self) {
+        self.initialize = None;
+    }
+
     /// The keeper is lost. Returns an answer to each call, a line each: nobody knows what became of it.
     pub fn lose(&mut self) -> Vec<u8> {
         let mut answers = Vec::new();
         for id in self.calls.drain() {
-            let answer = format!(
-                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{CONNECTION_CLOSED},"message":"the server was lost before it answered; the outcome is unknown","data":{{"outcome":"unknown"}}}}}}"#
+            answer(
+                &mut answers,
+                &id,
+                "the server was lost before it answered; the outcome is unknown",
+                "unknown",
             );
-            answers.extend_from_slice(answer.as_bytes());
-            answers.push(b'\n');
         }
         answers
     }
+}
+
+/// An answer to each call in what the host has said, a line each: it was not sent, for this reason.
+#[must_use]
+pub fn refusals(line: &Bytes, why: &str) -> Vec<u8> {
+    let mut answers = Vec::new();
+    let message = format!("the server can't be started again: {why}; this call was not sent");
+    each(line, |asked, _| {
+        if let Kind::Request { id, .. } = &asked.kind {
+            answer(&mut answers, id, &message, "not_sent");
+        }
+    });
+    answers
+}
+
+/// Writes an answer of ours to the call with this id, whose raw text it is.
+fn answer(answers: &mut Vec<u8>, id: &str, message: &str, outcome: &str) {
+    let message = serde_json::Value::from(message);
+    let answer = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{CONNECTION_CLOSED},"message":{message},"data":{{"outcome":"{outcome}"}}}}}}"#
+    );
+    answers.extend_from_slice(answer.as_bytes());
+    answers.push(b'\n');
 }
 
 /// Calls `see` with each message of a line, and with whether it is the whole line.
@@ -138,6 +167,17 @@ mod tests {
         assert_eq!(answer["id"], "b");
         assert_eq!(answer["error"]["data"]["outcome"], "unknown");
         assert!(open.is_settled());
+    }
+
+    #[test]
+    fn what_can_not_be_sent_is_said_so() {
+        let asked = line(r#"[{"jsonrpc":"2.0","id":"a","method":"x"},{"jsonrpc":"2.0","method":"n"}]"#);
+        let answer: serde_json::Value =
+            serde_json::from_slice(&refusals(&asked, "no \"such\" program")).expect("one line of JSON");
+        assert_eq!(answer["id"], "a");
+        assert_eq!(answer["error"]["data"]["outcome"], "not_sent");
+        let message = answer["error"]["message"].as_str().expect("text");
+        assert!(message.contains("no \"such\" program"), "{message}");
     }
 
     #[test]

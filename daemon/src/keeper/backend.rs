@@ -14,7 +14,10 @@ use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
 use super::children::Children;
-use super::lines::{CHUNK, Line, LineBuffer, Lines};
+use super::lines::{CHUNK, Line, Lines};
+
+/// Bytes that a pipe can hold at most where nobody has privileges (/proc/sys/fs/pipe-max-size of Linux).
+const PIPE_MAX: usize = 1024 * 1024;
 
 /// What is run, as the front was told.
 #[derive(Debug, Clone)]
@@ -45,7 +48,7 @@ pub struct Backend {
     pub input: Option<pipe::Sender>,
     /// Its standard output; none once it was closed.
     pub output: Option<Lines<pipe::Receiver>>,
-    /// Since when it is closed.
+    /// Since when one of the two is closed.
     pub mute_since: Option<Instant>,
     /// Its standard error; none once it was closed.
     pub errors: Option<pipe::Receiver>,
@@ -73,20 +76,26 @@ impl Backend {
         Ok(Self { pid, started: Instant::now(), input, output, mute_since: None, errors })
     }
 
-    /// The lines that are left in its standard output when it has exited. Does not wait: whoever it left behind may hold
-    /// the pipe open.
+    /// The lines that are left in its standard output when it has exited. Does not wait, nor go on for ever: whoever it left
+    /// behind may hold the pipe open, and write to it.
     pub fn last_lines(&mut self) -> Vec<Line> {
         let Some(output) = self.output.take() else { return Vec::new() };
         let (pipe, mut buffer) = output.into_parts();
         let mut lines = Vec::new();
         let mut chunk = vec![0; CHUNK];
+        let mut left = PIPE_MAX;
         loop {
             lines.extend(std::iter::from_fn(|| buffer.next_line()));
             match nix::unistd::read(pipe.as_fd(), &mut chunk) {
-                Ok(0) | Err(_) => return lines,
-                Ok(read) => LineBuffer::room(&mut buffer).extend_from_slice(&chunk[..read]),
+                Ok(read @ 1..) if left > 0 => {
+                    left = left.saturating_sub(read);
+                    buffer.room().extend_from_slice(&chunk[..read]);
+                }
+                Ok(_) | Err(_) => break,
             }
         }
+        lines.extend(buffer.last_line());
+        lines
     }
 
     /// Takes it down as hosts do, the whole group: its standard input is closed, then there is time, then SIGTERM, then

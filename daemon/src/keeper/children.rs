@@ -90,7 +90,10 @@ impl Children {
     /// [expected](Self::expect).
     pub async fn end_group(&self, leader: Pid, patience: Duration) {
         for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-            if timeout(patience, self.group_gone(leader)).await.is_ok() {
+            // Who was only started by one that has ended waits for nothing on its standard input.
+            let orphaned = signal == Signal::SIGTERM && self.ended(leader).is_some();
+            let wait = if orphaned { Duration::ZERO } else { patience };
+            if timeout(wait, self.group_gone(leader)).await.is_ok() {
                 break;
             }
             let _ = killpg(leader, signal);

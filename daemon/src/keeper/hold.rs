@@ -5,7 +5,6 @@ mod events;
 mod fronts;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ use super::lines::Line;
 use super::relay::{Limits, Order, Relay};
 use super::visits::{House, Visit, receive};
 use super::watch::{Exited, Watch};
+use crate::listener::Listener;
 use crate::process::{Pinned, ProcessId};
 
 /// Connections beside fronts that have not attached yet.
@@ -49,6 +49,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// A keeper that has registered, and whose backend runs.
 pub struct Keeper {
     pub(super) house: Arc<House>,
+
     /// What the daemon said when it registered.
     pub(super) kept: Kept,
     /// The control plane, for calls that nobody waits for.
@@ -60,13 +61,15 @@ pub struct Keeper {
     outlet: Outlet,
     /// Former backends that are being taken down.
     retiring: JoinSet<()>,
+    /// The next backend is to be started, when they are gone.
+    start_due: bool,
     pub(super) front: Option<Front>,
     besides: Vec<(ProcessId, Beside)>,
     began: Instant,
     /// Since when a front has been attached, or none has.
     pub(super) since: Instant,
-    /// The highest epoch that was let in, and who showed it.
-    last: Option<(Epoch, ProcessId)>,
+    /// The newest epoch that was seen, and who was let in with it.
+    last: (Epoch, Option<ProcessId>),
     pub(super) ring: Ring,
     /// A front that has just attached, and is yet to be watched.
     arrived: Option<Pinned>,
@@ -87,15 +90,22 @@ enum Event {
     Errors(Vec<u8>),
     ErrorsClosed,
     Written,
+    Retired,
     Time,
 }
 
 impl Keeper {
-    /// Starts the backend.
+    /// Starts the backend. `epoch` is that of the lease under which the keeper has registered.
     ///
     /// # Errors
     /// When there is no such program, or none that may be run.
-    pub fn start(house: House, kept: Kept, control: Control, program: Program) -> io::Result<Self> {
+    pub fn start(
+        house: House,
+        epoch: Epoch,
+        kept: Kept,
+        control: Control,
+        program: Program,
+    ) -> io::Result<Self> {
         let children = Arc::new(Children::new());
         let limits = Limits {
             ask_wait_ms: kept.ask_wait_ms,
@@ -114,11 +124,12 @@ impl Keeper {
             backend: None,
             outlet: Outlet::default(),
             retiring: JoinSet::new(),
+            start_due: false,
             front: None,
             besides: Vec::new(),
             began: now,
             since: now,
-            last: None,
+            last: (epoch, None),
             arrived: None,
             slim_at: Some(now + SETTLED),
         };
@@ -139,7 +150,7 @@ impl Keeper {
     pub async fn hold(
         mut self,
         listener: UnixListener,
-        path: PathBuf,
+        placed: &Listener,
         mut watch: Watch,
         mut sigchld: Signal,
     ) -> io::Result<()> {
@@ -176,6 +187,7 @@ impl Keeper {
                         Exited::Front if reads_front => Event::Written,
                         Exited::Front => Event::FrontGone,
                     },
+                    Some(_) = self.retiring.join_next() => Event::Retired,
                     Some(visit) = visits.recv() => Event::Visit(visit),
                     event = to_front(front_out) => event,
                     event = to_backend(&mut self.outlet, input) => event,
@@ -185,15 +197,19 @@ impl Keeper {
                     () = sleep_until(deadline) => Event::Time,
                 }
             };
+            let left = matches!(event, Event::FrontGone);
             if let Some(why) = self.take_in(event).await {
                 break why;
+            }
+            if left && !placed.is_in_place() {
+                break "its socket was taken away, so that nobody can come for it";
             }
             if let Some(front) = self.arrived.take() {
                 watch.follow(Some(front));
             }
         };
         receiving.abort();
-        let _ = std::fs::remove_file(&path);
+        placed.unlink();
         self.end(why, &mut sigchld).await;
         Ok(())
     }
@@ -255,11 +271,13 @@ impl Keeper {
             }
             Event::InputClosed => {
                 self.outlet = Outlet::default();
-                self.backend.as_mut()?.input = None;
+                let backend = self.backend.as_mut()?;
+                backend.input = None;
+                backend.mute_since = Some(Instant::now());
             }
             Event::Errors(text) => self.show(&text),
             Event::ErrorsClosed => self.backend.as_mut()?.errors = None,
-            Event::Written => {}
+            Event::Written | Event::Retired => {}
             Event::Time => {
                 self.relay.tick(now);
                 if self.slim_at.is_some_and(|at| at <= Instant::now()) {
@@ -270,7 +288,7 @@ impl Keeper {
                 }
                 let mute = self.backend.as_ref().and_then(|backend| backend.mute_since);
                 if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
-                    self.replace("it closed its standard output");
+                    self.replace("it closed its standard input or output");
                 }
                 let lingered = self.since.elapsed() >= Duration::from_millis(self.kept.linger_ms);
                 if self.front.is_none() && lingered {
@@ -280,14 +298,19 @@ impl Keeper {
         }
         for order in self.relay.orders() {
             match order {
-                Order::Start => self.restart(),
+                Order::Start => self.start_due = true,
                 Order::Replace { why } => {
                     self.say(&format!("{why}; a fresh server is started"));
                     self.retire();
-                    self.restart();
+                    self.start_due = true;
                 }
                 Order::Say(text) => self.say(&text),
             }
+        }
+        // Not before the former one is gone, with all that it may hold: a port, the lock on a profile.
+        if self.start_due && self.retiring.is_empty() {
+            self.start_due = false;
+            self.restart();
         }
         None
     }

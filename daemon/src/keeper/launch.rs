@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use mcp_sessiond_proto::KeeperName;
 
+use crate::executable;
+
 /// What a keeper tells whoever started it, in one line of JSON on standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,7 +63,7 @@ pub fn launch(arguments: Vec<OsString>) -> ExitCode {
 fn start(arguments: Vec<OsString>) -> io::Result<Report> {
     // What the host left open by mistake would otherwise stay open for as long as the backend lives.
     crate::sys::keep_only_standard_streams()?;
-    let mut keeper = Command::new(std::env::current_exe()?)
+    let mut keeper = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?)
         .args(["keep", "--detached"])
         .args(arguments)
         .stdin(Stdio::null())

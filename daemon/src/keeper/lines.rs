@@ -20,7 +20,7 @@ const KEPT: usize = 4 * CHUNK;
 pub enum Line {
     /// As it came.
     Whole(Bytes),
-    /// It had more than [`RELAYED_MAX`] bytes. These are its first and its last ones.
+    /// It had too many bytes. These are its first and its last ones.
     Oversized {
         /// At most [`EDGE`] bytes.
         head: Bytes,
@@ -30,16 +30,30 @@ pub enum Line {
 }
 
 /// Takes bytes in as they come, and gives lines out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LineBuffer {
     bytes: BytesMut,
+    /// Bytes that a line may have.
+    most: usize,
     /// So many of them have no newline.
     scanned: usize,
     /// The first bytes of a line of which most was thrown away.
     head: Option<Bytes>,
 }
 
+impl Default for LineBuffer {
+    fn default() -> Self {
+        Self::taking(RELAYED_MAX)
+    }
+}
+
 impl LineBuffer {
+    /// Takes lines of so many bytes.
+    #[must_use]
+    pub fn taking(most: usize) -> Self {
+        Self { bytes: BytesMut::new(), most, scanned: 0, head: None }
+    }
+
     /// Where more bytes go, with room for a [`CHUNK`] of them.
     pub fn room(&mut self) -> &mut BytesMut {
         if self.bytes.is_empty() && self.bytes.capacity() > KEPT {
@@ -49,10 +63,13 @@ impl LineBuffer {
         &mut self.bytes
     }
 
-    /// Whether nothing has been taken in that was not given out.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.head.is_none()
+    /// What is left at the end, as if a newline were behind it; none where that is nothing.
+    pub fn last_line(&mut self) -> Option<Line> {
+        if self.bytes.is_empty() && self.head.is_none() {
+            return None;
+        }
+        self.bytes.extend_from_slice(b"\n");
+        self.next_line()
     }
 
     /// The next line, if it is there to its end.
@@ -60,7 +77,7 @@ impl LineBuffer {
         let found = memchr::memchr(b'\n', &self.bytes[self.scanned..]);
         let Some(end) = found.map(|at| self.scanned + at) else {
             self.scanned = self.bytes.len();
-            if self.bytes.len() > RELAYED_MAX {
+            if self.bytes.len() > self.most {
                 self.throw_away();
             }
             return None;
@@ -70,7 +87,7 @@ impl LineBuffer {
         line.truncate(end);
         Some(match self.head.take() {
             Some(head) => Line::Oversized { head, tail: tail_of(&line) },
-            None if line.len() > RELAYED_MAX => {
+            None if line.len() > self.most => {
                 Line::Oversized { head: Bytes::copy_from_slice(&line[..EDGE]), tail: tail_of(&line) }
             }
             None => Line::Whole(line.freeze()),
@@ -103,7 +120,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { reader, buffer: LineBuffer::default() }
     }
 
-    /// The next line; none at the end, where half a line counts for nothing. A future that is dropped has taken nothing away.
+    /// The next line; none at the end. What stands behind the last newline is a line, too. A future that is dropped has taken
+    /// nothing away.
     ///
     /// # Errors
     /// Those of the reader.
@@ -113,7 +131,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Ok(Some(line));
             }
             if self.reader.read_buf(self.buffer.room()).await? == 0 {
-                return Ok(None);
+                return Ok(self.buffer.last_line());
             }
         }
     }
@@ -154,6 +172,11 @@ mod tests {
             let lines = taken(&[&text[..cut], &text[cut..]]);
             assert_eq!(lines, [whole(b"{\"a\":1}\r"), whole(b""), whole(b"{}")], "{cut}");
         }
+        let mut buffer = LineBuffer::default();
+        assert_eq!(buffer.last_line(), None);
+        buffer.room().extend_from_slice(b"{}\nhalf");
+        assert_eq!(buffer.next_line(), Some(whole(b"{}")));
+        assert_eq!((buffer.next_line(), buffer.last_line()), (None, Some(whole(b"half"))));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use mcp_sessiond_proto::paths;
 
 use super::{Fatal, Options, log_path};
 use crate::directory::Directory;
-use crate::{config, fault};
+use crate::{config, executable, fault};
 
 /// Bytes of former daemons' log that are kept, at most.
 const LOG_MAX: u64 = 1024 * 1024;
@@ -55,7 +55,7 @@ fn start(options: &Options) -> io::Result<u8> {
     if log.metadata()?.len() > LOG_MAX {
         log.set_len(0)?;
     }
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?);
     command.args(["run", "--detached"]);
     if let Some(config) = &options.config {
         command.arg("--config").arg(std::path::absolute(config)?);

@@ -39,23 +39,20 @@ impl Keeper {
         }
     }
 
-    /// Whether a front may have the backend: the daemon says so, or, while that is away, its epoch is newer than all that
-    /// were seen.
+    /// Whether a front may have the backend: the daemon says so, or, while that is away, its epoch is the newest that was
+    /// seen. What the daemon said may be older than what another front was told.
     fn admit(&self, attach: &Attach, process: ProcessId, word: Word) -> Result<(), Error> {
-        match (word, self.last) {
-            (Word::Holder(holder), _) if holder == process => Ok(()),
+        let (newest, last) = self.last;
+        let stale = || Err(Error::StaleEpoch { given: attach.epoch, newest });
+        let again = last.is_none_or(|last| last == process);
+        match word {
+            Word::Refused(error) => Err(error),
+            _ if attach.epoch < newest => stale(),
+            Word::Holder(holder) if holder == process => Ok(()),
             // The lease is another process's.
-            (Word::Holder(_), _) => Err(Error::SessionHeld),
-            (Word::Refused(error), _) => Err(error),
-            (Word::Away, Some((newest, last))) => {
-                let again = attach.epoch == newest && last == process;
-                if attach.epoch > newest || again {
-                    Ok(())
-                } else {
-                    Err(Error::StaleEpoch { given: attach.epoch, newest })
-                }
-            }
-            (Word::Away, None) => Ok(()),
+            Word::Holder(_) => Err(Error::SessionHeld),
+            Word::Away if attach.epoch > newest || again => Ok(()),
+            Word::Away => stale(),
         }
     }
 
@@ -76,7 +73,7 @@ impl Keeper {
         let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
         let found = self.besides.iter().position(|(beside, _)| *beside == process);
         let beside = found.map(|at| self.besides.remove(at).1);
-        self.last = Some((attach.epoch, process));
+        self.last = (attach.epoch, Some(process));
         self.since = Instant::now();
         self.front = Some(Front::new(process, attach.epoch, reader, writer, beside));
         if !matches!(told, Ok(Ok(()))) {
