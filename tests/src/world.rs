@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use mcp_sessiond_proto::hello::Codec;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Daemon, Host, Log, Peer};
+use crate::{Daemon, Host, Log, Peer, gone};
 
 /// Where the helpers are: only the test binary itself is told, when it is compiled.
 #[derive(Debug)]
@@ -218,19 +220,23 @@ impl World {
 }
 
 impl World {
-    /// Kills the daemon, whoever has started it: one that was started on demand is nobody's child.
+    /// Kills the daemon, whoever has started it, and waits until it is gone: one that was started on demand is nobody's
+    /// child.
     pub fn kill_any_daemon(&self) {
-        if let Ok(mut stream) = UnixStream::connect(self.socket())
-            && let Some(pid) = Peer::pid_of_daemon(&mut stream)
-        {
-            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        if let Some(pid) = self.signal_daemon() {
+            gone(pid.as_raw().cast_unsigned());
         }
+    }
+
+    fn signal_daemon(&self) -> Option<Pid> {
+        let pid = Peer::pid_of_daemon(&mut UnixStream::connect(self.socket()).ok()?)?;
+        kill(pid, Signal::SIGKILL).ok().map(|()| pid)
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.kill_any_daemon();
+        let _ = self.signal_daemon();
         if std::thread::panicking() {
             let detached = std::fs::read_to_string(self.directory().join("daemon.log")).unwrap_or_default();
             let _ = writeln!(std::io::stderr(), "the daemon's log:\n{}\n{detached}", self.log.text());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_tests::{Client, Daemon, Front, World, random};
+use mcp_sessiond_tests::{Client, Front, World, random};
 
 use super::{keeping, tiny};
 
@@ -55,14 +55,12 @@ fn fronts_find_a_daemon_that_is_starting() {
     let world = settings();
     let mut random = random();
     for round in 0..ROUNDS {
-        let mut daemon = world.start(&[]);
+        let daemon = world.start(&[]);
         moment(&mut random, 15);
         let client = start(&world, round);
         assert_kept(&world, client, round);
         // It may have found that one of a front's was there first.
-        if daemon.ended().is_none() {
-            daemon.kill();
-        }
+        drop(daemon);
         world.kill_any_daemon();
     }
 }
@@ -71,23 +69,17 @@ fn fronts_find_a_daemon_that_is_starting() {
 fn fronts_find_a_daemon_that_is_being_killed() {
     let world = settings();
     let mut random = random();
-    let mut daemon: Option<Daemon> = None;
     for round in 0..ROUNDS {
-        let mut killed = daemon.take().unwrap_or_else(|| world.daemon());
+        // Or one that a former front or its keeper was still about to start.
+        let first = world.start(&[]);
+        let _ = first.ready_or_ended();
         let client = start(&world, round);
         moment(&mut random, 30);
-        killed.kill();
+        world.kill_any_daemon();
         // In every other round nobody but the front sees to another one.
-        if round % 2 == 0 {
-            killed.start_with(&[]);
-            daemon = Some(killed);
-        }
+        let next = (round % 2 == 0).then(|| world.start(&[]));
         assert_kept(&world, client, round);
-        if daemon.as_mut().is_some_and(|daemon| daemon.ended().is_some()) {
-            daemon = None;
-        }
-        if daemon.is_none() {
-            world.kill_any_daemon();
-        }
+        drop((first, next));
+        world.kill_any_daemon();
     }
 }
