@@ -162,7 +162,7 @@ pub enum KeeperRequest {
     /// A front takes the backend. Another one that has it is cut off.
     Attach(Attach),
     /// The connection beside that of a front, which the same process opens before it attaches: what the backend writes
-    /// to its standard error one way, a byte for each message passed on the other way.
+    /// to its standard error one way; the other way bytes, each of which says how many messages were passed on.
     Beside {},
     /// How the backend is.
     Status {},
