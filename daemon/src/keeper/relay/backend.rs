@@ -1,5 +1,7 @@
 //! What the backend sends.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
 
 use super::entry::{Edits, Entry, Verdict, translate};
@@ -24,11 +26,13 @@ impl Relay {
 
     /// Takes a line as the backend's, or in its place.
     pub(super) fn receive(&mut self, line: &Bytes, now: Millis) {
-        let read = Line::of(line);
+        let copy = OnceCell::new();
+        let read = Line::of(line, &copy);
         let entry = translate(line, &read, || ToFront::Notice, |message| self.backend_message(message, now));
         if let Some(entry) = entry {
             self.queue_for_front(entry);
         }
+        read.unreadable().for_each(|unreadable| self.unreadable_from_backend(unreadable, now));
     }
 
     fn queue_for_front(&mut self, entry: Entry<ToFront>) {

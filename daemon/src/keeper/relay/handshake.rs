@@ -1,5 +1,7 @@
 //! `initialize`: the backend gets it once, and later hosts get the answer that it gave.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
 
 use super::entry::{Edits, Entry, Verdict};
@@ -74,7 +76,8 @@ impl Relay {
 
     /// A front has attached whose host was answered by a former keeper: this backend is initialised for it.
     pub(super) fn adopt(&mut self, initialize: &Bytes, now: Millis) {
-        let Line::One(message) = Line::of(initialize) else { return };
+        let copy = OnceCell::new();
+        let Some(message) = Line::of(initialize, &copy).message() else { return };
         if !matches!(&message.kind, Kind::Request { method, .. } if method == "initialize") {
             return;
         }
@@ -95,7 +98,7 @@ impl Relay {
         if let Some(front) = &mut self.front {
             front.can = can;
         }
-        let line = Bytes::copy_from_slice(message.text.as_bytes());
+        let line = Bytes::copy_from_slice(message.raw);
         self.handshake.host = Some(Host { line, connection: self.connections, version });
     }
 
@@ -106,7 +109,8 @@ impl Relay {
     /// Sends the latest host's `initialize` to the backend, as a call of the attached front.
     pub(super) fn send_initialize(&mut self, now: Millis) {
         let Some(line) = self.handshake.host.as_ref().map(|host| host.line.clone()) else { return };
-        let Line::One(message) = Line::of(&line) else { return };
+        let copy = OnceCell::new();
+        let Some(message) = Line::of(&line, &copy).message() else { return };
         let Kind::Request { id, method } = &message.kind else { return };
         let first = self.handshake.pending.is_none();
         let what = if first { What::Initialize } else { What::Plain };
@@ -115,7 +119,7 @@ impl Relay {
             self.handshake.pending = Some(number);
             self.seen_by_backend();
         }
-        self.to_backend.push(Entry::one(edits.spliced(message.text).into(), ToBackend::Call(number)));
+        self.to_backend.push(Entry::one(edits.spliced(&message).into(), ToBackend::Call(number)));
         self.wake(now);
     }
 
@@ -168,7 +172,7 @@ impl Relay {
 
     /// Keeps the answer for later hosts.
     pub(super) fn keep_answer(&mut self, message: &Message<'_>) {
-        self.handshake.answer = Some(Bytes::copy_from_slice(message.text.as_bytes()));
+        self.handshake.answer = Some(Bytes::copy_from_slice(message.raw));
         self.handshake.told = Told::of(message.text);
     }
 
@@ -184,7 +188,7 @@ impl Relay {
         match self.handshake.waiter.take() {
             None => false,
             Some(Waiter { id: Some(id) }) => {
-                self.tell_front(with_id(&Bytes::copy_from_slice(message.text.as_bytes()), &id));
+                self.tell_front(with_id(&Bytes::copy_from_slice(message.raw), &id));
                 true
             }
             Some(Waiter { id: None }) => {
@@ -253,9 +257,10 @@ impl Relay {
 
 /// An answer, with another id.
 fn with_id(answer: &Bytes, id: &str) -> Bytes {
-    let Line::One(message) = Line::of(answer) else { return answer.clone() };
+    let copy = OnceCell::new();
+    let Some(message) = Line::of(answer, &copy).message() else { return answer.clone() };
     let Kind::Answer { id: own, .. } = &message.kind else { return answer.clone() };
     let mut edits = Edits::default();
     edits.replace(&message, own, id);
-    edits.spliced(message.text).into()
+    edits.spliced(&message).into()
 }
