@@ -8,7 +8,7 @@ use super::entry::{Edits, Entry, Verdict, translate};
 use super::life::Life;
 use super::message::{Kind, Line, Message, number};
 use super::numbers::Open;
-use super::queue::ToFront;
+use super::queue::{ToFront, Wanting};
 use super::view::Answered;
 use super::{Call, Millis, Relay, What, count};
 
@@ -37,7 +37,7 @@ impl Relay {
 
     fn queue_for_front(&mut self, entry: Entry<ToFront>) {
         let front = self.front.as_ref();
-        if entry.parts.len() == 1 || front.is_some_and(|front| entry.all(|part| front.takes(part))) {
+        if entry.parts.len() == 1 || front.is_some_and(|front| entry.wants() & !front.meets() == 0) {
             self.to_front.push(entry);
             return;
         }

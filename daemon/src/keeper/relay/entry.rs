@@ -82,11 +82,6 @@ impl<P> Entry<P> {
         line.push(b']');
         Self { line: line.into(), parts, batch: true }
     }
-
-    /// Whether everything that it carries is such.
-    pub(super) fn all(&self, such: impl Fn(&P) -> bool) -> bool {
-        self.parts.iter().all(|(_, part)| such(part))
-    }
 }
 
 /// What becomes of a message: it goes on with edits, or it ends here.
