@@ -1,10 +1,11 @@
 //! What the host waits for. The keeper knows it as well; but if the keeper is lost, nobody else could tell the host.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use bytes::Bytes;
 
-use crate::keeper::relay::message::{Kind, Line, Message};
+use crate::keeper::relay::message::{Kind, Line, Message, Part};
 
 /// JSON-RPC's code for a connection that was closed, as the SDKs have it.
 const CONNECTION_CLOSED: i32 = -32000;
@@ -132,13 +133,17 @@ fn answer(answers: &mut Vec<u8>, id: &str, message: &str, outcome: &str) {
 
 /// Calls `see` with each message of a line, and with whether it is the whole line.
 fn each(line: &Bytes, mut see: impl FnMut(&Message<'_>, bool)) {
-    match Line::of(line) {
-        Line::One(message) => see(&message, true),
-        Line::Batch(messages) => messages
-            .iter()
-            .filter_map(|(_, message)| message.as_ref())
-            .for_each(|message| see(message, false)),
-        Line::Blank | Line::Other => {}
+    let copy = OnceCell::new();
+    match Line::of(line, &copy) {
+        Line::One(Part::Message(message)) => see(&message, true),
+        Line::Batch(parts) => {
+            for (_, part) in &parts {
+                if let Part::Message(message) = part {
+                    see(message, false);
+                }
+            }
+        }
+        Line::Blank | Line::One(_) => {}
     }
 }
 
@@ -178,6 +183,15 @@ mod tests {
         assert_eq!(answer["error"]["data"]["outcome"], "not_sent");
         let message = answer["error"]["message"].as_str().expect("text");
         assert!(message.contains("no \"such\" program"), "{message}");
+    }
+
+    #[test]
+    fn what_can_nearly_be_read_is_seen() {
+        let mut open = Open::default();
+        open.from_host(&Bytes::from_static(b"{\"id\":1,\"method\":\"x\",\"params\":[NaN,\"\xE4\"]}"));
+        assert!(!open.is_settled());
+        open.from_keeper(&Bytes::from_static(b"{\"result\":[-Infinity,\"\xE4\"],\"id\":1}"));
+        assert!(open.is_settled());
     }
 
     #[test]

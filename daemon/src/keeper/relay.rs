@@ -22,6 +22,7 @@ mod queue;
 mod revival;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 mod version;
 mod view;
 mod words;

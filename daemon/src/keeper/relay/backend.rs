@@ -1,12 +1,14 @@
 //! What the backend sends.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
 
 use super::entry::{Edits, Entry, Verdict, translate};
 use super::life::Life;
 use super::message::{Kind, Line, Message, number};
 use super::numbers::Open;
-use super::queue::ToFront;
+use super::queue::{ToFront, Wanting};
 use super::view::Answered;
 use super::{Call, Millis, Relay, What, count};
 
@@ -24,16 +26,18 @@ impl Relay {
 
     /// Takes a line as the backend's, or in its place.
     pub(super) fn receive(&mut self, line: &Bytes, now: Millis) {
-        let read = Line::of(line);
+        let copy = OnceCell::new();
+        let read = Line::of(line, &copy);
         let entry = translate(line, &read, || ToFront::Notice, |message| self.backend_message(message, now));
         if let Some(entry) = entry {
             self.queue_for_front(entry);
         }
+        read.unreadable().for_each(|unreadable| self.unreadable_from_backend(unreadable, now));
     }
 
     fn queue_for_front(&mut self, entry: Entry<ToFront>) {
         let front = self.front.as_ref();
-        if entry.parts.len() == 1 || front.is_some_and(|front| entry.all(|part| front.takes(part))) {
+        if entry.parts.len() == 1 || front.is_some_and(|front| entry.wants() & !front.meets() == 0) {
             self.to_front.push(entry);
             return;
         }

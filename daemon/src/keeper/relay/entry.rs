@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::message::{Line, Message};
+use super::message::{Line, Message, Part};
 
 /// The places of a message that get another text, in the order in which they stand.
 #[derive(Default)]
@@ -21,20 +21,20 @@ impl Edits {
     }
 
     /// Writes the message with its edits.
-    fn write(&self, text: &str, out: &mut Vec<u8>) {
+    fn write(&self, raw: &[u8], out: &mut Vec<u8>) {
         let mut from = 0;
         for (span, new) in &self.0 {
-            out.extend_from_slice(&text.as_bytes()[from..span.start]);
+            out.extend_from_slice(&raw[from..span.start]);
             out.extend_from_slice(new.as_bytes());
             from = span.end;
         }
-        out.extend_from_slice(&text.as_bytes()[from..]);
+        out.extend_from_slice(&raw[from..]);
     }
 
     /// The message with its edits.
-    pub(super) fn spliced(&self, text: &str) -> Vec<u8> {
-        let mut out = Vec::with_capacity(text.len() + 24 * self.0.len());
-        self.write(text, &mut out);
+    pub(super) fn spliced(&self, message: &Message<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(message.raw.len() + 24 * self.0.len());
+        self.write(message.raw, &mut out);
         out
     }
 }
@@ -82,18 +82,13 @@ impl<P> Entry<P> {
         line.push(b']');
         Self { line: line.into(), parts, batch: true }
     }
-
-    /// Whether everything that it carries is such.
-    pub(super) fn all(&self, such: impl Fn(&P) -> bool) -> bool {
-        self.parts.iter().all(|(_, part)| such(part))
-    }
 }
 
 /// What becomes of a message: it goes on with edits, or it ends here.
 pub(super) type Verdict<P> = Option<(Edits, P)>;
 
 /// Translates a line: asks about every message in it, and leaves everything else as it stands. `other` is for what is
-/// no JSON-RPC. None if nothing is to be handed on.
+/// no JSON-RPC; if that shows an id, it does not go on. None if nothing is to be handed on.
 pub(super) fn translate<P>(
     line: &Bytes,
     read: &Line<'_>,
@@ -102,27 +97,29 @@ pub(super) fn translate<P>(
 ) -> Option<Entry<P>> {
     match read {
         Line::Blank => None,
-        Line::Other => Some(Entry::one(line.clone(), other())),
-        Line::One(message) => {
+        Line::One(Part::Unreadable(_)) => None,
+        Line::One(Part::Other) => Some(Entry::one(line.clone(), other())),
+        Line::One(Part::Message(message)) => {
             let (edits, part) = each(message)?;
             if edits.0.is_empty() {
                 return Some(Entry::one(line.clone(), part));
             }
-            Some(Entry::one(edits.spliced(message.text).into(), part))
+            Some(Entry::one(edits.spliced(message).into(), part))
         }
         Line::Batch(elements) => {
             let mut out = Vec::with_capacity(line.len() + 16 * elements.len());
             let mut parts = Vec::with_capacity(elements.len());
             let mut from = 0;
-            for (span, message) in elements {
+            for (span, element) in elements {
                 out.extend_from_slice(&line[from..span.start]);
                 let start = out.len();
-                let verdict = match message {
-                    Some(message) => each(message).map(|(edits, part)| {
-                        edits.write(message.text, &mut out);
+                let verdict = match element {
+                    Part::Message(message) => each(message).map(|(edits, part)| {
+                        edits.write(message.raw, &mut out);
                         part
                     }),
-                    None => {
+                    Part::Unreadable(_) => None,
+                    Part::Other => {
                         out.extend_from_slice(&line[span.clone()]);
                         Some(other())
                     }

@@ -12,7 +12,7 @@ impl Relay {
     pub fn pull_front(&mut self) -> Option<Bytes> {
         self.hurry();
         let front = self.front.as_ref()?;
-        let entry = self.to_front.pull(|entry| entry.all(|part| front.takes(part)))?;
+        let entry = self.to_front.pull(front.meets())?;
         for (_, part) in &entry.parts {
             if let ToFront::Ask(number, _) = part
                 && let Some(ask) = self.asks.open.get_mut(number)
@@ -32,7 +32,7 @@ impl Relay {
             Some(line) => line,
             None if self.handshake.revive => return None,
             None => {
-                let entry = self.to_backend.pull(|_| true)?;
+                let entry = self.to_backend.pull(0)?;
                 for (_, part) in &entry.parts {
                     if let ToBackend::Call(number) = part
                         && let Some(call) = self.calls.open.get_mut(number)
@@ -51,17 +51,15 @@ impl Relay {
     #[must_use]
     pub fn reads_front(&self) -> bool {
         let flows = match self.life {
-            Life::Running { .. } if !self.handshake.revive => !self.to_backend.flows_over(|_| true),
+            Life::Running { .. } if !self.handshake.revive => !self.to_backend.flows_over(0),
             // What is read is answered at once.
             Life::Stopping => true,
-            Life::Down { refusing: true, .. } => !self.to_backend.flows_over(|_| true),
+            Life::Down { refusing: true, .. } => !self.to_backend.flows_over(0),
             // A host that begins may get its answers from us.
-            _ if self.front.as_ref().is_some_and(|front| !front.ready) => {
-                !self.to_backend.flows_over(|_| true)
-            }
+            _ if self.front.as_ref().is_some_and(|front| !front.ready) => !self.to_backend.flows_over(0),
             _ => self.to_backend.entries.is_empty(),
         };
-        flows && !self.to_front.flows_over(|entry| entry.all(|part| matches!(part, ToFront::Ours)))
+        flows && !self.to_front.flows_over(0)
     }
 
     /// Whether the backend is to be read from: not while a front reads too slowly, nor while there is none and as much
@@ -71,7 +69,7 @@ impl Relay {
         let full = self.full();
         match &self.front {
             None => !full,
-            Some(front) => !full && !self.to_front.flows_over(|entry| entry.all(|part| front.takes(part))),
+            Some(front) => !full && !self.to_front.flows_over(front.meets()),
         }
     }
 

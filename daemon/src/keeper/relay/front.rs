@@ -1,5 +1,7 @@
 //! What the host sends.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
 
 use super::entry::{Edits, Verdict, translate};
@@ -16,8 +18,10 @@ impl Relay {
         if self.front.is_none() {
             return;
         }
-        let read = Line::of(&line);
+        let copy = OnceCell::new();
+        let read = Line::of(&line, &copy);
         let entry = translate(&line, &read, || ToBackend::Other, |message| self.front_message(message, now));
+        read.unreadable().for_each(|unreadable| self.unreadable_from_front(unreadable));
         let Some(entry) = entry else { return };
         if matches!(self.life, Life::Stopping) {
             self.counts.dropped += 1;

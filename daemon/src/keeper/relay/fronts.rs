@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
 
-use super::queue::{ToBackend, ToFront};
+use super::queue::{ToBackend, ToFront, Wants};
 use super::version::Can;
-use super::{Entry, Millis, Relay, words};
+use super::{Entry, Millis, Need, Relay, words};
 
 /// Calls of former fronts that are remembered until they are answered. The oldest go first: a backend that never
 /// answers must not cost more and more.
@@ -24,15 +24,14 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Whether it can be handed this now.
-    pub(super) fn takes(&self, part: &ToFront) -> bool {
-        match part {
-            ToFront::Answer(_) | ToFront::Ours => true,
-            ToFront::Bound | ToFront::Notice => self.ready,
-            ToFront::Ask(_, need) => {
-                self.ready && (self.regardless || need.is_none_or(|need| self.can.meet(need)))
-            }
+    /// What it meets now.
+    pub(super) fn meets(&self) -> Wants {
+        if !self.ready {
+            return ToFront::FOREIGN;
         }
+        let can = |need: &Need| self.regardless || self.can.meet(*need);
+        let needs = [Need::Sampling, Need::Elicitation, Need::Roots].into_iter().filter(can);
+        needs.fold(ToFront::FOREIGN | ToFront::READY, |meets, need| meets | ToFront::need(need))
     }
 }
 

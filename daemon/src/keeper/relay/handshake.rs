@@ -1,5 +1,7 @@
 //! `initialize`: the backend gets it once, and later hosts get the answer that it gave.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
 
 use super::entry::{Edits, Entry, Verdict};
@@ -27,12 +29,16 @@ pub(super) struct Handshake {
     /// The latest host's `initialize`.
     pub host: Option<Host>,
     waiter: Option<Waiter>,
+    /// How many backends in a row have ended before they had answered the host.
+    pub deaths: u32,
 }
 
 /// A host, as its `initialize` has it.
 pub(super) struct Host {
     /// The line.
     pub line: Bytes,
+    /// The raw text of its id.
+    pub id: Box<str>,
     /// The connection that it came on.
     pub connection: u64,
     /// The version that it asks for.
@@ -60,7 +66,7 @@ impl Handshake {
 impl Relay {
     /// The host initialises.
     pub(super) fn host_initialize(&mut self, message: &Message<'_>, id: &str, now: Millis) {
-        self.meet_host(message);
+        self.meet_host(message, id);
         if self.handshake.answer.is_some() {
             self.answer_from_memory(Some(id), now);
         } else if self.handshake.revive || self.handshake.pending.is_some_and(|call| self.is_former(call)) {
@@ -68,17 +74,19 @@ impl Relay {
         } else if let Some(why) = self.refusal(now) {
             self.tell_front(words::not_sent(id, &why));
         } else {
-            self.send_initialize(now);
+            self.send_initialize(false, now);
         }
     }
 
     /// A front has attached whose host was answered by a former keeper: this backend is initialised for it.
     pub(super) fn adopt(&mut self, initialize: &Bytes, now: Millis) {
-        let Line::One(message) = Line::of(initialize) else { return };
-        if !matches!(&message.kind, Kind::Request { method, .. } if method == "initialize") {
+        let copy = OnceCell::new();
+        let Some(message) = Line::of(initialize, &copy).message() else { return };
+        let Kind::Request { id, method } = &message.kind else { return };
+        if method != "initialize" {
             return;
         }
-        self.meet_host(&message);
+        self.meet_host(&message, id);
         if self.handshake.answer.is_some() {
             self.answer_from_memory(None, now);
         } else if self.handshake.revive || self.handshake.pending.is_some() {
@@ -90,23 +98,25 @@ impl Relay {
         }
     }
 
-    fn meet_host(&mut self, message: &Message<'_>) {
+    fn meet_host(&mut self, message: &Message<'_>, id: &str) {
         let Asked { version, can } = Asked::of(message.params);
         if let Some(front) = &mut self.front {
             front.can = can;
         }
-        let line = Bytes::copy_from_slice(message.text.as_bytes());
-        self.handshake.host = Some(Host { line, connection: self.connections, version });
+        let line = Bytes::copy_from_slice(message.raw);
+        self.handshake.host = Some(Host { line, id: id.into(), connection: self.connections, version });
     }
 
     fn is_former(&self, call: u64) -> bool {
         self.calls.open.get(&call).is_some_and(|call| !self.is_current(call.asker))
     }
 
-    /// Sends the latest host's `initialize` to the backend, as a call of the attached front.
-    pub(super) fn send_initialize(&mut self, now: Millis) {
+    /// Sends the latest host's `initialize` to the backend, as a call of the attached front; before everything else if
+    /// it was sent before.
+    pub(super) fn send_initialize(&mut self, again: bool, now: Millis) {
         let Some(line) = self.handshake.host.as_ref().map(|host| host.line.clone()) else { return };
-        let Line::One(message) = Line::of(&line) else { return };
+        let copy = OnceCell::new();
+        let Some(message) = Line::of(&line, &copy).message() else { return };
         let Kind::Request { id, method } = &message.kind else { return };
         let first = self.handshake.pending.is_none();
         let what = if first { What::Initialize } else { What::Plain };
@@ -115,7 +125,12 @@ impl Relay {
             self.handshake.pending = Some(number);
             self.seen_by_backend();
         }
-        self.to_backend.push(Entry::one(edits.spliced(message.text).into(), ToBackend::Call(number)));
+        let entry = Entry::one(edits.spliced(&message).into(), ToBackend::Call(number));
+        if again {
+            self.to_backend.push_front(entry);
+        } else {
+            self.to_backend.push(entry);
+        }
         self.wake(now);
     }
 
@@ -158,6 +173,7 @@ impl Relay {
     /// The backend has answered the `initialize` that the host of some front has sent.
     pub(super) fn initialize_answered(&mut self, message: &Message<'_>, failed: bool, now: Millis) {
         self.handshake.pending = None;
+        self.handshake.deaths = 0;
         if failed {
             self.fail_waiter(message, now);
         } else {
@@ -168,7 +184,7 @@ impl Relay {
 
     /// Keeps the answer for later hosts.
     pub(super) fn keep_answer(&mut self, message: &Message<'_>) {
-        self.handshake.answer = Some(Bytes::copy_from_slice(message.text.as_bytes()));
+        self.handshake.answer = Some(Bytes::copy_from_slice(message.raw));
         self.handshake.told = Told::of(message.text);
     }
 
@@ -184,7 +200,7 @@ impl Relay {
         match self.handshake.waiter.take() {
             None => false,
             Some(Waiter { id: Some(id) }) => {
-                self.tell_front(with_id(&Bytes::copy_from_slice(message.text.as_bytes()), &id));
+                self.tell_front(with_id(&Bytes::copy_from_slice(message.raw), &id));
                 true
             }
             Some(Waiter { id: None }) => {
@@ -197,7 +213,7 @@ impl Relay {
     /// The call that was to initialise the backend died with it: who waited for the answer asks on its own.
     pub(super) fn requeue_waiter(&mut self, now: Millis) {
         match self.handshake.waiter.take() {
-            Some(Waiter { id: Some(_) }) => self.send_initialize(now),
+            Some(Waiter { id: Some(_) }) => self.send_initialize(true, now),
             Some(Waiter { id: None }) => self.handshake.revive = true,
             None => {}
         }
@@ -239,13 +255,15 @@ impl Relay {
         if let Some(front) = &mut self.front {
             front.ready = true;
         }
-        self.say(format!("{why}: a fresh one takes its place; {dropped} messages of it were dropped"));
+        if dropped > 0 {
+            self.say(format!("{dropped} messages of the server that is replaced are dropped"));
+        }
         if matches!(self.life, Life::Running { .. }) {
             self.life = Life::Ordered;
             self.orders.push(Order::Replace { why });
         }
         if !adopted {
-            self.send_initialize(now);
+            self.send_initialize(false, now);
         }
         self.wake(now);
     }
@@ -253,9 +271,10 @@ impl Relay {
 
 /// An answer, with another id.
 fn with_id(answer: &Bytes, id: &str) -> Bytes {
-    let Line::One(message) = Line::of(answer) else { return answer.clone() };
+    let copy = OnceCell::new();
+    let Some(message) = Line::of(answer, &copy).message() else { return answer.clone() };
     let Kind::Answer { id: own, .. } = &message.kind else { return answer.clone() };
     let mut edits = Edits::default();
     edits.replace(&message, own, id);
-    edits.spliced(message.text).into()
+    edits.spliced(&message).into()
 }

@@ -1,7 +1,7 @@
 //! The backend starts, ends, and is started again.
 
 use super::queue::{ToBackend, ToFront};
-use super::{Millis, Order, Relay, words};
+use super::{Millis, Order, Relay, What, words};
 
 /// A backend that has lived this long, in ms, did not die of being started.
 const LIVED_MS: u64 = 10_000;
@@ -11,6 +11,9 @@ const BACKOFF_MS: u64 = 100;
 const BACKOFF_MAX_MS: u64 = 30_000;
 /// A start that is further ahead than this, in ms, is not waited for: calls fail at once.
 const PATIENCE_MS: u64 = 2_000;
+
+/// So many backends get an `initialize` before its host is told that they end.
+const TRIES: u32 = 3;
 
 /// Where the backend is in its life.
 pub(super) enum Life {
@@ -58,8 +61,38 @@ impl Relay {
         if matches!(self.life, Life::Stopping) {
             return;
         }
+        let again = self.ends_initialize(why);
         self.end_calls(&format!("the server ended ({why}) before it answered; the outcome is unknown"));
+        if again {
+            self.send_initialize(true, now);
+        }
         self.fall(false, now);
+    }
+
+    /// The backend has ended. The `initialize` that the attached front waits for has come to nothing, and the next
+    /// backend gets it, unless several have ended of it: true if it has to be sent again.
+    fn ends_initialize(&mut self, why: &str) -> bool {
+        let Some(number) = self.handshake.pending else { return false };
+        let (Some(call), Some(host)) = (self.calls.open.get(&number), &self.handshake.host) else {
+            return false;
+        };
+        let alone = host.connection == call.asker && host.id == call.id && call.cancelled.is_none();
+        if call.kind.what != What::Initialize || !self.is_current(call.asker) || !alone {
+            return false;
+        }
+        self.handshake.deaths += 1;
+        let (tried, sent) = (self.handshake.deaths >= TRIES, call.kind.sent);
+        if tried || sent {
+            self.to_backend.retain(|part| !matches!(part, ToBackend::Call(call) if *call == number));
+            self.handshake.pending = None;
+            let call = self.calls.open.remove(&number);
+            if let Some(call) = call.filter(|_| tried) {
+                self.handshake.deaths = 0;
+                let words = format!("the server ended ({why}) before it had initialised");
+                self.tell_front(words::failed(&call.id, &words));
+            }
+        }
+        sent && !tried
     }
 
     /// The backend refuses to be initialised by us: it is replaced, after a while.

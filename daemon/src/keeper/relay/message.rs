@@ -1,28 +1,41 @@
 //! What the relay reads of a line: what kind of message it is, and where its ids stand. Everything else stays unread.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::ops::Range;
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::unreadable::{self, Unreadable};
+
 /// A line, as far as it was read.
 pub(crate) enum Line<'a> {
     /// Whitespace.
     Blank,
+    /// One message, or what should be one.
+    One(Part<'a>),
+    /// A batch, as MCP 2025-03-26 has it: where each element stands, and what it is.
+    Batch(Vec<(Range<usize>, Part<'a>)>),
+}
+
+/// A line, or an element of a batch.
+pub(crate) enum Part<'a> {
+    /// A message.
+    Message(Message<'a>),
+    /// No JSON-RPC, but it shows an id: somebody may wait for it, and nobody else may get it.
+    Unreadable(Unreadable),
     /// No JSON-RPC. The other side is to say what it thinks of it.
     Other,
-    /// One message.
-    One(Message<'a>),
-    /// A batch, as MCP 2025-03-26 has it: where each element stands, and what it is, unless it is no JSON-RPC.
-    Batch(Vec<(Range<usize>, Option<Message<'a>>)>),
 }
 
 /// One message of JSON-RPC.
 pub(crate) struct Message<'a> {
-    /// Its text, from brace to brace.
+    /// Its text. Where the line had to be made readable, that is the copy's.
     pub text: &'a str,
+    /// The bytes that were sent, with every place where it is in the text.
+    pub raw: &'a [u8],
     /// What it is.
     pub kind: Kind<'a>,
     /// Its parameters' text.
@@ -59,42 +72,109 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 }
 
 impl<'a> Line<'a> {
-    /// Reads a line.
-    pub(crate) fn of(line: &'a Bytes) -> Self {
-        let Ok(text) = std::str::from_utf8(line) else { return Self::Other };
-        match text.trim_ascii_start().as_bytes().first() {
-            None => Self::Blank,
-            Some(b'{') => Message::of(text).map_or(Self::Other, Self::One),
-            Some(b'[') => match serde_json::from_str::<Vec<&RawValue>>(text) {
-                Ok(elements) if !elements.is_empty() => Self::Batch(
-                    elements.iter().map(|raw| (span(text, raw.get()), Message::of(raw.get()))).collect(),
-                ),
-                _ => Self::Other,
-            },
-            Some(_) => Self::Other,
+    /// Reads a line. Peers put up with bytes that are no UTF-8, and with numbers that are none: where a line can't be
+    /// read as it stands, that is done with a `copy` in which nothing moves.
+    pub(crate) fn of(line: &'a Bytes, copy: &'a OnceCell<String>) -> Self {
+        let plain = std::str::from_utf8(line).ok();
+        if let Some(read) = plain.and_then(|text| Self::read(line, text)) {
+            return read;
         }
+        let Some(text) = unreadable::readable(line).map(|text| &**copy.get_or_init(|| text)) else {
+            return Self::unread(line, plain.unwrap_or_default());
+        };
+        Self::read(line, text).unwrap_or_else(|| Self::unread(line, text))
+    }
+
+    fn read(line: &'a [u8], text: &'a str) -> Option<Self> {
+        match text.trim_ascii_start().as_bytes().first() {
+            None => Some(Self::Blank),
+            Some(b'{') => Message::of(line, text).map(Part::Message).map(Self::One),
+            Some(b'[') => {
+                let elements = serde_json::from_str::<Vec<&RawValue>>(text).ok()?;
+                let spans = elements.iter().map(|element| span(text, element.get()));
+                (!elements.is_empty()).then(|| Self::batch(line, text, spans, Part::unread))
+            }
+            Some(_) => None,
+        }
+    }
+
+    fn unread(line: &'a [u8], text: &'a str) -> Self {
+        match unreadable::elements(text) {
+            // What else is in such a line must not be unreadable because of this.
+            Some(spans) => Self::batch(line, text, spans.into_iter(), |text| match Part::unread(text) {
+                Part::Other => Part::Unreadable(Unreadable::default()),
+                part => part,
+            }),
+            None => Self::One(Part::unread(text)),
+        }
+    }
+
+    fn batch(
+        line: &'a [u8],
+        text: &'a str,
+        spans: impl Iterator<Item = Range<usize>>,
+        unread: impl Fn(&str) -> Part<'a>,
+    ) -> Self {
+        let part = |span: &Range<usize>| {
+            let text = &text[span.clone()];
+            Message::of(&line[span.clone()], text).map_or_else(|| unread(text), Part::Message)
+        };
+        Self::Batch(spans.map(|span| (span.clone(), part(&span))).collect())
+    }
+
+    /// The message, if it is one.
+    pub(crate) fn message(self) -> Option<Message<'a>> {
+        if let Self::One(Part::Message(message)) = self { Some(message) } else { None }
+    }
+
+    /// What shows an id and can't be read.
+    pub(super) fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
+        let (one, batch) = match self {
+            Self::Blank => (None, None),
+            Self::One(part) => (Some(part), None),
+            Self::Batch(parts) => (None, Some(parts)),
+        };
+        let parts = one.into_iter().chain(batch.into_iter().flatten().map(|(_, part)| part));
+        parts.filter_map(|part| if let Part::Unreadable(unreadable) = part { Some(unreadable) } else { None })
+    }
+}
+
+impl Part<'_> {
+    fn unread(text: &str) -> Self {
+        Unreadable::of(text).map_or(Self::Other, Self::Unreadable)
     }
 }
 
 impl<'a> Message<'a> {
-    /// Reads one message; none where the text is no JSON-RPC, or says something twice.
-    pub(crate) fn of(text: &'a str) -> Option<Self> {
+    /// Reads one message, of which `text` is what can be read of `raw`; none where that is no JSON-RPC, or says
+    /// something twice.
+    pub(super) fn of(raw: &'a [u8], text: &'a str) -> Option<Self> {
         let read: Envelope<'a> = object(text)?;
-        let kind = match (read.id, read.method) {
+        let id = read.id.map(RawValue::get);
+        if id.is_some_and(|id| raw[span(text, id)] != *id.as_bytes()) {
+            return None;
+        }
+        let kind = match (id, read.method) {
             (id, Some(method)) => {
                 let method = string(method.get())?;
-                match id.map(RawValue::get) {
+                match id {
                     Some(id) if is_id(id) => Kind::Request { id, method },
                     Some(_) => return None,
                     None => Kind::Notification { method },
                 }
             }
             (Some(id), None) if read.result.is_some() || read.error.is_some() => {
-                Kind::Answer { id: id.get(), failed: read.result.is_none() }
+                Kind::Answer { id, failed: read.result.is_none() }
             }
             _ => return None,
         };
-        Some(Self { text, kind, params: read.params.map(RawValue::get) })
+        Some(Self { text, raw, kind, params: read.params.map(RawValue::get) })
+    }
+
+    /// A part of this message, if it is what was sent.
+    fn sent(&self, part: &'a RawValue) -> Option<&'a str> {
+        let part = part.get();
+        (self.raw[self.span(part)] == *part.as_bytes()).then_some(part)
     }
 
     /// Where a part of this message stands in its text.
@@ -104,12 +184,12 @@ impl<'a> Message<'a> {
 
     /// The raw text of `params._meta.progressToken`.
     pub(crate) fn asked_progress(&self) -> Option<&'a str> {
-        self.meta()?.token.map(RawValue::get)
+        self.sent(self.meta()?.token?)
     }
 
     /// The raw text of the id of the `subscriptions/listen` that this notification belongs to (MCP 2026-07-28).
     pub(crate) fn subscription(&self) -> Option<&'a str> {
-        self.meta()?.subscription.map(RawValue::get)
+        self.sent(self.meta()?.subscription?)
     }
 
     fn meta(&self) -> Option<Meta<'a>> {
@@ -130,7 +210,7 @@ impl<'a> Message<'a> {
             #[serde(borrow)]
             progress_token: &'a RawValue,
         }
-        object::<Params<'a>>(self.params?).map(|params| params.progress_token.get())
+        self.sent(object::<Params<'a>>(self.params?)?.progress_token)
     }
 
     /// The raw text of `params.requestId`, in `notifications/cancelled`.
@@ -141,7 +221,7 @@ impl<'a> Message<'a> {
             #[serde(borrow)]
             request_id: &'a RawValue,
         }
-        object::<Params<'a>>(self.params?).map(|params| params.request_id.get())
+        self.sent(object::<Params<'a>>(self.params?)?.request_id)
     }
 
     /// The resource that this request names.
@@ -185,7 +265,7 @@ pub(crate) fn string(raw: &str) -> Option<Cow<'_, str>> {
 }
 
 /// MCP's ids are strings and numbers.
-fn is_id(raw: &str) -> bool {
+pub(super) fn is_id(raw: &str) -> bool {
     raw.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
 }
 

@@ -12,15 +12,18 @@ use super::{Millis, Relay, words};
 
 /// What can be seen of a message whose middle is gone.
 #[derive(Default)]
-struct Glimpse {
-    id: Option<String>,
-    request: bool,
-    answer: bool,
+pub(super) struct Glimpse {
+    /// The raw text of its id.
+    pub id: Option<String>,
+    /// Whether it has what a request has.
+    pub request: bool,
+    /// Whether it has what an answer has.
+    pub answer: bool,
 }
 
 impl Glimpse {
     /// Looks at the first and the last bytes of a message.
-    fn of(head: &[u8], tail: &[u8]) -> Self {
+    pub(super) fn of(head: &[u8], tail: &[u8]) -> Self {
         let mut glimpse = Self::default();
         let head = match std::str::from_utf8(head) {
             Ok(text) => text,
@@ -63,7 +66,7 @@ impl<'de> Visitor<'de> for &mut Glimpse {
             self.request |= matches!(&*key, "method" | "params");
             self.answer |= matches!(&*key, "result" | "error");
             let value = map.next_value::<&RawValue>()?;
-            if key == "id" {
+            if key == "id" && (self.id.is_none() || value.get() != "null") {
                 self.id = Some(value.get().to_owned());
             }
         }

@@ -1,5 +1,6 @@
 //! A backend that was started again is brought into the state that the host believes it to be in.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use super::entry::Edits;
@@ -34,8 +35,10 @@ impl Relay {
             return;
         }
         // With the number in place of the host's progress token, which might be the number of something else.
-        let sent = edits.spliced(message.text);
-        let params = std::str::from_utf8(&sent).ok().and_then(Message::of).and_then(|sent| sent.params);
+        let sent = edits.spliced(message);
+        // What had to be made readable is not remembered.
+        let text = std::str::from_utf8(&sent).ok();
+        let params = text.and_then(|text| Message::of(&sent, text)).and_then(|sent| sent.params);
         let Some(params) = params.filter(|params| params.len() <= PARAMS) else { return };
         let subscriptions = &mut self.habits.subscriptions;
         match (method, message.uri()) {
@@ -61,7 +64,8 @@ impl Relay {
             self.handshake.revive = false;
             return;
         };
-        let Line::One(message) = Line::of(&line) else { return };
+        let copy = OnceCell::new();
+        let Some(message) = Line::of(&line, &copy).message() else { return };
         let Kind::Request { id, .. } = &message.kind else { return };
         let number = self.calls.numbers.ours();
         let mut edits = Edits::default();
@@ -69,7 +73,7 @@ impl Relay {
         if let Some(token) = message.asked_progress() {
             edits.replace(&message, token, number.to_string());
         }
-        self.lane.push_back(edits.spliced(message.text).into());
+        self.lane.push_back(edits.spliced(&message).into());
         self.open_ours(number, "initialize", What::Revive, now);
         self.handshake.pending = Some(number);
         self.seen_by_backend();

@@ -9,6 +9,7 @@ mod lives;
 mod model;
 mod oversized;
 mod requests;
+mod unreadable;
 mod world;
 
 use bytes::Bytes;
@@ -66,6 +67,14 @@ impl Bench {
 
     fn backend(&mut self, line: &str) {
         self.relay.from_backend(Bytes::copy_from_slice(line.as_bytes()), self.now);
+    }
+
+    fn front_sends(&mut self, line: &[u8]) {
+        self.relay.from_front(Bytes::copy_from_slice(line), self.now);
+    }
+
+    fn backend_sends(&mut self, line: &[u8]) {
+        self.relay.from_backend(Bytes::copy_from_slice(line), self.now);
     }
 
     fn front_gets(&mut self) -> Vec<String> {

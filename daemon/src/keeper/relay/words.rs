@@ -4,6 +4,8 @@ use bytes::Bytes;
 
 /// JSON-RPC's code for a call whose failure is the connection's.
 const CONNECTION: i32 = -32000;
+/// JSON-RPC's code for what can't be read.
+const UNREADABLE: i32 = -32700;
 /// JSON-RPC's code for a request that is none.
 const INVALID: i32 = -32600;
 
@@ -35,6 +37,11 @@ pub(super) fn failed(id: &str, message: &str) -> Bytes {
 /// A message was too large to be read.
 pub(super) fn too_large(id: &str) -> Bytes {
     error(id, INVALID, "a message of more than 16 MiB is not relayed", "")
+}
+
+/// A message could not be read.
+pub(super) fn unreadable(id: &str) -> Bytes {
+    error(id, UNREADABLE, "Parse error: this can't be read as JSON-RPC, and was not relayed", "")
 }
 
 /// Nothing, as a result.

@@ -22,11 +22,11 @@ fn what_is_no_json_rpc_is_for_the_other_side_to_judge() {
         "{}",
         "[]",
         "7",
-        r#"{"id":1,"id":2,"method":"x"}"#,
-        r#"{"id":{},"method":"x"}"#,
-        r#"{"id":1,"method":7}"#,
-        r#"{"id":1}"#,
-        r#"{"id":1,"method":"x""#,
+        r#"{"id":null,"method":"x"}"#,
+        r#"{"method":7}"#,
+        r#"{"method":"x""#,
+        r#"{"level":"info","of":{"id":1}}"#,
+        r#"["x",{}]"#,
     ];
     let mut bench = Bench::initialized();
     for line in lines {
@@ -112,7 +112,42 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
+/// The same with what is no JSON, though some peers write it and others read it: bytes that are no UTF-8 in strings,
+/// and numbers that are none.
+fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = prop::collection::vec(
+        prop_oneof![Just(b'a'), 0x80..=0xFF_u8, Just(b'\xC3'), Just(b'\xA9'), Just(b'N')],
+        0..8,
+    );
+    let string = bytes.prop_map(|inner| [b"\"", &inner[..], b"\""].concat());
+    let names = ["NaN", "Infinity", "-Infinity", "\"NaN\"", "\" -Infinity\\\\\""];
+    let name = prop::sample::select(names.map(str::to_owned).to_vec());
+    let value = prop_oneof![string, name.prop_map(String::into_bytes), json().prop_map(String::into_bytes)];
+    prop::collection::vec(value, 0..6).prop_map(|values| [b"[", &values.join(&b", "[..])[..], b"]"].concat())
+}
+
 proptest! {
+    #[test]
+    fn whatever_can_nearly_be_read(params in nearly_json(), first in any::<bool>()) {
+        let line = |id: &str, key: &str| {
+            let id = format!("\"id\" :{id}");
+            let rest = [format!("\"é\":\"ü\",\"{key}\":").as_bytes(), &params[..]].concat();
+            let (one, two) = if first { (id.as_bytes(), &rest[..]) } else { (&rest[..], id.as_bytes()) };
+            [b"{", one, b" ,\t", two, b"}"].concat()
+        };
+        let request = |id: &str| line(id, "method\":\"x\",\"params");
+        let mut bench = Bench::initialized();
+        bench.front_sends(&request("\"é\""));
+        prop_assert_eq!(bench.relay.pull_backend(), Some(request("1").into()));
+        bench.backend_sends(&line("1", "result"));
+        prop_assert_eq!(bench.relay.pull_front(), Some(line("\"é\"", "result").into()));
+        let batch = |id: &str| [b"[", &line(id, "result")[..], b",", notice(1).as_bytes(), b"]"].concat();
+        bench.front_sends(&request("\"é\""));
+        prop_assert_eq!(bench.relay.pull_backend(), Some(request("2").into()));
+        bench.backend_sends(&batch("2"));
+        prop_assert_eq!(bench.relay.pull_front(), Some(batch("\"é\"").into()));
+    }
+
     #[test]
     fn whatever_the_parameters_are(params in json(), id in "\"[a-z]{1,5}\"|[1-9][0-9]{10}", first in any::<bool>()) {
         let line = |id: &str| if first {

@@ -133,7 +133,7 @@ fn a_host_that_a_former_keeper_answered_may_find_a_backend_that_has_begun() {
     bench.backend(&ANSWER.replace("ID", "0"));
     assert_eq!(bench.front_gets().len(), 2, "it has been answered, and is told to list again");
     bench.relay.attach(Some(initialize("4", "2024-11-05", "{}").into()), bench.now);
-    assert!(matches!(&bench.relay.orders()[..], [Order::Say(_), Order::Replace { .. }]));
+    assert!(matches!(&bench.relay.orders()[..], [Order::Replace { .. }]));
     bench.relay.backend_started(bench.now);
     assert_eq!(bench.backend_gets(), [initialize("1", "2024-11-05", "{}")]);
     bench.backend(&ANSWER.replace("2025-06-18", "2024-11-05").replace("ID", "1"));

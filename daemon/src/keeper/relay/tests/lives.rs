@@ -196,6 +196,59 @@ fn the_pending_answer_dies_and_whoever_waited_asks_on_its_own() {
 }
 
 #[test]
+fn an_initialize_that_was_not_answered_is_asked_again_and_goes_first() {
+    let mut bench = Bench::new();
+    bench.front(&initialize("0", "2025-06-18", "{}"));
+    assert_eq!(bench.backend_gets(), [initialize("0", "2025-06-18", "{}")]);
+    bench.front(&ask("\"p\"", "ping"));
+    for number in ["2", "3"] {
+        bench.dies();
+        assert_eq!(bench.front_gets(), [""; 0]);
+        bench.wait();
+        bench.starts();
+        assert_eq!(bench.relay.pull_backend(), Some(initialize(number, "2025-06-18", "{}").into()));
+    }
+    bench.backend(&ANSWER.replace("ID", "3"));
+    assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "0")]);
+    assert_eq!(bench.backend_gets(), [ask("1", "ping")]);
+}
+
+#[test]
+fn a_server_that_always_ends_before_it_answers_is_told_of() {
+    for sent in [true, false] {
+        let mut bench = Bench::new();
+        for id in ["0", "\"again\""] {
+            let then = bench.now;
+            bench.relay.failures = 0;
+            bench.front(&initialize(id, "2025-06-18", "{}"));
+            for _ in 0..2 {
+                if bench.relay.orders() == [Order::Start] {
+                    bench.relay.backend_started(bench.now);
+                }
+                if sent {
+                    assert_eq!(bench.backend_gets().len(), 1);
+                }
+                bench.dies();
+                assert_eq!(bench.front_gets(), [""; 0]);
+                bench.wait();
+            }
+            bench.starts();
+            bench.dies();
+            let words = "the server ended (exit status: 1) before it had initialised";
+            assert_eq!(bench.front_gets(), [failed(id, words)]);
+            assert!(bench.now - then <= 1000);
+            assert_eq!((bench.relay.next_deadline(), bench.relay.view(bench.now).calls.len()), (None, 0));
+            bench.front(&ask("\"p\"", "ping"));
+            bench.wait();
+            bench.starts();
+            assert_eq!(bench.backend_gets().len(), 1);
+            bench.backend(&answer(&bench.relay.calls.open.keys().next().expect("ping").to_string()));
+            bench.front_gets();
+        }
+    }
+}
+
+#[test]
 fn stopping_ends_every_call_and_starts_nothing() {
     let mut bench = Bench::initialized();
     bench.front(&call("1"));
