@@ -19,8 +19,8 @@ ends with its host, or when nobody has come for it for ten minutes (`backends.li
 Where there can be no daemon, or the host can't be verified, the command is run as it is, and one line on standard error says \
 so.
 
-Exit codes: 0 the host has closed its end, or is gone; 126 the command can't be run; 127 there is no such command; those of the \
-command, where it is run as it is.
+Exit codes: 0 the host has closed its end, or is gone; 126 the command can't be run; 127 there is no such command; 71 \
+there are no more descriptors or threads; those of the command, where it is run as it is.
 
 Example, in a host's configuration:
   {\"mcpServers\": {\"browser\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"--\", \"npx\", \"@playwright/mcp\"]}}}")]
