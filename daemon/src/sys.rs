@@ -294,10 +294,22 @@ pub(crate) fn keep_only_standard_streams() -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
+/// Gives memory back to the system that this process has no use for at the moment: of freed buffers, and of program text that was
+/// needed only to start. There is no harm where it fails.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes an integer, and the allocator is ready for it at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    #[cfg(target_os = "linux")]
+    drop(let_go_of_text());
+}
+
 /// Lets go of the pages of program text and constants that this process has touched so far: they stay in the page cache, and
 /// those that are needed again come back one by one. What was needed only to start no longer counts as ours.
 #[cfg(target_os = "linux")]
-pub(crate) fn let_go_of_text() -> std::io::Result<()> {
+fn let_go_of_text() -> std::io::Result<()> {
     for (start, end) in untouched_mappings(&std::fs::read_to_string("/proc/self/smaps")?) {
         let at = std::ptr::without_provenance_mut::<libc::c_void>(start);
         // Without the first, two MiB would come back for every page that is needed.

@@ -166,7 +166,7 @@ impl Carrier {
     pub fn from_keeper(&self, attachment: Attachment) {
         let Attachment { mut reader, mut lines, beside, .. } = attachment;
         let mut chunk = vec![0; CHUNK];
-        let mut passing = Vec::new();
+        let mut passing: Vec<Bytes> = Vec::new();
         let mut unconfirmed = 0;
         loop {
             {
@@ -182,21 +182,21 @@ impl Carrier {
                         Line::Oversized { head, tail } => too_large(&head, &tail),
                     };
                     state.open.from_keeper(&line);
-                    passing.extend_from_slice(&line);
-                    passing.push(b'\n');
+                    passing.push(line);
                     unconfirmed += 1;
                 }
             }
             if !passing.is_empty() {
-                self.tell_host(&passing);
+                self.pass_to_host(&passing);
                 passing.clear();
-                passing.shrink_to(CHUNK);
                 unconfirmed = confirm(beside.as_ref(), unconfirmed);
                 let state = lock(&self.state);
                 if state.closed && state.open.is_settled() {
                     std::process::exit(0);
                 }
             }
+            // Whoever waits in recv(2) is also woken when the other side has read; who waits in poll(2) is not.
+            let _ = poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
             if !take_in(&mut reader, &mut chunk, &mut lines) {
                 return;
             }
@@ -214,15 +214,26 @@ impl Carrier {
         }
     }
 
-    /// Writes to the host. Where nobody listens, the host has gone, or is about to end us.
-    fn tell_host(&self, mut text: &[u8]) {
+    /// Writes lines to the host, as few pieces as can be.
+    fn pass_to_host(&self, lines: &[Bytes]) {
+        let mut slices: Vec<IoSlice<'_>> =
+            lines.iter().flat_map(|line| [IoSlice::new(line), IoSlice::new(b"\n")]).collect();
+        let mut left = &mut slices[..];
         let mut output = lock(&self.output);
-        while !text.is_empty() {
-            match output.write(text) {
-                Ok(written @ 1..) => text = &text[written..],
+        while !left.is_empty() {
+            // More than the system takes at once is no error: it writes what it takes.
+            match output.write_vectored(left) {
+                Ok(written @ 1..) => IoSlice::advance_slices(&mut left, written),
                 Err(error) if is_passing(&error, &*output, PollFlags::POLLOUT) => {}
                 Ok(0) | Err(_) => std::process::exit(0),
             }
+        }
+    }
+
+    /// Writes to the host what is of our own. Where nobody listens, the host has gone, or is about to end us.
+    fn tell_host(&self, text: &[u8]) {
+        if !text.is_empty() {
+            self.pass_to_host(&[Bytes::copy_from_slice(text.strip_suffix(b"\n").unwrap_or(text))]);
         }
     }
 }

@@ -39,6 +39,9 @@ const VISITS: usize = 16;
 /// closed its standard output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
 
+/// Bytes of a line after which memory is given back, too.
+const LARGE: usize = 256 * 1024;
+
 /// How long it may be until the clock is looked at where nothing is due.
 const QUIET: Duration = Duration::from_secs(24 * 3600);
 
@@ -77,10 +80,34 @@ pub struct Keeper {
     slim_at: Option<Instant>,
 }
 
+/// Why a keeper ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// By a signal: the daemon's, or somebody's by hand.
+    Told,
+    /// With the session's host.
+    HostGone,
+    /// No front was attached for the linger time.
+    Lonely,
+    /// Its socket was taken away.
+    Hidden,
+}
+
+impl End {
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Told => "it was told to",
+            Self::HostGone => "its host is gone",
+            Self::Lonely => "nobody has come for it",
+            Self::Hidden => "its socket was taken away, so that nobody can come for it",
+        }
+    }
+}
+
 /// What happened.
 enum Event {
     Children,
-    End(&'static str),
+    End(End),
     Visit(Visit),
     FrontGone,
     FromFront(Line),
@@ -177,12 +204,12 @@ impl Keeper {
                 tokio::select! {
                     biased;
                     Some(()) = sigchld.recv() => Event::Children,
-                    Some(()) = terminate.recv() => Event::End("it was told to"),
-                    Some(()) = interrupt.recv() => Event::End("it was told to"),
+                    Some(()) = terminate.recv() => Event::End(End::Told),
+                    Some(()) = interrupt.recv() => Event::End(End::Told),
                     // A terminal is none of its business.
                     Some(()) = hangup.recv() => Event::Written,
                     exited = watch.exited() => match exited {
-                        Exited::Owner => Event::End("its host is gone"),
+                        Exited::Owner => Event::End(End::HostGone),
                         // What it said before is read to its end, unless there is no hurry to read it.
                         Exited::Front if reads_front => Event::Written,
                         Exited::Front => Event::FrontGone,
@@ -202,7 +229,7 @@ impl Keeper {
                 break why;
             }
             if left && !placed.is_in_place() {
-                break "its socket was taken away, so that nobody can come for it";
+                break End::Hidden;
             }
             if let Some(front) = self.arrived.take() {
                 watch.follow(Some(front));
@@ -210,6 +237,8 @@ impl Keeper {
         };
         receiving.abort();
         placed.unlink();
+        // The daemon has told it so, most likely, since the host is gone.
+        let why = if watch.owner_is_alive() { why } else { End::HostGone };
         self.end(why, &mut sigchld).await;
         Ok(())
     }
@@ -242,8 +271,13 @@ impl Keeper {
     }
 
     /// Tells the relay, and does what it says. Returns why the keeper has to end, if it has.
-    async fn take_in(&mut self, event: Event) -> Option<&'static str> {
+    async fn take_in(&mut self, event: Event) -> Option<End> {
         let now = self.now();
+        if let Event::FromFront(Line::Whole(line)) | Event::FromBackend(Line::Whole(line)) = &event
+            && line.len() >= LARGE
+        {
+            self.slim_at = Some(Instant::now() + SETTLED);
+        }
         match event {
             Event::Children => {
                 self.children.reap();
@@ -282,9 +316,7 @@ impl Keeper {
                 self.relay.tick(now);
                 if self.slim_at.is_some_and(|at| at <= Instant::now()) {
                     self.slim_at = None;
-                    // There is no harm in it where it fails.
-                    #[cfg(target_os = "linux")]
-                    drop(crate::sys::let_go_of_text());
+                    crate::sys::give_back_memory();
                 }
                 let mute = self.backend.as_ref().and_then(|backend| backend.mute_since);
                 if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
@@ -292,7 +324,7 @@ impl Keeper {
                 }
                 let lingered = self.since.elapsed() >= Duration::from_millis(self.kept.linger_ms);
                 if self.front.is_none() && lingered {
-                    return Some("nobody has come for it");
+                    return Some(End::Lonely);
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::process::{ExitWatch, Pinned, ProcessId};
 pub struct Watch {
     exits: ExitWatch,
     readable: AsyncFd<OwnedFd>,
-    owner: ProcessId,
+    owner: Pinned,
     front: Option<ProcessId>,
 }
 
@@ -31,11 +31,10 @@ impl Watch {
     /// # Errors
     /// When there are too many open files, or watches.
     pub fn new(owner: Pinned) -> io::Result<Self> {
-        let id = owner.id();
         let mut exits = ExitWatch::new()?;
-        exits.add(owner)?;
+        exits.add(owner.clone())?;
         let readable = crate::sys::when_readable(exits.as_fd().try_clone_to_owned()?)?;
-        Ok(Self { exits, readable, owner: id, front: None })
+        Ok(Self { exits, readable, owner, front: None })
     }
 
     /// Watches this front, and no other one. Where that can't be done, its end shows on its connection alone.
@@ -49,13 +48,19 @@ impl Watch {
         }
     }
 
+    /// Whether the host still runs.
+    #[must_use]
+    pub fn owner_is_alive(&self) -> bool {
+        self.owner.is_alive()
+    }
+
     /// Who has exited, when somebody has. A future that is dropped has taken nothing away.
     pub async fn exited(&mut self) -> Exited {
         loop {
             // Nobody would tell of the host's end any more where this fails.
             let Ok(mut ready) = self.readable.readable().await else { return Exited::Owner };
             let exited = self.exits.drain();
-            if exited.contains(&self.owner) {
+            if exited.contains(&self.owner.id()) {
                 return Exited::Owner;
             }
             if self.front.is_some_and(|front| exited.contains(&front)) {

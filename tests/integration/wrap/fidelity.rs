@@ -62,7 +62,7 @@ const TOLD: &[(&str, &str)] = &[
         "Server listening on stdio. (not JSON)\n\n   \n[1,2\n{\"a\":1}\n{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}",
     ),
     ("no JSON", ""),
-    (r#"{"jsonrpc":"2.0","id":"#, ""),
+    (r#"{"jsonrpc":"2.0","method":"#, ""),
     (r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#, ""),
     // Batches.
     (

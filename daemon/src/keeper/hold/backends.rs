@@ -8,7 +8,7 @@ use mcp_sessiond_proto::backends::StartedRequest;
 use tokio::signal::unix::Signal;
 use tokio::time::timeout;
 
-use super::{FAREWELL, Keeper};
+use super::{End, FAREWELL, Keeper};
 use crate::keeper::backend::Backend;
 use crate::keeper::front::Outlet;
 use crate::keeper::lines::Line;
@@ -95,9 +95,9 @@ impl Keeper {
     }
 
     /// Tells the front, and takes the backend down.
-    pub(super) async fn end(mut self, why: &str, sigchld: &mut Signal) {
+    pub(super) async fn end(mut self, why: End, sigchld: &mut Signal) {
         let now = self.now();
-        self.say(&format!("the server is taken down: {why}"));
+        self.say(&format!("the server is taken down: {}", why.sentence()));
         self.relay.stopping("stopped", now);
         if let Some(front) = &mut self.front {
             let farewell = async {
@@ -108,9 +108,11 @@ impl Keeper {
                     let Some(line) = self.relay.pull_front() else { break };
                     front.hand_out(line);
                 }
-                // An empty line: it ends on purpose, so that no other one is started before it is needed.
-                front.outlet.put(Bytes::new());
-                let _ = front.outlet.write(&mut front.writer).await;
+                if why == End::Told {
+                    // An empty line: it ends on purpose, so that no other one is started before it is needed.
+                    front.outlet.put(Bytes::new());
+                    let _ = front.outlet.write(&mut front.writer).await;
+                }
             };
             let _ = timeout(FAREWELL, farewell).await;
         }
