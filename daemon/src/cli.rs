@@ -1,7 +1,9 @@
 //! The command line: one file a verb.
 
+mod claiming;
 mod debug;
 mod demo;
+mod failure;
 mod install;
 mod keep;
 pub(crate) mod logging;

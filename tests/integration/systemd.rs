@@ -1,5 +1,7 @@
 //! The user service, under a user manager of systemd's that is real and private.
 
+mod install;
+
 use std::fs::{File, create_dir_all, read_dir, read_to_string, rename, write};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::unix::fs::symlink;
@@ -397,110 +399,4 @@ fn a_wrong_configuration_fails_fast_and_heals() {
     // As a client does. For two seconds systemd still counts, and fails the socket unit again; the daemon has it.
     machine.systemctl(&["start", SERVICE]);
     assert_eq!(machine.about()["started_by"], "systemd");
-}
-
-#[test]
-fn installed_again_it_says_what_has_changed() {
-    let machine = Machine::installed("");
-    let host = machine.world.host();
-    let mut kept = Kept::store(host.instance(&[]), "one");
-    let former = machine.about();
-    let said = machine.install();
-    assert!(!said.contains("wrote") && !said.contains("changed"), "{said}");
-    // The executable may be a new one of the same name.
-    assert_ne!(pid(&machine.about()), pid(&former));
-    let moved = machine.world.root().join("mcp 100% sessiond");
-    std::fs::copy(machine.world.binaries.daemon, &moved).expect("copied");
-    let said = succeeded(&machine.run(moved.to_str().expect("UTF-8"), &["install"]));
-    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).map(str::trim).collect();
-    let path = moved.display().to_string().replace('%', "%%");
-    assert_eq!(
-        lines,
-        [format!("- ExecStart={} run", machine.world.binaries.daemon), format!("+ ExecStart=\"{path}\" run")]
-    );
-    kept.assert_kept("one");
-    assert_eq!(machine.about()["executable"], moved.display().to_string());
-    machine.assert_served_by_systemd();
-}
-
-#[test]
-fn uninstall_leaves_nothing_but_the_sessions() {
-    let machine = Machine::new();
-    let said = machine.install();
-    assert!(said.contains(&machine.world.socket().display().to_string()), "{said}");
-    let shown = succeeded(&machine.sessiond(&["uninstall", "--print"]));
-    let host = machine.world.host();
-    let mut kept = Kept::store(host.instance(&[]), "one");
-    let daemon = machine.about();
-    let said = succeeded(&machine.sessiond(&["uninstall"]));
-    assert!(said.contains("The sessions stay in"), "{said}");
-    assert!(kill(pid(&daemon), None).is_err(), "it is stopped");
-    assert_eq!(files(&config(&machine.world)), Vec::<PathBuf>::new());
-    assert!(!machine.world.socket().exists());
-    for unit in [SERVICE, SOCKET] {
-        assert_eq!(machine.property(unit, "LoadState"), "not-found");
-        assert!(shown.contains(&units(&machine.world).join(unit).display().to_string()), "{shown}");
-    }
-    let again = succeeded(&machine.sessiond(&["uninstall"]));
-    assert_eq!(again, "Nothing is installed.\n");
-    // The lease outlives even that.
-    let _daemon = machine.world.daemon();
-    kept.assert_kept("one");
-}
-
-#[test]
-fn print_touches_nothing_and_no_start_starts_nothing() {
-    let machine = Machine::new();
-    let shown = succeeded(&machine.sessiond(&["install", "--print"]));
-    assert!(files(&config(&machine.world)).is_empty() && !machine.world.directory().exists());
-    succeeded(&machine.sessiond(&["install", "--no-start"]));
-    for unit in [SERVICE, SOCKET] {
-        let text = read_to_string(units(&machine.world).join(unit)).expect("installed");
-        assert!(shown.contains(&text), "{shown}");
-        assert_eq!(machine.property(unit, "ActiveState"), "inactive");
-    }
-    assert_eq!(machine.property(SOCKET, "UnitFileState"), "enabled");
-}
-
-#[test]
-fn a_unit_that_something_else_manages_is_left_alone() {
-    let machine = Machine::new();
-    create_dir_all(units(&machine.world)).expect("a directory");
-    let masked = units(&machine.world).join(SOCKET);
-    symlink("/dev/null", &masked).expect("linked");
-    let refused = machine.sessiond(&["install"]);
-    assert_eq!(refused.status.code(), Some(70), "{refused:?}");
-    assert!(masked.is_symlink());
-    assert_eq!(files(&config(&machine.world)), [masked]);
-}
-
-#[test]
-fn without_a_user_manager_install_refuses() {
-    let world = World::new(&BINARIES);
-    let mut command = world.sessiond(&["install"]);
-    command.env("XDG_RUNTIME_DIR", world.root()).env_remove("DBUS_SESSION_BUS_ADDRESS");
-    command.env("XDG_CONFIG_HOME", config(&world));
-    let refused = command.output().expect("it runs");
-    assert_eq!(refused.status.code(), Some(69), "{refused:?}");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("no systemd user manager can be reached"), "{said}");
-    assert!(files(&config(&world)).is_empty());
-}
-
-#[test]
-fn the_units_are_valid_as_they_stand_and_as_installed() {
-    let machine = Machine::installed("");
-    // As they stand they are for what `cargo install` made.
-    let home = machine.world.root().join("h");
-    create_dir_all(home.join(".cargo/bin")).expect("a directory");
-    symlink(machine.world.binaries.daemon, home.join(".cargo/bin/mcp-sessiond")).expect("linked");
-    for directory in [PathBuf::from(fixture("../systemd")), units(&machine.world)] {
-        let mut verify = machine.manager.command("systemd-analyze");
-        verify
-            .args(["--user", "verify"])
-            .args([SERVICE, SOCKET].map(|unit| directory.join(unit)))
-            .env("HOME", &home);
-        let verified = verify.output().expect("it runs");
-        assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
-    }
 }

@@ -9,13 +9,14 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use mcp_sessiond_client::{ConnectError, Connection, Directory, Label, SessionId, Start, connect};
+use mcp_sessiond_client::{Connection, Directory, Label, SessionId, Start, connect};
 use mcp_sessiond_proto::debug::{About, HostInfo, PAGE_MAX, Page, SessionInfo, Setting, TokenInfo};
 use serde::Serialize;
 use tarpc::client::RpcError;
 
+use super::failure::Failure;
 use super::table::{self, BAD, GOOD, HEADING, paint};
-use super::{FAILED, UNAVAILABLE, block_on, complain};
+use super::{FAILED, block_on, complain};
 
 /// How long the daemon may take for an answer.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
@@ -92,31 +93,6 @@ Example, in a server's start script: mcp-sessiond debug check --for $$ >&2")]
     Check(check::Arguments),
 }
 
-/// Why there is nothing to show.
-enum Failure {
-    Connect(ConnectError),
-    Call(RpcError),
-    Refused(mcp_sessiond_client::Error),
-}
-
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
-        Self::Connect(error)
-    }
-}
-
-impl From<RpcError> for Failure {
-    fn from(error: RpcError) -> Self {
-        Self::Call(error)
-    }
-}
-
-impl From<mcp_sessiond_client::Error> for Failure {
-    fn from(error: mcp_sessiond_client::Error) -> Self {
-        Self::Refused(error)
-    }
-}
-
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     if let Some(Topic::Check(check)) = &arguments.topic {
         return check::run(check, arguments.json);
@@ -130,18 +106,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     };
     match shown {
         Ok(text) => print(&text),
-        Err(Failure::Connect(error)) => {
-            complain(error);
-            ExitCode::from(UNAVAILABLE)
-        }
-        Err(Failure::Call(error)) => {
-            complain(format_args!("the daemon did not answer: {error}"));
-            ExitCode::from(UNAVAILABLE)
-        }
-        Err(Failure::Refused(error)) => {
-            complain(error);
-            ExitCode::from(FAILED)
-        }
+        Err(failure) => ExitCode::from(failure.report()),
     }
 }
 

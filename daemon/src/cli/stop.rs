@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mcp_sessiond_client::{ConnectError, Connection, Directory, Error, SessionId, Start, connect};
+use mcp_sessiond_client::{Connection, Directory, Error, SessionId, Start, connect};
 use mcp_sessiond_proto::backends::{Backend, StopRequest};
 use mcp_sessiond_proto::debug::{PAGE_MAX, Page};
-use tarpc::client::RpcError;
 
-use super::{FAILED, UNAVAILABLE, block_on, complain};
+use super::failure::Failure;
+use super::{FAILED, block_on, complain};
 use crate::process::Pinned;
 
 /// There is no such backend (EX_NOINPUT of sysexits.h).
@@ -35,28 +35,14 @@ pub(super) struct Arguments {
 }
 
 /// Why it was not stopped.
-enum Failure {
-    Connect(ConnectError),
-    Call(RpcError),
-    Refused(Error),
+enum NotStopped {
+    Failed(Failure),
     StillEnding,
 }
 
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
-        Self::Connect(error)
-    }
-}
-
-impl From<RpcError> for Failure {
-    fn from(error: RpcError) -> Self {
-        Self::Call(error)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
+impl<E: Into<Failure>> From<E> for NotStopped {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
     }
 }
 
@@ -71,32 +57,21 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let session = &arguments.session;
     ExitCode::from(match stopped {
         Ok(()) => 0,
-        Err(Failure::Connect(error)) => {
-            complain(error);
-            UNAVAILABLE
-        }
-        Err(Failure::Call(error)) => {
-            complain(format_args!("the daemon did not answer: {error}"));
-            UNAVAILABLE
-        }
-        Err(Failure::Refused(Error::UnknownBackend)) => {
+        Err(NotStopped::Failed(Failure::Refused(Error::UnknownBackend))) => {
             complain(format_args!(
                 "there is no backend of session {session}; `mcp-sessiond debug backends` shows those that there are"
             ));
             NO_BACKEND
         }
-        Err(Failure::Refused(error)) => {
-            complain(error);
-            FAILED
-        }
-        Err(Failure::StillEnding) => {
+        Err(NotStopped::Failed(failure)) => failure.report(),
+        Err(NotStopped::StillEnding) => {
             complain(format_args!("the backend of session {session} was asked to end, and is still there"));
             FAILED
         }
     })
 }
 
-async fn stop(session: &SessionId) -> Result<(), Failure> {
+async fn stop(session: &SessionId) -> Result<(), NotStopped> {
     let connection = connect(&Directory::of_user()?, &Start::Never).await?;
     // What is waited for is that these processes exit: a front may start the next one before that, which is listed then.
     let of_session = all(&connection).await?.into_iter().filter(|backend| backend.session == *session);
@@ -107,7 +82,7 @@ async fn stop(session: &SessionId) -> Result<(), Failure> {
     let deadline = Instant::now() + PATIENCE;
     while keepers.iter().any(Pinned::is_alive) {
         if Instant::now() >= deadline {
-            return Err(Failure::StillEnding);
+            return Err(NotStopped::StillEnding);
         }
         tokio::time::sleep(PAUSE).await;
     }

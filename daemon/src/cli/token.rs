@@ -4,13 +4,14 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, Subcommand, ValueEnum};
-use mcp_sessiond_client::{Error, Label, Options, Reason, Sessiond, Siblings, Start, Status, Token};
+use clap::{Args, Subcommand};
+use mcp_sessiond_client::{Error, Options, Reason, Sessiond, Status, Token};
 use mcp_sessiond_proto::token::TOKEN_MAX;
 use zeroize::Zeroizing;
 
+use super::claiming::Claiming;
 use super::{block_on, complain, logging};
-use crate::{executable, process};
+use crate::process;
 
 /// There is nothing to resume.
 const NOTHING: u8 = 3;
@@ -61,32 +62,8 @@ struct Who {
     /// The instance: an ancestor of this command, below the host. By default the process that called it
     #[arg(long = "for", value_name = "PID")]
     instance: Option<u32>,
-    /// Tell instances apart by this label, not by directory and environment
-    #[arg(long = "instance", value_name = "LABEL")]
-    label: Option<Label>,
-    /// What to get where sessions of one host can't be told apart
-    #[arg(long, value_name = "WHICH")]
-    siblings: Option<Which>,
-    /// Do not start a daemon where none runs
-    #[arg(long)]
-    no_start: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum Which {
-    /// A session of its own, always
-    Fresh,
-    /// The one opened first that nobody holds
-    Oldest,
-}
-
-impl From<Which> for Siblings {
-    fn from(which: Which) -> Self {
-        match which {
-            Which::Fresh => Self::Fresh,
-            Which::Oldest => Self::Oldest,
-        }
-    }
+    #[command(flatten)]
+    claiming: Claiming,
 }
 
 /// Shells by the names of their executables.
@@ -101,17 +78,8 @@ impl Who {
                 "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
             ));
         }
-        let mut options =
-            Options::default().instance(self.instance.unwrap_or(caller)).start(start(self.no_start));
-        options.claim.label = self.label;
-        options.claim.siblings = self.siblings.map(Into::into);
-        options
+        self.claiming.options().instance(self.instance.unwrap_or(caller))
     }
-}
-
-/// Starts a daemon from this very executable, unless told not to.
-pub(super) fn start(never: bool) -> Start {
-    if never { Start::Never } else { Start::Auto { binary: executable::own() } }
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {

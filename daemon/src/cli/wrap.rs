@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
-use mcp_sessiond_client::{Label, Options};
 
-use super::token::{self, Which};
+use super::claiming::Claiming;
 use crate::front;
 use crate::keeper::backend::Program;
 
@@ -25,26 +24,15 @@ there are no more descriptors or threads; those of the command, where it is run 
 Example, in a host's configuration:
   {\"mcpServers\": {\"browser\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"--\", \"npx\", \"@playwright/mcp\"]}}}")]
 pub(super) struct Arguments {
-    /// Tell instances apart by this label, not by directory and environment
-    #[arg(long = "instance", value_name = "LABEL")]
-    label: Option<Label>,
-    /// What to get where sessions of one host can't be told apart
-    #[arg(long, value_name = "WHICH")]
-    siblings: Option<Which>,
-    /// Do not start a daemon where none runs
-    #[arg(long)]
-    no_start: bool,
+    #[command(flatten)]
+    claiming: Claiming,
     /// The server's command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { label, siblings, no_start, command } = arguments;
-    let mut options = Options::default().start(token::start(no_start));
-    options.claim.label = label;
-    options.claim.siblings = siblings.map(Into::into);
-    front::run(options, &program(command))
+    front::run(arguments.claiming.options(), &program(arguments.command))
 }
 
 /// The command line of a server.

@@ -1,0 +1,74 @@
+//! The effects, carried out on what stands for the world.
+
+use super::*;
+
+impl World {
+    pub(super) fn carry_out(&mut self) {
+        for effect in self.registry.take_effects() {
+            self.carry_out_one(effect);
+        }
+        self.shelf.settle(&self.registry);
+        assert!(self.book.expected.is_empty(), "not answered: {:?}", self.book.expected);
+    }
+
+    fn carry_out_one(&mut self, effect: Effect) {
+        match effect {
+            Effect::Answer(ticket, answer) => self.compare(ticket, answer),
+            Effect::EndKeeper(keeper) => drop(self.shelf.asked.insert(keeper)),
+            Effect::SweepBackend(keeper) => {
+                let is_new = self.shelf.sweeping.insert(keeper.process);
+                assert!(is_new, "{keeper:?} is swept twice");
+            }
+            Effect::DeleteToken(file) => {
+                let of_nobody = self.registry.sessions().all(|record| record.file != file);
+                assert!(of_nobody, "the token of a session that goes on");
+                self.files.remove(&file.to_string());
+            }
+            recorded => {
+                if let Effect::DropClaimant(process) = &recorded
+                    && !self.registry.depends_on(process)
+                {
+                    self.watched.remove(process);
+                }
+                if let Effect::DropSession(id) = &recorded
+                    && let Some(known) = self.known.get_mut(id)
+                {
+                    // The file goes at once; a crash may bring the session back.
+                    known.tokens.push(None);
+                }
+                self.recorded.apply(recorded.clone());
+                self.queue.push_back(Item::Record(recorded));
+            }
+        }
+    }
+
+    /// An answer must be the one that the book expects, once.
+    fn compare(&mut self, ticket: Ticket, answer: Result<Lease, Error>) {
+        let claim = self.claims.remove(&ticket).expect("an answer to a claim that waits for one");
+        let expected = self.book.expected.remove(&ticket).expect("an answer that the book expects");
+        let (lease, number) = match (answer, expected) {
+            (Ok(lease), Ok((number, outcome))) => {
+                assert_eq!(lease.outcome, outcome);
+                (lease, number)
+            }
+            (Err(error), Err(code)) => return assert_eq!(error.code(), code),
+            (answer, expected) => panic!("{answer:?} instead of {expected:?}"),
+        };
+        let entry = self.book.entries.get_mut(&number).expect("an entry that was answered");
+        let opener = (claim.host, claim.key);
+        if lease.outcome.is_fresh() {
+            assert_eq!(lease.epoch, Epoch(1));
+            let former = self.openers.insert(lease.session.clone(), opener);
+            assert_eq!(former, None, "an id that was had before");
+            entry.id = Some(lease.session.clone());
+        }
+        assert_eq!(entry.id.as_ref(), Some(&lease.session), "{:?}", lease.outcome);
+        assert_eq!(self.openers.get(&lease.session), Some(&opener), "somebody else's session");
+        assert!(lease.outcome != Outcome::Resumed || claim.key.is_some(), "a doubtful session was resumed");
+        assert_eq!(lease.file.host, claim.host);
+        let offered =
+            self.registry.session(&lease.session).map(|record| record.offered == record.digest.is_some());
+        assert!(lease.outcome != Outcome::Resumed || offered == Some(true), "whether its token is offered");
+        self.queue.push_back(Item::Answer(claim, lease));
+    }
+}
