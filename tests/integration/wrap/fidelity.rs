@@ -56,13 +56,11 @@ const TOLD: &[(&str, &str)] = &[
         r#"{"method":"bare"}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1e2}}"#,
     ),
-    // What is no JSON-RPC at all, both ways.
+    // What is no JSON-RPC at all, from the server.
     (
         r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#,
         "Server listening on stdio. (not JSON)\n\n   \n[1,2\n{\"a\":1}\n{\"jsonrpc\":\"2.0\",\"id\":$ID,\"result\":{}}",
     ),
-    ("no JSON", ""),
-    (r#"{"jsonrpc":"2.0","method":"#, ""),
     (r#"{"jsonrpc":"2.0","id":$N,"method":"x"}"#, ""),
     // Batches.
     (
@@ -203,4 +201,33 @@ fn requests_of_the_server_are_answered_with_its_own_ids() {
             );
         }
     }
+}
+
+/// What is no JSON at all is answered as every server would answer it, and the server does not hear it: it may read it
+/// otherwise than the relay does, and take it for somebody's call.
+#[test]
+fn what_is_no_json_is_answered_by_an_error_and_goes_no_further() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let raw = world.raw("server");
+    let mut front = world.front(&wrapped(&world, &raw.command));
+    front.write(INITIALIZE);
+    front.line().expect("an answer");
+    // With an id, where one can be made out.
+    for (line, id) in [
+        ("no JSON", "null"),
+        (r#"{"jsonrpc":"2.0","id":"#, "null"),
+        (r#"{"jsonrpc":"2.0","id":2,"method":"x"} {}"#, "2"),
+    ] {
+        front.write(line);
+        let answer: serde_json::Value = serde_json::from_str(&front.read()).expect("JSON");
+        assert_eq!(
+            (&*answer["id"].to_string(), &answer["error"]["code"]),
+            (id, &(-32700).into()),
+            "{answer}"
+        );
+    }
+    front.write(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
+    assert_eq!(front.read(), r#"{"jsonrpc":"2.0","id":3,"result":{}}"#);
+    assert_eq!(raw.heard().len(), 2);
 }
