@@ -183,9 +183,8 @@ impl Keeper {
     ) -> io::Result<()> {
         let (sender, mut visits) = mpsc::channel(VISITS);
         let receiving = tokio::spawn(receive(listener, self.house.clone(), sender));
+        // No other one: what the host had ignored, a backend that is started again must find ignored, too.
         let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hangup = signal(SignalKind::hangup())?;
         let why = loop {
             self.hand_out();
             let deadline = self.deadline();
@@ -205,9 +204,6 @@ impl Keeper {
                     biased;
                     Some(()) = sigchld.recv() => Event::Children,
                     Some(()) = terminate.recv() => Event::End(End::Told),
-                    Some(()) = interrupt.recv() => Event::End(End::Told),
-                    // A terminal is none of its business.
-                    Some(()) = hangup.recv() => Event::Written,
                     exited = watch.exited() => match exited {
                         Exited::Owner => Event::End(End::HostGone),
                         // What it said before is read to its end, unless there is no hurry to read it.
