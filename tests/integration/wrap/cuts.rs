@@ -82,7 +82,10 @@ fn ids_and_progress_tokens_of_two_connections_never_meet() {
     backend.wait_alone();
     let mut second = connect(&world, &raw.command);
     let id = hold(&mut second);
-    backend.wait("both are under way", |status| status.calls.len() == 2);
+    // It has heard of both when it answers this.
+    let ping = second.request("ping", json!({}));
+    second.answer(ping);
+    assert_eq!(backend.status().calls.len(), 2);
     for n in [0, 1] {
         let progress = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":$TOKEN{n},"progress":{n}}}}}"#
