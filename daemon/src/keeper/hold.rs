@@ -39,8 +39,8 @@ const VISITS: usize = 16;
 /// closed its standard output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Bytes of a line after which memory is given back, too.
-const LARGE: usize = 256 * 1024;
+/// How long nothing is carried until memory is given back.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// How long it may be until the clock is looked at where nothing is due.
 const QUIET: Duration = Duration::from_secs(24 * 3600);
@@ -76,8 +76,10 @@ pub struct Keeper {
     pub(super) ring: Ring,
     /// A front that has just attached, and is yet to be watched.
     arrived: Option<Pinned>,
-    /// When what was needed to start, or to attach, is not needed any more.
+    /// When it is looked whether memory can be given back.
     slim_at: Option<Instant>,
+    /// Something was carried since it was looked last.
+    busy: bool,
 }
 
 /// Why a keeper ends.
@@ -159,6 +161,7 @@ impl Keeper {
             last: (epoch, None),
             arrived: None,
             slim_at: Some(now + SETTLED),
+            busy: false,
         };
         keeper.start_backend()?;
         Ok(keeper)
@@ -269,10 +272,9 @@ impl Keeper {
     /// Tells the relay, and does what it says. Returns why the keeper has to end, if it has.
     async fn take_in(&mut self, event: Event) -> Option<End> {
         let now = self.now();
-        if let Event::FromFront(Line::Whole(line)) | Event::FromBackend(Line::Whole(line)) = &event
-            && line.len() >= LARGE
-        {
-            self.slim_at = Some(Instant::now() + SETTLED);
+        if matches!(event, Event::FromFront(_) | Event::FromBackend(_)) {
+            self.busy = true;
+            self.slim_at.get_or_insert_with(|| Instant::now() + SILENCE);
         }
         match event {
             Event::Children => {
@@ -311,8 +313,11 @@ impl Keeper {
             Event::Time => {
                 self.relay.tick(now);
                 if self.slim_at.is_some_and(|at| at <= Instant::now()) {
-                    self.slim_at = None;
-                    crate::sys::give_back_memory();
+                    // Not while there is something to do, for the pages would only come back.
+                    self.slim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + SILENCE);
+                    if self.slim_at.is_none() {
+                        crate::sys::give_back_memory();
+                    }
                 }
                 let mute = self.backend.as_ref().and_then(|backend| backend.mute_since);
                 if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
