@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Error, Options};
 
-use crate::keeper::backend::Program;
+use crate::keeper::{self, backend::Program};
 use attach::{Attachment, Door, NoBackend};
 use carry::Carrier;
 use voice::{Voice, sentence};
@@ -84,7 +84,8 @@ fn first(door: &mut Door) -> Result<Attachment, NoBackend> {
 
 /// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
 fn stay(mut door: Door, mut attachment: Attachment) -> io::Result<ExitCode> {
-    keep_to_ourselves();
+    // Not before the session was claimed: the daemon reads our environment then, and never again.
+    keeper::keep_to_ourselves();
     let voice = Voice::new()?;
     let carrier = Arc::new(Carrier::new(io::stdout().as_fd().try_clone_to_owned()?.into()));
     let input = io::stdin().as_fd().try_clone_to_owned()?;
@@ -141,19 +142,13 @@ fn again(door: &mut Door, carrier: &Carrier, voice: &Voice) -> Option<Attachment
     }
 }
 
-/// Messages never reach a core file. Not before the session was claimed: the daemon reads our environment then, and never
-/// again. Limits are left alone, since the next keeper inherits them.
-fn keep_to_ourselves() {
-    #[cfg(target_os = "linux")]
-    let _ = nix::sys::prctl::set_dumpable(false);
-}
-
 /// Lets the command take this process over: the host has a plain server then.
 fn pass_through(program: &Program, why: &dyn std::fmt::Display) -> ExitCode {
     say(&format_args!("{why}; {} is run without being kept", program.shown()));
     let error = Command::new(&program.name).args(&program.arguments).exec();
-    say(&format_args!("{} can't be run: {error}", program.name.to_string_lossy()));
-    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 })
+    let (code, sentence) = program.not_run(&error);
+    say(&sentence);
+    ExitCode::from(code)
 }
 
 /// Says something to whoever reads our standard error, before there is anything that could be kept waiting.

@@ -86,8 +86,8 @@ pub fn run(errand: Errand) -> ExitCode {
     }
 }
 
-/// Messages never reach a core file. Limits and mask are left alone: the backend inherits them.
-fn keep_to_ourselves() {
+/// Messages never reach a core file, of a keeper's or of a front's. Limits and mask are left alone: the backend inherits them.
+pub fn keep_to_ourselves() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_dumpable(false);
 }
@@ -119,13 +119,10 @@ async fn live(errand: Errand) -> Result<(), Report> {
         Listener::bind(&paths::keeper_socket(&directory, keeper)).map_err(|error| failed(&error))?;
     let placed = listener.try_clone().map_err(|error| failed(&error))?;
     let listener = UnixListener::from_std(listener.into()).map_err(|error| failed(&error))?;
-    let shown = program.name.clone();
-    let holder = Keeper::start(house, epoch, kept, quiet, program).map_err(|error| {
+    let holder = Keeper::start(house, epoch, kept, quiet, program.clone()).map_err(|error| {
         placed.unlink();
-        Report::NoProgram {
-            code: if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 },
-            sentence: format!("{} can't be run: {error}", shown.to_string_lossy()),
-        }
+        let (code, sentence) = program.not_run(&error);
+        Report::NoProgram { code, sentence }
     })?;
     Report::Ready(keeper).write();
     launch::let_go().map_err(|error| failed(&error))?;

@@ -132,24 +132,25 @@ impl Door {
     async fn find(&self) -> Result<(LeaseRef, Option<Backend>), NoBackend> {
         let claimed = self.control.claim().await.map_err(Self::no_session)?;
         let lease = LeaseRef { session: claimed.session, epoch: claimed.epoch };
-        let found = self.control.call(|connection, context| {
-            let lease = lease.clone();
-            async move { connection.find_backend(context, lease).await }
-        });
-        let found = found.await.map_err(|error| match error {
+        let found = self.kept(&lease).await.map_err(|error| match error {
             SessionError::Refused(error) => NoBackend::Passing(error.to_string()),
             error => Self::no_session(error),
         })?;
         Ok((lease, found))
     }
 
-    /// Whether the daemon still takes this keeper for the session's.
-    fn is_kept(&self, lease: &LeaseRef, keeper: KeeperName) -> bool {
+    /// The session's backend, as the daemon knows it.
+    async fn kept(&self, lease: &LeaseRef) -> Result<Option<Backend>, SessionError> {
         let found = self.control.call(|connection, context| {
             let lease = lease.clone();
             async move { connection.find_backend(context, lease).await }
         });
-        let found = self.runtime.block_on(found);
+        found.await
+    }
+
+    /// Whether the daemon still takes this keeper for the session's.
+    fn is_kept(&self, lease: &LeaseRef, keeper: KeeperName) -> bool {
+        let found = self.runtime.block_on(self.kept(lease));
         self.control.hang_up();
         matches!(found, Ok(Some(backend)) if backend.keeper == keeper)
     }

@@ -35,6 +35,14 @@ impl Program {
         let name = Path::new(&self.name).file_name().unwrap_or(&self.name);
         name.to_string_lossy().into_owned()
     }
+
+    /// Why it can't be run, in a sentence, with the exit code that a shell has for it: 127 where there is none, 126 where there
+    /// is one that may not be run.
+    #[must_use]
+    pub fn not_run(&self, error: &io::Error) -> (u8, String) {
+        let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+        (code, format!("{} can't be run: {error}", self.name.to_string_lossy()))
+    }
 }
 
 /// A running backend.

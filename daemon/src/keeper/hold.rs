@@ -36,7 +36,7 @@ const BESIDES: usize = 4;
 const VISITS: usize = 16;
 
 /// How long after a front has attached there is nothing left to do for it but to carry lines; and how long a backend that has
-/// closed its standard output may take to exit.
+/// closed its standard input or output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// How long nothing is carried until memory is given back.
@@ -52,7 +52,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// A keeper that has registered, and whose backend runs.
 pub struct Keeper {
     pub(super) house: Arc<House>,
-
     /// What the daemon said when it registered.
     pub(super) kept: Kept,
     /// The control plane, for calls that nobody waits for.
@@ -173,7 +172,8 @@ impl Keeper {
     }
 
     /// Keeps the backend until its owner is gone, nobody has come for the linger time, or it is told to end; then takes
-    /// the backend down. `children` are the signals that tell of them, listened to since before the backend was started.
+    /// the backend down. `listener` is bound to what `placed` looks after; `sigchld` was listened to since before the backend
+    /// was started.
     ///
     /// # Errors
     /// When the operating system tells of no signals.

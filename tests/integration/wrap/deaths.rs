@@ -135,6 +135,50 @@ fn a_keeper_killed_with_the_daemon_leaves_nothing() {
 
 /// A server that dies of being started, until a file is there.
 #[test]
+fn while_no_server_can_be_had_calls_are_said_not_to_be_sent() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let program = world.root().join("server");
+    let command: Vec<String> = tiny(&world).into_iter().map(|word| format!("'{word}'")).collect();
+    std::fs::write(&program, format!("#!/bin/sh\nexec {}\n", command.join(" "))).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&program, mode).expect("executable");
+    let words = [program.to_str().expect("UTF-8").to_owned()];
+    let mut client = connect(&world, &words);
+    let away = world.root().join("away");
+    std::fs::rename(&program, &away).expect("taken away");
+    kill_now(world.backend().keeper);
+    // One that was on its way when the keeper died is lost with it.
+    let answer = mcp_sessiond_tests::until("a call is refused", || {
+        let call = client.begin("increment", json!({}));
+        let answer = client.answer(call);
+        assert!(answer.get("error").is_some(), "{answer}");
+        (answer["error"]["data"]["outcome"] == "not_sent").then_some(answer)
+    });
+    assert!(
+        answer["error"]["message"].as_str().is_some_and(|words| words.contains("can't be run")),
+        "{answer}"
+    );
+    // And it heals.
+    std::fs::rename(&away, &program).expect("put back");
+    mcp_sessiond_tests::until("it is there", || client.try_call("increment", json!({})).ok());
+}
+
+#[test]
+fn a_keeper_that_hangs_is_replaced() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut first = connect(&world, &tiny(&world));
+    assert_eq!(first.count(), 1);
+    let hung = world.backend().keeper;
+    kill(Pid::from_raw(hung.cast_signed()), Signal::SIGSTOP).expect("it runs");
+    first.pipe.kill();
+    let mut second = connect(&world, &tiny(&world));
+    assert_eq!(second.count(), 1);
+    gone(hung);
+}
+
+#[test]
 fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
     let world = keeping("");
     let _daemon = world.daemon();

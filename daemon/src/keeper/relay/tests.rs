@@ -1,7 +1,6 @@
 //! The relay under test: a bench with a host on one side and a backend on the other.
 
 mod asks;
-mod cost;
 mod fidelity;
 mod fronts;
 mod handshake;

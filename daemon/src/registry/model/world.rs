@@ -2,6 +2,7 @@
 
 mod checks;
 mod effects;
+mod leased;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -239,82 +240,6 @@ impl World {
         } else {
             assert_eq!(refusal, None, "not refused");
         }
-    }
-
-    fn store(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
-        if let Some(refusal) = self.wait_for_file(id, epoch) {
-            return refusal;
-        }
-        self.tokens += 1;
-        let mut digest = [0; 32];
-        digest[..8].copy_from_slice(&self.tokens.to_be_bytes());
-        let offered = self.registry.session(id).is_some_and(|record| record.offered);
-        let (file, accepted) = self.registry.begin_store(id, epoch, digest)?;
-        assert_eq!(accepted, offered, "whether the broker accepted");
-        self.writing.insert(id.clone(), Writing { digest: Some(digest), file, ready: false });
-        self.may_have(id, Some(digest));
-        self.carry_out();
-        self.queue.push_back(Item::Begun(id.clone()));
-        Ok(())
-    }
-
-    fn reject(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
-        if let Some(refusal) = self.wait_for_file(id, epoch) {
-            return refusal;
-        }
-        let file = self.registry.reject(id, epoch)?;
-        self.writing.insert(id.clone(), Writing { digest: None, file, ready: false });
-        self.may_have(id, None);
-        self.carry_out();
-        self.queue.push_back(Item::Rejected(id.clone(), file));
-        Ok(())
-    }
-
-    fn release(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
-        self.registry.release(id, epoch)?;
-        self.book.release(id);
-        let known = self.known.get_mut(id).expect("somebody was told of it");
-        if known.epoch == epoch {
-            known.released = true;
-        }
-        Ok(())
-    }
-
-    /// The process that asks registers as the keeper of a session's backend, under a name that goes with its number.
-    fn register(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
-        let Some(process) = self.registering.take() else { return Ok(()) };
-        let name = KeeperName(process.inode.map_or(0, |inode| inode as u32));
-        let keeper = KeeperRecord { process, name, program: "server".into(), backend: None, ending: false };
-        let refusal = self.shelf.refusal(process, id);
-        match self.registry.keep_backend(id, epoch, keeper) {
-            Ok(()) => assert_eq!(refusal, None, "not refused"),
-            // The lease comes first.
-            Err(error) if self.book.refusal(id, epoch).is_some() => return Err(error),
-            Err(error) => {
-                assert_eq!(Some(error.code()), refusal, "refused");
-                assert_eq!(self.registry.take_effects(), [], "it was refused and had effects");
-                return Ok(());
-            }
-        }
-        self.watched.insert(process);
-        self.shelf.register(process, id);
-        self.carry_out();
-        self.queue.push_back(Item::Registered(process));
-        Ok(())
-    }
-
-    /// A keeper tells of its backend. Whatever it is told, the backend is on record as long as the keeper is.
-    fn started(&mut self, keeper: ProcessId, backend: ProcessId) {
-        let of = self.registry.sessions_with_backend().find(|(_, kept)| kept.process == keeper);
-        let told = of.map(|(session, kept)| (session.told().clone(), !kept.ending));
-        let name = KeeperName(keeper.inode.map_or(0, |inode| inode as u32));
-        let (session, is_held) = told.unwrap_or_else(|| (SessionId::mint(), false));
-        let told = self.registry.backend_started(&session, name, keeper, backend);
-        assert_eq!(told.is_ok(), is_held, "{told:?}");
-        self.carry_out();
-        let is_keeper = self.registry.is_keeper(&keeper);
-        let recorded = self.recorded.keepers.get(&keeper).and_then(|(_, keeper)| keeper.backend);
-        assert!(!is_keeper || recorded == Some(backend), "the backend is not on record");
     }
 
     /// Somebody else is writing the file: this waits, and is not done in this step.
