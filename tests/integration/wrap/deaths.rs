@@ -165,6 +165,22 @@ fn while_no_server_can_be_had_calls_are_said_not_to_be_sent() {
 }
 
 #[test]
+fn a_front_whose_executable_was_upgraded_starts_keepers_all_the_same() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut words = wrapped(&world, &tiny(&world));
+    let (copy, newer) = (world.root().join("mcp-sessiond"), world.root().join("newer"));
+    std::fs::copy(&words[0], &copy).expect("a copy");
+    std::fs::copy(&words[0], &newer).expect("another one");
+    words[0] = copy.to_str().expect("UTF-8").to_owned();
+    let mut client = Client::connected(world.front(&words));
+    client.count();
+    std::fs::rename(&newer, &copy).expect("upgraded");
+    kill_now(world.backend().keeper);
+    goes_on_with_a_fresh_one(client);
+}
+
+#[test]
 fn a_keeper_that_hangs_is_replaced() {
     let world = keeping("");
     let _daemon = world.daemon();

@@ -110,3 +110,16 @@ fn stop_ends_a_server_and_leaves_its_front_and_its_session() {
     assert_eq!(stop(&backend.session), Some(69));
     assert_eq!(client.count(), 2);
 }
+
+#[test]
+fn a_server_that_nobody_can_find_any_more_ends_with_its_front() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    client.count();
+    let keeper = world.backend().keeper;
+    std::fs::remove_dir_all(world.directory()).expect("removed");
+    assert_eq!(client.count(), 2);
+    client.pipe.kill();
+    gone(keeper);
+}
