@@ -15,13 +15,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
+use mcp_sessiond_process::directory::Directory;
+use mcp_sessiond_process::{StartTime, Table};
 use mcp_sessiond_proto::Error;
 use tokio::sync::{Notify, mpsc};
 
 use crate::config::{Config, Loaded};
 use crate::counters::Meters;
-use crate::directory::Directory;
-use crate::process::{StartTime, Table};
 use crate::registry::{Effect, Millis, Registry, TokenFile};
 use crate::storage::Place;
 use crate::tokens::Tokens;
@@ -108,7 +108,7 @@ impl Edge {
     pub async fn run(&self) -> std::io::Result<()> {
         use std::os::fd::AsFd;
         let watched = self.lock().exits.as_fd().try_clone_to_owned()?;
-        let exits = crate::sys::when_readable(watched)?;
+        let exits = mcp_sessiond_process::sys::when_readable(watched)?;
         loop {
             let deadline = self.tell(|registry| registry.next_deadline());
             let next = deadline.map(|deadline| self.began + std::time::Duration::from_millis(deadline));

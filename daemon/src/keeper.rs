@@ -27,14 +27,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, Options, SessionError, Start};
+use mcp_sessiond_process::executable;
+use mcp_sessiond_process::socket::Listener;
+use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
 use mcp_sessiond_proto::{Epoch, Error, KeeperName, PROTOCOL_VERSION, SessionId, paths};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::executable;
-use crate::listener::Listener;
-use crate::process::{Pinned, ProcessId, StartTime};
 use backend::Program;
 use hold::Keeper;
 use launch::Report;
@@ -58,7 +58,7 @@ pub struct Errand {
 /// The newest version of the protocol that this build speaks on keepers' sockets.
 #[must_use]
 pub fn version() -> u16 {
-    crate::fault::protocol_version().unwrap_or(PROTOCOL_VERSION)
+    mcp_sessiond_process::fault::protocol_version().unwrap_or(PROTOCOL_VERSION)
 }
 
 /// Registers, starts the backend, reports, and keeps it.

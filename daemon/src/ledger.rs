@@ -5,9 +5,9 @@ mod schema;
 
 use std::path::{Path, PathBuf};
 
+use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Error;
 
-use crate::fault;
 use crate::registry::{Effect, Snapshot};
 use crate::writer::{self, RETRY, Stalled, Writer};
 

@@ -4,16 +4,13 @@ pub mod cli;
 pub mod config;
 pub mod contents;
 pub mod counters;
-pub mod directory;
 pub mod edge;
-pub mod executable;
-pub mod fault;
 pub mod front;
+pub mod gauge;
 pub mod keeper;
 pub mod keepers;
 pub mod ledger;
 pub mod listener;
-pub mod process;
 pub mod reaper;
 pub mod registry;
 pub mod run;
@@ -22,4 +19,5 @@ pub mod storage;
 pub mod tokens;
 pub mod writer;
 
-mod sys;
+#[cfg(test)]
+mod small_disk;

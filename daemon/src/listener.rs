@@ -1,8 +1,5 @@
 //! Connections: who is let in, how many, and for how long they may be silent at the door.
 
-mod gauge;
-mod socket;
-
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,6 +7,8 @@ use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
+use mcp_sessiond_process::socket::Listener;
+use mcp_sessiond_process::{self as process, Peer, PeerError};
 use mcp_sessiond_proto::codec;
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
@@ -19,11 +18,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use gauge::{FRAME_SHARES, Gauge};
-pub use socket::{Listener, is_served, leads_to, turn_all_away};
-
 use crate::counters::count;
-use crate::process::{self, Peer, PeerError};
 use crate::service::{Conversation, Daemon, Service};
 
 /// How long a peer may take for its hello.
@@ -88,7 +83,8 @@ async fn converse(
             return;
         }
     };
-    let Some(place) = Gauge::enter(&daemon, peer.id(), &budget) else {
+    let limits = daemon.edge.settings().loaded.config.limits.clone();
+    let Some(place) = daemon.connections.enter(peer.id(), &limits, &budget) else {
         count(&daemon.edge.meters.counters.connections_over_limit_total);
         tracing::warn!(pid = peer.id().pid, "refused a connection: as many as the limits allow are open");
         turn_away(stream, &daemon, Answer::Busy).await;

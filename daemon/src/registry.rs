@@ -24,8 +24,8 @@ pub use records::{
     Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, TokenFile,
 };
 
-use crate::process::{Key, ProcessId};
 use claims::Waiting;
+use mcp_sessiond_process::{Key, ProcessId};
 use mcp_sessiond_proto::{SessionId, Siblings};
 
 /// Milliseconds on a clock that never goes back. Where it began does not matter.

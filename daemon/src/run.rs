@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_sessiond_process::directory::{Directory, DirectoryError, Lock};
+use mcp_sessiond_process::socket::{self as sockets, Listener};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
@@ -19,10 +21,9 @@ use crate::cli::logging::Logging;
 use crate::config::{self, ConfigError, Loaded};
 use crate::contents::{Clock, Contents};
 use crate::counters::Meters;
-use crate::directory::{Directory, DirectoryError, Lock};
 use crate::edge::{Edge, StartError};
 use crate::keepers::Keepers;
-use crate::listener::{self, Gauge, Listener};
+use crate::listener;
 use crate::reaper::Reaper;
 use crate::service::Daemon;
 use crate::storage::{self, OpenError};
@@ -179,7 +180,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
     let placed = listener.try_clone()?;
     let about = about(&directory, started_by, storage_shown);
-    let daemon = Arc::new(Daemon { edge, contents, meters, connections: Gauge::default(), about });
+    let daemon = Arc::new(Daemon { edge, contents, meters, connections: Arc::default(), about });
     let (drain, draining) = watch::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
     let mut exits = {
@@ -241,7 +242,7 @@ async fn take(
             Origin::OwnSocket { .. } => {
                 let lock = directory.try_lock()?;
                 // Binding would take it away from a service manager, which would never learn of it.
-                if listener::is_served(&path) {
+                if sockets::is_served(&path) {
                     return Err(Fatal::Served(path));
                 }
                 lock

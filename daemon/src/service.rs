@@ -33,7 +33,7 @@ use tarpc::context::Context;
 use crate::contents::{Access, Contents};
 use crate::counters::{Histogram, Meters};
 use crate::edge::Edge;
-use crate::listener::Gauge;
+use crate::gauge::Gauge;
 use crate::storage::Place;
 pub use conversation::Conversation;
 
@@ -47,7 +47,7 @@ pub struct Daemon {
     /// What is counted and measured.
     pub meters: Arc<Meters>,
     /// The connections.
-    pub connections: Gauge,
+    pub connections: Arc<Gauge>,
     /// What does not change while the daemon runs; the uptime is filled in when asked.
     pub about: About,
 }

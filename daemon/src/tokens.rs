@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
+use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Token;
 use mcp_sessiond_proto::token::TOKEN_MAX;
 use nix::errno::Errno;
@@ -19,8 +21,6 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use crate::directory::{DIRECTORY_MODE, Directory};
-use crate::fault;
 use crate::registry::{Digest, TokenFile};
 
 /// The name of the directory that the files are in.

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mcp_sessiond::fault::{CONTENTS_COMMIT, VARIABLE};
+use mcp_sessiond_process::fault::{CONTENTS_COMMIT, VARIABLE};
 use mcp_sessiond_tests::{Daemon, Steady, World, random, until};
 use serde_json::json;
 

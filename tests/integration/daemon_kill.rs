@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mcp_sessiond::fault::{POINTS, VARIABLE};
+use mcp_sessiond_process::fault::{POINTS, VARIABLE};
 use mcp_sessiond_tests::{Daemon, Host, Instance, Loaded, random, until};
 
 use crate::{fixture, world};

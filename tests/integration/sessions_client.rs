@@ -7,11 +7,11 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mcp_sessiond::fault::{CONTENTS_COMMIT, VARIABLE};
 use mcp_sessiond_client::{
     Binding, Caller, CreateOptions, Cursor, Error, Json, Lifetimes, OnMismatch, Options, Session,
     SessionError, Sessiond, Sessions, Start, StateKey, StateVersion, credential,
 };
+use mcp_sessiond_process::fault::{CONTENTS_COMMIT, VARIABLE};
 use mcp_sessiond_tests::{Daemon, PATIENCE, Steady, World, random, until};
 use serde_json::json;
 

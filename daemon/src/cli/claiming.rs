@@ -2,8 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use mcp_sessiond_client::{Label, Options, Siblings, Start};
-
-use crate::executable;
+use mcp_sessiond_process::executable;
 
 #[derive(Debug, Args)]
 pub(super) struct Claiming {

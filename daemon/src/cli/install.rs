@@ -14,10 +14,10 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use clap::Args;
+use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_proto::paths;
 
 use super::{FAILED, UNAVAILABLE, USAGE, complain};
-use crate::directory::Directory;
 #[cfg(target_os = "macos")]
 use launchd as manager;
 #[cfg(not(target_os = "macos"))]

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mcp_sessiond_client::{Connection, Directory, Error, SessionId, Start, connect};
+use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::backends::{Backend, StopRequest};
 use mcp_sessiond_proto::debug::{PAGE_MAX, Page};
 
 use super::failure::Failure;
 use super::{FAILED, block_on, complain};
-use crate::process::Pinned;
 
 /// There is no such backend (EX_NOINPUT of sysexits.h).
 const NO_BACKEND: u8 = 66;

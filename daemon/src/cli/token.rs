@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use mcp_sessiond_client::{Error, Options, Reason, Sessiond, Status, Token};
+use mcp_sessiond_process as process;
 use mcp_sessiond_proto::token::TOKEN_MAX;
 use zeroize::Zeroizing;
 
 use super::claiming::Claiming;
 use super::{block_on, complain, logging};
-use crate::process;
 
 /// There is nothing to resume.
 const NOTHING: u8 = 3;

@@ -2,6 +2,7 @@
 
 use mcp_sessiond_proto::streams::MESSAGE_MAX;
 
+use super::settings::FRAME_SHARES;
 use super::{Config, ConfigError};
 use crate::storage;
 
@@ -75,7 +76,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     storage::Url::parse(&config.storage.url)
         .map_err(|error| ConfigError::Range(format!("storage.url: {error}")))?;
     // One process gets a quarter of it, and must be able to send one frame.
-    let frames = mcp_sessiond_proto::hello::FRAME_MAX as usize * crate::listener::FRAME_SHARES;
+    let frames = mcp_sessiond_proto::hello::FRAME_MAX as usize * FRAME_SHARES;
     if limits.frame_bytes < frames {
         return Err(ConfigError::Range(format!("limits.frame_bytes must be at least {frames}")));
     }

@@ -2,14 +2,17 @@
 
 use std::path::PathBuf;
 
+use mcp_sessiond_process::{Launcher, Table};
 use mcp_sessiond_proto::Siblings;
 use serde::{Deserialize, Serialize};
 
 use super::Backends;
 use crate::contents;
-use crate::process::{Launcher, Table};
 use crate::registry::Policy;
 use crate::storage::{self, Durability};
+
+/// One process may be in the middle of this part of all large frames.
+pub(super) const FRAME_SHARES: usize = 4;
 
 /// Every setting. The names are those of the configuration file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -225,6 +228,14 @@ impl Default for Limits {
             owner_bytes: contents.owner_bytes,
             total_bytes: contents.total_bytes,
         }
+    }
+}
+
+impl Limits {
+    /// Bytes of large frames that one process may be in the middle of sending.
+    #[must_use]
+    pub fn frame_bytes_of_process(&self) -> usize {
+        self.frame_bytes / FRAME_SHARES
     }
 }
 

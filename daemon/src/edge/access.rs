@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use mcp_sessiond_process::{self as process, Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
 use super::Edge;
 use super::claim::{failed, verify};
 use crate::contents::{Access, Lease, Standing, Writer};
-use crate::process::{self, Pinned, ProcessId, StartTime};
 use crate::storage::Place;
 
 /// A lease as the registry knows it, whenever it is asked.

@@ -1,5 +1,6 @@
 //! Backends: the RPCs' work for keepers and fronts, and what is left to others when a keeper ends.
 
+use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{
     Backend, FrontRequest, KeepRequest, KeeperName, Kept, ProcessRef, StartedRequest,
 };
@@ -9,8 +10,6 @@ use mcp_sessiond_proto::{Epoch, Error, SessionId, paths};
 use super::claim::failed;
 use super::{Edge, State};
 use crate::counters::count;
-use crate::listener;
-use crate::process::{self, Pinned, ProcessId};
 use crate::registry::{KeeperRecord, Registry, SessionRecord};
 
 /// Bytes that the name of a backend's executable may have: what a file's name has at most.
@@ -206,7 +205,7 @@ impl Edge {
     /// Deletes a keeper's socket, unless somebody listens there: a keeper that is about to register.
     fn delete_socket(&self, name: KeeperName) {
         let socket = paths::keeper_socket(self.directory.path(), name);
-        if listener::is_served(&socket) {
+        if mcp_sessiond_process::socket::is_served(&socket) {
             return;
         }
         if let Err(error) = std::fs::remove_file(&socket)

@@ -2,13 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mcp_sessiond_process::{self as process, Pinned, Traits, Walk};
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Token};
 
 use super::{Answer, Edge, Settings};
 use crate::counters::count;
-use crate::process::{self, Pinned, Traits, Walk};
 use crate::registry::{Claim, Claimant, Lease, Wants};
 use crate::tokens::{self, Corruption, Found};
 
@@ -212,7 +212,7 @@ impl Edge {
         let reading = tokio::task::spawn_blocking(move || {
             let walk = process::find_host(&instance, &settings.table);
             // What counts is what was read at its first claim.
-            let traits = known.unwrap_or_else(|| Traits::read(&instance, &settings.table));
+            let traits = known.unwrap_or_else(|| mcp_sessiond_process::traits_of(&instance, &settings.table));
             let key = traits.key(request.label.as_ref());
             describe(instance.id().pid, walk, key)
         });
@@ -237,7 +237,11 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
     match host {
         Ok(host) => {
             let host_name = steps.last().map(|step| step.name.clone()).unwrap_or_default();
-            Ok(Verified { host, host_name, traits: Traits::read(instance, &settings.table) })
+            Ok(Verified {
+                host,
+                host_name,
+                traits: mcp_sessiond_process::traits_of(instance, &settings.table),
+            })
         }
         Err(doubt) => {
             let pid = instance.id().pid;

@@ -13,7 +13,7 @@ impl Edge {
     pub fn hosts(&self) -> Vec<HostInfo> {
         self.look(|registry| {
             let host = |(host, name, sessions, plural): (
-                crate::process::ProcessId,
+                mcp_sessiond_process::ProcessId,
                 &str,
                 &std::collections::BTreeSet<SessionId>,
                 usize,

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
+use mcp_sessiond_process::directory::{Directory, DirectoryError};
+use mcp_sessiond_process::{self as process, ExitWatch, Pinned};
 use mcp_sessiond_proto::paths;
 use tokio::sync::{Notify, mpsc};
 
 use super::{Charge, Dropped, Edge, Settings, State};
 use crate::config::Loaded;
 use crate::counters::Meters;
-use crate::directory::{Directory, DirectoryError};
 use crate::ledger::{Ledger, LedgerError, Opened};
-use crate::process::{self, ExitWatch, Pinned};
 use crate::registry::Registry;
 use crate::tokens::Tokens;
 

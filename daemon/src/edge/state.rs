@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use mcp_sessiond_process::{ExitWatch, ProcessId};
 use mcp_sessiond_proto::Error;
 use tokio::sync::oneshot;
 
 use crate::ledger::{Ledger, Waiter};
-use crate::process::{ExitWatch, ProcessId};
 use crate::registry::{Lease, Registry, Ticket};
 
 #[derive(Debug)]

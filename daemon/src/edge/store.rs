@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{Claimed, Epoch, Error, SessionId, Token};
 
 use super::Edge;
 use crate::counters::count;
-use crate::fault;
 use crate::registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 use crate::tokens::{self, Found};
 

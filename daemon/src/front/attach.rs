@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Control, Error, Json, Options, SessionError};
+use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{KeeperName, paths};
 
-use crate::executable;
 use crate::keeper::backend::Program;
 use crate::keeper::dial::{DialError, Dialled, dial};
 use crate::keeper::launch::{Report, report_of};

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
+use mcp_sessiond_process::{self as process, Pinned};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 use tokio::time::timeout;
-
-use crate::process::{self, Pinned};
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::os::unix::net::UnixStream;
 
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes};
+use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::lines::Lines;
-use crate::process::ProcessId;
 
 /// Messages that were handed out and not confirmed, after which it is looked what the front has confirmed: what it says
 /// must not fill its connection.

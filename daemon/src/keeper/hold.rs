@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_client::Control;
+use mcp_sessiond_process::socket::Listener;
+use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::Kept;
 use tokio::net::UnixListener;
@@ -26,8 +28,6 @@ use super::lines::Line;
 use super::relay::{Limits, Order, Relay};
 use super::visits::{House, Visit, receive};
 use super::watch::{Exited, Watch};
-use crate::listener::Listener;
-use crate::process::{Pinned, ProcessId};
 
 /// Connections beside fronts that have not attached yet.
 const BESIDES: usize = 4;
@@ -316,7 +316,7 @@ impl Keeper {
                     // Not while there is something to do, for the pages would only come back.
                     self.slim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + SILENCE);
                     if self.slim_at.is_none() {
-                        crate::sys::give_back_memory();
+                        mcp_sessiond_process::sys::give_back_memory();
                     }
                 }
                 let mute = self.backend.as_ref().and_then(|backend| backend.mute_since);

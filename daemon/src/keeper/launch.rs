@@ -6,11 +6,9 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use serde::{Deserialize, Serialize};
-
+use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::KeeperName;
-
-use crate::executable;
+use serde::{Deserialize, Serialize};
 
 /// What a keeper tells whoever started it, in one line of JSON on standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,7 +60,7 @@ pub fn launch(arguments: Vec<OsString>) -> ExitCode {
 
 fn start(arguments: Vec<OsString>) -> io::Result<Report> {
     // What the host left open by mistake would otherwise stay open for as long as the backend lives.
-    crate::sys::keep_only_standard_streams()?;
+    mcp_sessiond_process::sys::keep_only_standard_streams()?;
     let mut keeper = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?)
         .args(["keep", "--detached"])
         .args(arguments)

@@ -1,10 +1,10 @@
 //! How the backend is, for `debug`.
 
+use mcp_sessiond_process as process;
 use mcp_sessiond_proto::backends::BackendStatus;
 
 use super::hold::Keeper;
 use super::relay::View;
-use crate::process;
 
 impl Keeper {
     /// How the backend is. No message is in it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_client::{Control, SessionError};
+use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::{Error, KeeperName, SessionId};
@@ -15,7 +16,6 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::lines::{Line, Lines};
-use crate::process::{self, Pinned, ProcessId};
 
 /// How long a visitor may take for its hello and its request.
 const PATIENCE: Duration = Duration::from_secs(5);

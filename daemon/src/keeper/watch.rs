@@ -3,9 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use mcp_sessiond_process::{ExitWatch, Pinned, ProcessId};
 use tokio::io::unix::AsyncFd;
-
-use crate::process::{ExitWatch, Pinned, ProcessId};
 
 /// Watches the host, and one front.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ impl Watch {
     pub fn new(owner: Pinned) -> io::Result<Self> {
         let mut exits = ExitWatch::new()?;
         exits.add(owner.clone())?;
-        let readable = crate::sys::when_readable(exits.as_fd().try_clone_to_owned()?)?;
+        let readable = mcp_sessiond_process::sys::when_readable(exits.as_fd().try_clone_to_owned()?)?;
         Ok(Self { exits, readable, owner, front: None })
     }
 

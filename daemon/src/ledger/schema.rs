@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use mcp_sessiond_process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
-use crate::process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
 use crate::registry::{
     Claimant, Digest, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot, TokenFile,
 };

@@ -1,4 +1,5 @@
 use futures::FutureExt;
+use mcp_sessiond_process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 use proptest::option;
@@ -8,10 +9,9 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::directory::small_disk::SmallDisk;
-use crate::process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
 use crate::registry::model::ledger::Records;
 use crate::registry::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
+use crate::small_disk::SmallDisk;
 
 const BOOT: &str = "00000000-0000-0000-0000-000000000001";
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::collections::hash_map::Entry;
 
+use mcp_sessiond_process::{Key, ProcessId};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Label, RequestId, SessionId, Siblings};
 
 use super::{Claimant, Effect, Lease, Millis, Owner, OwnerRecord, Registry, SessionRecord, TokenFile};
-use crate::process::{Key, ProcessId};
 
 /// Names a claim until it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,10 +1,10 @@
 //! What the edges must do for the registry, in order.
 
+use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
 use super::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, Ticket, TokenFile};
-use crate::process::ProcessId;
 
 /// A granted claim.
 #[derive(Debug, Clone, PartialEq, Eq)]

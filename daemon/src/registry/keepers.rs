@@ -3,11 +3,11 @@
 //! A keeper is on record from the moment in which it is answered until it has exited *and* what was left of its backend
 //! is gone, whatever becomes of its session meanwhile.
 
+use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
 use super::{Effect, KeeperRecord, Registry, SessionRecord};
-use crate::process::ProcessId;
 
 impl Registry {
     /// A keeper registers for a session. One that was there before has to end. The same once more comes to the same.

@@ -10,13 +10,13 @@ mod keepers;
 pub(crate) mod ledger;
 mod world;
 
+use mcp_sessiond_process::{KeyDoubt, ProcessId, StartTime, Traits};
+use mcp_sessiond_proto::Siblings;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
 use super::Policy;
-use crate::process::{KeyDoubt, ProcessId, StartTime, Traits};
-use mcp_sessiond_proto::Siblings;
 use world::World;
 
 prop_state_machine! {

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use mcp_sessiond_process::{Key, ProcessId, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
-
-use crate::process::{Key, ProcessId, Traits};
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];

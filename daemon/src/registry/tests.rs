@@ -2,11 +2,11 @@
 
 mod keepers;
 
+use mcp_sessiond_process::{StartTime, Traits};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Siblings};
 
 use super::*;
-use crate::process::{StartTime, Traits};
 
 const HOST: ProcessId = process(10);
 const KEY: Key = Key([7; 32]);

@@ -9,11 +9,12 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, ExitCode, Stdio};
 
+use mcp_sessiond_process::directory::Directory;
+use mcp_sessiond_process::{executable, fault};
 use mcp_sessiond_proto::paths;
 
 use super::{Fatal, Options, log_path};
-use crate::directory::Directory;
-use crate::{config, executable, fault};
+use crate::config;
 
 /// Bytes of former daemons' log that are kept, at most.
 const LOG_MAX: u64 = 1024 * 1024;
@@ -37,7 +38,7 @@ fn start(options: &Options) -> io::Result<u8> {
     // Fails for who leads a process group, as under a shell with job control; the daemon proper does not.
     let _ = nix::unistd::setsid();
     // What the host left open by mistake would otherwise stay open for as long as the daemon lives.
-    crate::sys::keep_only_standard_streams()?;
+    mcp_sessiond_process::sys::keep_only_standard_streams()?;
     let directory = match paths::directory() {
         Ok(directory) => directory,
         Err(error) => {

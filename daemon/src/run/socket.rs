@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use mcp_sessiond_process::socket::{self, Listener};
+
 use super::Fatal;
-use crate::listener::{self, Listener};
 
 /// The name of the socket in the launchd agent's `Sockets`.
 #[cfg(target_os = "macos")]
@@ -31,8 +32,9 @@ pub(super) fn origin(detached: bool, path: &Path) -> Result<Origin, Fatal> {
     }
     // launchd refuses who it did not start, which is no failure.
     #[cfg(target_os = "macos")]
-    if let Some(socket) =
-        crate::sys::launchd_sockets(LAUNCHD_SOCKET).ok().and_then(|found| found.into_iter().next())
+    if let Some(socket) = mcp_sessiond_process::sys::launchd_sockets(LAUNCHD_SOCKET)
+        .ok()
+        .and_then(|found| found.into_iter().next())
     {
         return Ok(Origin::Activated { manager: "launchd", socket });
     }
@@ -54,7 +56,7 @@ fn from_systemd() -> io::Result<Option<OwnedFd>> {
             "systemd passed more than one socket; the unit must have one ListenStream",
         ));
     }
-    first.map(crate::sys::take_fd).transpose()
+    first.map(mcp_sessiond_process::sys::take_fd).transpose()
 }
 
 impl Origin {
@@ -68,7 +70,7 @@ impl Origin {
     /// Whether the socket is the one that clients find, as far as that is not up to this daemon.
     pub(super) fn is_in_place(&self, path: &Path) -> bool {
         match self {
-            Self::Activated { socket, .. } => listener::leads_to(path, socket),
+            Self::Activated { socket, .. } => socket::leads_to(path, socket),
             Self::OwnSocket { .. } => true,
         }
     }
@@ -77,9 +79,9 @@ impl Origin {
     /// directory was replaced, and passes the same socket again and again. Then this daemon binds its own.
     pub(super) fn settle(self, path: &Path) -> Self {
         match self {
-            Self::Activated { manager, socket } if !listener::leads_to(path, &socket) => {
+            Self::Activated { manager, socket } if !socket::leads_to(path, &socket) => {
                 tracing::warn!(path = %path.display(), "the socket of {manager} is not there any more; binding another");
-                listener::turn_all_away(socket);
+                socket::turn_all_away(socket);
                 Self::OwnSocket { started_by: manager }
             }
             origin => origin,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
 use mcp_sessiond_proto::types::Outcome;
@@ -12,7 +13,6 @@ use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
 
 use super::Daemon;
 use crate::contents::{Access, Writer};
-use crate::process::{Pinned, ProcessId};
 use crate::registry::Wants;
 use crate::storage::Place;
 

@@ -14,12 +14,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
+use mcp_sessiond_process::fault;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::{
     Change, Durable, Item, Key, Listed, Memory, Place, Record, Storage, StorageError, Usage, Version,
 };
-use crate::fault;
 use crate::writer::{Mark, Stalled, Waiter, Writer};
 
 /// What an acknowledged change survives.

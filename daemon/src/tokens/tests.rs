@@ -3,11 +3,11 @@ use std::os::unix::fs::{chown, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 
+use mcp_sessiond_process::{ProcessId, StartTime};
 use nix::unistd::mkfifo;
 
 use super::*;
-use crate::directory::small_disk::{SmallDisk, needs_root};
-use crate::process::{ProcessId, StartTime};
+use crate::small_disk::{SmallDisk, needs_root};
 
 struct Bench {
     directory: tempfile::TempDir,

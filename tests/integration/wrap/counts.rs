@@ -160,7 +160,7 @@ fn meets_a_keeper_of(keepers: &str, fronts: &str) {
     }
 }
 
-const VERSION: &str = mcp_sessiond::fault::VERSION_VARIABLE;
+const VERSION: &str = mcp_sessiond_process::fault::VERSION_VARIABLE;
 
 #[test]
 fn a_front_takes_over_from_a_keeper_of_the_former_version() {

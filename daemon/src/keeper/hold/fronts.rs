@@ -1,6 +1,7 @@
 //! Who comes, and which front has the backend.
 
 use bytes::Bytes;
+use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::backends::{Attach, KeeperReply};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -10,7 +11,6 @@ use super::{BESIDES, FAREWELL, Keeper, SETTLED};
 use crate::keeper::front::{Beside, Front};
 use crate::keeper::lines::Lines;
 use crate::keeper::visits::{Visit, Word, reply};
-use crate::process::{Pinned, ProcessId};
 
 impl Keeper {
     pub(super) async fn visit(&mut self, visit: Visit) {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mcp_sessiond_process::{Key, ProcessId};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Label, SessionId, Siblings};
 
 use super::ledger::Records;
-use crate::process::{Key, ProcessId};
 use crate::registry::{Claim, Millis, Policy, Ticket};
 
 /// A session. Its id is not known before the registry has answered.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use mcp_sessiond_process::{Key, ProcessId};
 use mcp_sessiond_proto::SessionId;
 
-use crate::process::{Key, ProcessId};
 use crate::registry::{Registry, SessionRecord};
 
 /// Every index agrees with the sessions, and what can't be is not.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::SessionId;
 
 use super::ledger::Records;
-use crate::process::ProcessId;
 use crate::registry::Registry;
 
 /// What a keeper is to the registry.

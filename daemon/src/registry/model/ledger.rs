@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::SessionId;
 
-use crate::process::ProcessId;
 use crate::registry::{Claimant, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot};
 
 /// The records that effects have left, in maps.

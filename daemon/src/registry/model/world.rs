@@ -6,6 +6,7 @@ mod leased;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
+use mcp_sessiond_process::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
@@ -15,7 +16,6 @@ use super::check::check;
 use super::keepers::Shelf;
 use super::ledger::Records;
 use super::{Cast, Given, Step, traits};
-use crate::process::{Key, ProcessId};
 use crate::registry::{
     Claim, Claimant, Digest, Effect, KeeperRecord, Lease, Millis, NO_TOKEN, Policy, Registry, SessionRecord,
     Ticket, TokenFile, Wants,

@@ -2,7 +2,7 @@
 //! contract suite.
 
 use super::*;
-use crate::directory::small_disk::SmallDisk;
+use crate::small_disk::SmallDisk;
 use crate::storage::Head;
 
 fn place(name: &str) -> Place {

@@ -69,7 +69,7 @@ impl Listener {
         }
     }
 
-    /// A second handle, for who looks after the path while [`serve`](super::serve) has the first.
+    /// A second handle, for who looks after the path while another one accepts from the first.
     ///
     /// # Errors
     /// Those of the operating system.

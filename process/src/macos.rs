@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
+use mcp_sessiond_identity::{ProcessId, StartTime};
 use nix::errno::Errno;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
 use nix::sys::signal::{Signal, kill};
@@ -15,7 +16,6 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{Pid, getsid};
 
 use super::Kin;
-use super::identity::{ProcessId, StartTime};
 use super::peer::PeerError;
 use super::procargs::{self, ProcessStrings};
 use crate::sys;

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use mcp_sessiond_identity::{ProcessId, StartTime};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -16,7 +17,6 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::{stat, statfs};
 
 use super::Kin;
-use super::identity::{ProcessId, StartTime};
 use super::peer::PeerError;
 use crate::sys;
 

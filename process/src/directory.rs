@@ -160,6 +160,4 @@ impl AsFd for Directory {
 }
 
 #[cfg(test)]
-pub(crate) mod small_disk;
-#[cfg(test)]
 mod tests;

@@ -1,13 +1,13 @@
 //! The one module where `unsafe` is allowed: system calls for which nix 0.31 has no safe function.
 //!
 //! **Architecture Invariant:** every function here is safe to call with any argument, and decides nothing. What the
-//! answers mean is for [`crate::process`] and the listeners to say.
+//! answers mean is for the rest of this crate, and for those who call, to say.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{pidfd_open, pidfd_send_signal, take_fd};
+pub use linux::{pidfd_open, pidfd_send_signal, take_fd};
 #[cfg(target_os = "macos")]
-pub(crate) use macos::{
+pub use macos::{
     all_pids, bsd_info, executable, launchd_sockets, process_strings, short_info, sysctl_text, task_info,
     unique_ids, working_directory,
 };
@@ -23,7 +23,7 @@ mod linux {
     ///
     /// # Errors
     /// `ESRCH` where there is no such process, `EINVAL` for pid 0 or the id of a thread, `EMFILE` and its like.
-    pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+    pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
         let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
         // SAFETY: the call takes two integers and touches no memory of ours.
         let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -39,7 +39,7 @@ mod linux {
     ///
     /// # Errors
     /// `ESRCH` where it has exited, `EPERM` where it is another user's, `EBADF` for any other descriptor.
-    pub(crate) fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    pub fn pidfd_send_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
         let nothing = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the call takes three integers and a pointer that may be null.
         let result =
@@ -54,7 +54,7 @@ mod linux {
     ///
     /// # Errors
     /// The standard streams and what was taken already are refused; `EBADF` where nothing is open at that number.
-    pub(crate) fn take_fd(raw: RawFd) -> io::Result<OwnedFd> {
+    pub fn take_fd(raw: RawFd) -> io::Result<OwnedFd> {
         static TAKEN: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
         if raw <= libc::STDERR_FILENO {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream is not ours to take"));
@@ -98,11 +98,11 @@ mod macos {
 
     /// What tells a process from every other one since the system started.
     #[derive(Clone, Copy)]
-    pub(crate) struct UniqueIds {
+    pub struct UniqueIds {
         /// Given at fork, kept through exec, never given again.
-        pub(crate) process: u64,
+        pub process: u64,
         /// Given anew at fork and at exec: what an audit token names together with the pid.
-        pub(crate) version: u32,
+        pub version: u32,
     }
 
     #[link(name = "System")]
@@ -112,19 +112,19 @@ mod macos {
     }
 
     /// Start time, ids of user and group, and parent of a process of our own user.
-    pub(crate) fn bsd_info(pid: u32) -> io::Result<libc::proc_bsdinfo> {
+    pub fn bsd_info(pid: u32) -> io::Result<libc::proc_bsdinfo> {
         // SAFETY: this flavor fills exactly this structure, which consists of integers.
         unsafe { pidinfo(pid, libc::PROC_PIDTBSDINFO) }
     }
 
     /// Ids of user and parent, and the state, of anybody's process.
-    pub(crate) fn short_info(pid: u32) -> io::Result<libc::proc_bsdshortinfo> {
+    pub fn short_info(pid: u32) -> io::Result<libc::proc_bsdshortinfo> {
         // SAFETY: this flavor fills exactly this structure, which consists of integers.
         unsafe { pidinfo(pid, libc::PROC_PIDT_SHORTBSDINFO) }
     }
 
     /// The pids of all processes.
-    pub(crate) fn all_pids() -> io::Result<Vec<u32>> {
+    pub fn all_pids() -> io::Result<Vec<u32>> {
         /// More than there can be at once, by far: the system's default limit is below 10,000.
         const MOST: usize = 1 << 17;
         let mut pids = vec![0_i32; MOST];
@@ -137,20 +137,20 @@ mod macos {
     }
 
     /// What a process of our own user uses of memory and time.
-    pub(crate) fn task_info(pid: u32) -> io::Result<libc::proc_taskinfo> {
+    pub fn task_info(pid: u32) -> io::Result<libc::proc_taskinfo> {
         // SAFETY: this flavor fills exactly this structure, which consists of integers.
         unsafe { pidinfo(pid, libc::PROC_PIDTASKINFO) }
     }
 
     /// The numbers that are never given twice.
-    pub(crate) fn unique_ids(pid: u32) -> io::Result<UniqueIds> {
+    pub fn unique_ids(pid: u32) -> io::Result<UniqueIds> {
         // SAFETY: this flavor fills exactly this structure, which consists of integers.
         let info: UniqueIdentifierInfo = unsafe { pidinfo(pid, PIDUNIQIDENTIFIERINFO) }?;
         Ok(UniqueIds { process: info.unique, version: info.version.cast_unsigned() })
     }
 
     /// The working directory.
-    pub(crate) fn working_directory(pid: u32) -> io::Result<PathBuf> {
+    pub fn working_directory(pid: u32) -> io::Result<PathBuf> {
         // SAFETY: this flavor fills exactly this structure, which consists of integers.
         let info: libc::proc_vnodepathinfo = unsafe { pidinfo(pid, libc::PROC_PIDVNODEPATHINFO) }?;
         let path = info.pvi_cdir.vip_path.as_flattened();
@@ -158,7 +158,7 @@ mod macos {
     }
 
     /// The path of the executable.
-    pub(crate) fn executable(pid: u32) -> io::Result<PathBuf> {
+    pub fn executable(pid: u32) -> io::Result<PathBuf> {
         let mut buffer = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE as usize];
         // SAFETY: the pointer and the size are those of one buffer of ours.
         let length =
@@ -174,7 +174,7 @@ mod macos {
 
     /// What `KERN_PROCARGS2` answers: the number of arguments as a native `int`, the executable's path, padding,
     /// the arguments, and the environment where the kernel lets us see it.
-    pub(crate) fn process_strings(pid: u32) -> io::Result<Vec<u8>> {
+    pub fn process_strings(pid: u32) -> io::Result<Vec<u8>> {
         let mut bound = [0_u8; size_of::<c_int>()];
         sysctl(&mut [libc::CTL_KERN, libc::KERN_ARGMAX], &mut bound)?;
         let bound = usize::try_from(c_int::from_ne_bytes(bound)).map_err(io::Error::other)?;
@@ -186,7 +186,7 @@ mod macos {
     }
 
     /// The value of a sysctl that is a text.
-    pub(crate) fn sysctl_text(name: &CStr) -> io::Result<String> {
+    pub fn sysctl_text(name: &CStr) -> io::Result<String> {
         let mut buffer = [0_u8; 256];
         let mut length = buffer.len();
         // SAFETY: name is a C string; pointer and length are those of one buffer of ours; nothing is set.
@@ -205,7 +205,7 @@ mod macos {
     ///
     /// # Errors
     /// `ESRCH` where launchd did not start us, `ENOENT` where it knows no such name, `EALREADY` the second time.
-    pub(crate) fn launchd_sockets(name: &str) -> io::Result<Vec<OwnedFd>> {
+    pub fn launchd_sockets(name: &str) -> io::Result<Vec<OwnedFd>> {
         let name = CString::new(name).map_err(io::Error::other)?;
         let mut descriptors: *mut c_int = ptr::null_mut();
         let mut count = 0_usize;
@@ -266,7 +266,7 @@ mod macos {
 }
 
 /// Lets tokio tell when a descriptor becomes readable.
-pub(crate) fn when_readable(
+pub fn when_readable(
     fd: std::os::fd::OwnedFd,
 ) -> std::io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor for as long as it is owned, and `AsyncFd` owns it until it
@@ -277,7 +277,7 @@ pub(crate) fn when_readable(
 }
 
 /// Closes every descriptor but the standard streams at the next exec, whoever opened it.
-pub(crate) fn keep_only_standard_streams() -> std::io::Result<()> {
+pub fn keep_only_standard_streams() -> std::io::Result<()> {
     const FIRST: libc::c_uint = 3;
     #[cfg(target_os = "linux")]
     // SAFETY: the call takes three integers. It closes nothing now, so no descriptor that is in use is affected.
@@ -296,7 +296,7 @@ pub(crate) fn keep_only_standard_streams() -> std::io::Result<()> {
 
 /// Gives memory back to the system that this process has no use for at the moment: of freed buffers, and of program text that was
 /// needed only to start. There is no harm where it fails.
-pub(crate) fn give_back_memory() {
+pub fn give_back_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes an integer, and the allocator is ready for it at any time.
     unsafe {
@@ -369,9 +369,9 @@ mod tests {
 
     #[test]
     fn what_was_let_go_of_comes_back() {
-        let before = crate::process::resident_bytes(std::process::id()).expect("memory");
+        let before = crate::resident_bytes(std::process::id()).expect("memory");
         super::let_go_of_text().expect("let go");
-        let after = crate::process::resident_bytes(std::process::id()).expect("memory");
+        let after = crate::resident_bytes(std::process::id()).expect("memory");
         // Formatting and comparing need text and constants that have just gone.
         assert_eq!(format!("{:?}", [1.5, f64::INFINITY]), "[1.5, inf]");
         assert!(after < before, "{before} bytes before, {after} after");

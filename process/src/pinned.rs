@@ -2,9 +2,9 @@
 
 use std::io;
 
+use mcp_sessiond_identity::ProcessId;
 use nix::sys::signal::Signal;
 
-use super::identity::ProcessId;
 use super::os;
 
 /// One process, held so that it can't be mistaken for another: on Linux by its pidfd, on macOS, where there is no

@@ -1,7 +1,9 @@
 //! The key over made-up facts: what is in it, what is not, and what makes it doubtful.
 
-use super::super::variables::IGNORED_VARIABLES;
+use mcp_sessiond_identity::Key;
+
 use super::*;
+use crate::variables::IGNORED_VARIABLES;
 
 fn bytes(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
@@ -120,14 +122,6 @@ fn a_title_is_not_taken_for_arguments() {
     assert!(!title(&["/opt/my tools/node"]));
     assert!(!title(&["node", "server.js", "", ""]));
     assert!(!title(&["my server", "-x"]));
-}
-
-#[test]
-fn a_doubt_is_found_again_by_its_code() {
-    for doubt in KeyDoubt::ALL {
-        assert_eq!(doubt.code().parse(), Ok(doubt));
-    }
-    assert_eq!("".parse::<KeyDoubt>(), Err(KeyDoubtError));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use super::identity::ProcessId;
+use mcp_sessiond_identity::ProcessId;
+
 use super::os;
 use super::pinned::Pinned;
 

@@ -4,19 +4,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::frame::Budget;
 
-use crate::process::ProcessId;
-use crate::service::Daemon;
-
-/// One process may be in the middle of this part of all large frames.
-pub const FRAME_SHARES: usize = 4;
+use crate::config::Limits;
 
 /// How many connections there are, in all and for each process.
 #[derive(Debug, Default)]
 pub struct Gauge {
     open: AtomicUsize,
-    pub(super) turned_away: AtomicUsize,
+    pub(crate) turned_away: AtomicUsize,
     by_process: Mutex<HashMap<ProcessId, OfProcess>>,
 }
 
@@ -35,35 +32,36 @@ impl Gauge {
     }
 
     /// Counts a connection in, within the limits. `frames`: the budget of all.
-    pub(super) fn enter(daemon: &Arc<Daemon>, process: ProcessId, frames: &Budget) -> Option<Place> {
-        let settings = daemon.edge.settings();
-        let limits = &settings.loaded.config.limits;
-        let gauge = &daemon.connections;
-        let mut by_process = gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        process: ProcessId,
+        limits: &Limits,
+        frames: &Budget,
+    ) -> Option<Place> {
+        let mut by_process = self.by_process.lock().unwrap_or_else(PoisonError::into_inner);
         let own = by_process.get(&process).map_or(0, |own| own.open);
-        if gauge.open() >= limits.connections || own >= limits.connections_per_process {
+        if self.open() >= limits.connections || own >= limits.connections_per_process {
             return None;
         }
-        gauge.open.fetch_add(1, Ordering::Relaxed);
-        let share = || OfProcess { open: 0, frames: frames.share(limits.frame_bytes / FRAME_SHARES) };
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let share = || OfProcess { open: 0, frames: frames.share(limits.frame_bytes_of_process()) };
         let own = by_process.entry(process).or_insert_with(share);
         own.open += 1;
-        Some(Place { daemon: daemon.clone(), process, frames: own.frames.clone() })
+        Some(Place { gauge: self.clone(), process, frames: own.frames.clone() })
     }
 }
 
 /// A connection's place in the [`Gauge`].
-pub(super) struct Place {
-    daemon: Arc<Daemon>,
+pub(crate) struct Place {
+    gauge: Arc<Gauge>,
     process: ProcessId,
-    pub(super) frames: Budget,
+    pub(crate) frames: Budget,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let gauge = &self.daemon.connections;
-        gauge.open.fetch_sub(1, Ordering::Relaxed);
-        let mut by_process = gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gauge.open.fetch_sub(1, Ordering::Relaxed);
+        let mut by_process = self.gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = by_process.get_mut(&self.process) {
             own.open -= 1;
             if own.open == 0 {

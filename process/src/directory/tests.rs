@@ -1,8 +1,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{chown, symlink};
 
-use super::small_disk::needs_root;
 use super::*;
+use crate::tests::needs_root;
 
 /// A place for a directory that is not there yet.
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -67,7 +67,7 @@ fn a_set_id_bit_that_was_inherited_lets_nobody_in() {
 
 #[test]
 fn somebody_elses_is_refused() {
-    needs_root("give a directory away");
+    needs_root("giving a directory away");
     let (_parent, path) = place();
     Directory::open(&path).expect("it is made");
     chown(&path, Some(4321), None).expect("chown");

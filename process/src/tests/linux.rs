@@ -15,12 +15,12 @@ fn a_replaced_executable_is_the_same_program() {
     };
     let mut tree = start();
     let process = tree.pinned();
-    let before = Traits::read(&process, &Table::default());
+    let before = traits_of(&process, &Table::default());
     std::fs::remove_file(&program).expect("removed");
-    assert_eq!(Traits::read(&process, &Table::default()), before);
+    assert_eq!(traits_of(&process, &Table::default()), before);
     assert_eq!(before.program, "server");
     let mut upgraded = start();
-    assert_eq!(Traits::read(&upgraded.pinned(), &Table::default()), before);
+    assert_eq!(traits_of(&upgraded.pinned(), &Table::default()), before);
 }
 
 /// perl overwrites its command line in place when `$0` is set.
@@ -28,13 +28,13 @@ fn a_replaced_executable_is_the_same_program() {
 fn a_title_makes_the_key_doubtful() {
     let stay = r#"$0 = shift; $| = 1; print "$$\n"; <STDIN>"#;
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, "my server", "--db", "prod"]));
-    let traits = Traits::read(&tree.pinned(), &Table::default());
+    let traits = traits_of(&tree.pinned(), &Table::default());
     assert_eq!((traits.base, traits.doubt), (None, Some(KeyDoubt::Rewritten)));
     assert!(traits.place.is_some());
 
     let long = "x".repeat(300);
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, &long]));
-    let doubt = Traits::read(&tree.pinned(), &Table::default()).doubt;
+    let doubt = traits_of(&tree.pinned(), &Table::default()).doubt;
     assert_eq!(doubt, Some(KeyDoubt::Rewritten), "it has written past the end of its arguments");
 }
 
@@ -88,11 +88,6 @@ fn what_is_in_another_pid_namespace_has_no_host_and_is_no_peer() {
     let (socket, _) = listener.accept().expect("it calls");
     assert_eq!(tree.said(), 1);
     assert!(matches!(peer(&socket), Err(PeerError::OtherNamespace)));
-}
-
-/// What was not tried must not look as if it had gone well.
-fn needs_root(what: &str) {
-    assert!(nix::unistd::geteuid().is_root(), "{what} needs root: run the tests as root");
 }
 
 /// Starts a shell that has this free pid, by saying which pid comes next until nobody else comes first.

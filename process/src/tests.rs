@@ -235,7 +235,7 @@ fn the_traits_of_a_process_are_those_it_was_started_with() {
         change(&mut command);
         let mut tree = Tree::spawn(&mut command);
         let process = tree.pinned();
-        Traits::read(&process, &Table::default())
+        traits_of(&process, &Table::default())
     };
     let usual = read(&|command| command);
     assert_eq!(usual.doubt, None);
@@ -254,7 +254,19 @@ fn nothing_is_read_from_a_zombie() {
     let mut tree = Tree::shell(STAY);
     let process = tree.pinned();
     make_zombie(&mut tree.child);
-    let traits = Traits::read(&process, &Table::default());
+    let traits = traits_of(&process, &Table::default());
     assert_eq!((traits.base, traits.doubt), (None, Some(KeyDoubt::Gone)));
     assert_eq!(find_host(&process, &Table::default()).host.err(), Some(HostDoubt::Changed));
+}
+
+#[test]
+fn the_boot_id_is_one_id() {
+    let id = boot_id().expect("boot id");
+    assert_eq!(id.len(), 36, "{id}");
+    assert_eq!(boot_id().expect("boot id"), id);
+}
+
+/// What was not tried must not look as if it had gone well.
+pub(crate) fn needs_root(what: &str) {
+    assert!(nix::unistd::geteuid().is_root(), "{what} needs root: run the tests as root");
 }

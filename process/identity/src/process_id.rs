@@ -1,12 +1,10 @@
 //! What names one process, for good.
 
-use std::fmt;
-use std::io;
-use std::str::FromStr;
+use alloc::string::ToString;
+use core::fmt;
+use core::str::FromStr;
 
-use super::os;
-
-/// Names one process among all that ever ran since the system started. Together with [`boot_id`], among all.
+/// Names one process among all that ever ran since the system started. Together with the boot id, among all.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ProcessId {
     /// The pid, which is given again once the process is gone.
@@ -68,14 +66,6 @@ fn number(text: &str) -> Option<u64> {
     seconds.checked_mul(MICROSECONDS)?.checked_add(microseconds.parse().ok()?)
 }
 
-/// The id that the system was given when it started. What was recorded under another one is from before a reboot.
-///
-/// # Errors
-/// Those of reading /proc/sys/kernel/random/boot_id, on macOS the sysctl `kern.bootsessionuuid`.
-pub fn boot_id() -> io::Result<String> {
-    os::boot_id()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,12 +88,5 @@ mod tests {
         for bad in ["", "1762", "1762.42", "01762.000042", "1762.0000420", "1762.+00042"] {
             assert_eq!(bad.parse::<StartTime>(), Err(StartTimeError), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn the_boot_id_is_one_id() {
-        let id = boot_id().expect("boot id");
-        assert_eq!(id.len(), 36, "{id}");
-        assert_eq!(boot_id().expect("boot id"), id);
     }
 }

@@ -14,21 +14,25 @@
 //! **Architecture Invariant:** no pid is believed that was not pinned first and looked at again afterwards. A fact
 //! is the process's own only if the process was alive, and the same, after it was read.
 
+pub mod directory;
+pub mod executable;
 mod exits;
-mod identity;
+pub mod fault;
 mod key;
 mod launchers;
 mod peer;
 mod pinned;
 mod session;
+pub mod socket;
+pub mod sys;
 mod variables;
 mod walk;
 
 #[cfg(target_os = "linux")]
-#[path = "process/linux.rs"]
+#[path = "linux.rs"]
 mod os;
 #[cfg(target_os = "macos")]
-#[path = "process/macos.rs"]
+#[path = "macos.rs"]
 mod os;
 
 #[cfg(any(target_os = "macos", test))]
@@ -37,14 +41,24 @@ mod procargs;
 #[cfg(test)]
 mod tests;
 
+use std::io;
+
 pub use exits::ExitWatch;
-pub use identity::{ProcessId, StartTime, StartTimeError, boot_id};
-pub use key::{Key, KeyDoubt, KeyDoubtError, Traits};
+pub use key::traits_of;
 pub use launchers::{Launcher, Table};
+pub use mcp_sessiond_identity::{Key, KeyDoubt, KeyDoubtError, ProcessId, StartTime, StartTimeError, Traits};
 pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
 pub use pinned::{Gone, Pinned};
 pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of};
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
+
+/// The id that the system was given when it started. What was recorded under another one is from before a reboot.
+///
+/// # Errors
+/// Those of reading /proc/sys/kernel/random/boot_id, on macOS the sysctl `kern.bootsessionuuid`.
+pub fn boot_id() -> io::Result<String> {
+    os::boot_id()
+}
 
 /// Resident memory of a process, in bytes. None: it has exited, or is not ours to look at.
 #[must_use]

@@ -1,0 +1,122 @@
+//! What tells the instances of one host apart, read from the kernel.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use mcp_sessiond_identity::{Encoder, KeyDoubt, Traits};
+
+use super::launchers::{Table, base_name};
+use super::os;
+use super::pinned::Pinned;
+use super::variables::{is_conversation, is_ignored, sorted};
+use super::walk::name_of;
+
+/// How often a process that becomes another program meanwhile is read again.
+const ATTEMPTS: usize = 3;
+
+/// Reads what the instance was started with.
+///
+/// It should be read once and kept: processes overwrite their own command lines while they run.
+#[must_use]
+pub fn traits_of(instance: &Pinned, table: &Table) -> Traits {
+    for _ in 0..ATTEMPTS {
+        let facts = Facts::read(instance.pid());
+        let again = Facts::image(instance.pid());
+        if !instance.is_alive() {
+            return Traits::unknown("?".to_owned(), KeyDoubt::Gone);
+        }
+        // An exec in between would mix the facts of two programs.
+        if again == facts.image {
+            return facts.into_traits(|| name_of(instance.pid()), table);
+        }
+    }
+    Traits::unknown(name_of(instance.pid()), KeyDoubt::Changed)
+}
+
+/// Executable and arguments, each where it could be read: what an exec changes.
+#[derive(Debug, PartialEq)]
+struct Image {
+    executable: Option<PathBuf>,
+    arguments: Result<Vec<Vec<u8>>, KeyDoubt>,
+}
+
+/// What the operating system says about one process. It holds secrets, and is dropped as soon as it is digested.
+struct Facts {
+    image: Image,
+    environment: Option<Vec<Vec<u8>>>,
+    directory: Option<PathBuf>,
+}
+
+impl Facts {
+    fn read(pid: u32) -> Self {
+        let image = Self::image(pid);
+        Self { image, environment: os::environment(pid).ok(), directory: os::directory(pid).ok() }
+    }
+
+    fn image(pid: u32) -> Image {
+        let arguments = match os::arguments(pid) {
+            // Every program has an `argv[0]`, except for a moment within exec.
+            Ok(Some(arguments)) if !arguments.is_empty() => Ok(arguments),
+            Ok(Some(_)) | Err(_) => Err(KeyDoubt::Arguments),
+            Ok(None) => Err(KeyDoubt::Rewritten),
+        };
+        Image { executable: os::executable(pid).ok(), arguments }
+    }
+
+    fn into_traits(self, name: impl FnOnce() -> String, table: &Table) -> Traits {
+        let program = self.image.executable.as_deref().map_or_else(name, base_name);
+        let (base, base_doubt) = split(self.base(table));
+        let (place, place_doubt) = split(self.place(table));
+        Traits { program, base, place, doubt: base_doubt.or(place_doubt) }
+    }
+
+    fn base(&self, table: &Table) -> Result<[u8; 32], KeyDoubt> {
+        let executable = self.image.executable.as_deref().ok_or(KeyDoubt::Executable)?;
+        let arguments = self.image.arguments.as_deref().map_err(|doubt| *doubt)?;
+        if is_title(executable, arguments) {
+            return Err(KeyDoubt::Rewritten);
+        }
+        let mut encoder = Encoder::new("mcp-sessiond base");
+        encoder.field(executable.as_os_str().as_bytes()).list(arguments);
+        // Not to be seen is something else than not to be there: a process must not lose its conversation by
+        // becoming unreadable.
+        match &self.environment {
+            Some(variables) => {
+                encoder.field(b"conversation").list(&sorted(variables, |name| is_conversation(name, table)))
+            }
+            None => encoder.field(b"conversation unknown"),
+        };
+        Ok(encoder.finish())
+    }
+
+    fn place(&self, table: &Table) -> Result<[u8; 32], KeyDoubt> {
+        let directory = self.directory.as_deref().ok_or(KeyDoubt::Directory)?;
+        let environment = self.environment.as_deref().ok_or(KeyDoubt::Environment)?;
+        let mut encoder = Encoder::new("mcp-sessiond place");
+        encoder.field(directory.as_os_str().as_bytes());
+        encoder.list(&sorted(environment, |name| !is_ignored(name, table)));
+        Ok(encoder.finish())
+    }
+}
+
+/// Whether the arguments look like a title that the process has given itself, in the place of what it was started
+/// with: one string, and nothing but NULs up to the end of the old ones (node's `process.title`); or one string of
+/// several words that is not the executable's name. A title that happens to fill the place to the last byte, in one
+/// word, can't be told from a program without arguments.
+fn is_title(executable: &Path, arguments: &[Vec<u8>]) -> bool {
+    match arguments {
+        [only] => only.contains(&b' ') && !only.ends_with(base_name(executable).as_bytes()),
+        [first, rest @ ..] => !first.is_empty() && rest.iter().all(Vec::is_empty),
+        [] => false,
+    }
+}
+
+fn split(digest: Result<[u8; 32], KeyDoubt>) -> (Option<[u8; 32]>, Option<KeyDoubt>) {
+    match digest {
+        Ok(digest) => (Some(digest), None),
+        Err(doubt) => (None, Some(doubt)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
