@@ -18,11 +18,11 @@ use std::time::Instant;
 use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_process::{StartTime, Table};
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_registry::{Effect, Millis, Registry, TokenFile};
 use tokio::sync::{Notify, mpsc};
 
 use crate::config::{Config, Loaded};
 use crate::counters::Meters;
-use crate::registry::{Effect, Millis, Registry, TokenFile};
 use crate::storage::Place;
 use crate::tokens::Tokens;
 use state::{Answer, State};

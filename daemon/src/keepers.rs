@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_registry::KeeperRecord;
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::edge::{Charge, Edge};
-use crate::registry::KeeperRecord;
 
 /// How long a keeper may take beyond what it grants its backend: three times the wait, for closing its input, for SIGTERM
 /// and for SIGKILL, and this.

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_registry::{Effect, Snapshot};
 
-use crate::registry::{Effect, Snapshot};
 use crate::writer::{self, RETRY, Stalled, Writer};
 
 /// The name of the database in the runtime directory.

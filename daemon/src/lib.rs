@@ -12,7 +12,6 @@ pub mod keepers;
 pub mod ledger;
 pub mod listener;
 pub mod reaper;
-pub mod registry;
 pub mod run;
 pub mod service;
 pub mod storage;

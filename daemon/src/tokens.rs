@@ -14,14 +14,13 @@ use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Token;
 use mcp_sessiond_proto::token::TOKEN_MAX;
+use mcp_sessiond_registry::{Digest, TokenFile};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::stat::{Mode, fstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
-
-use crate::registry::{Digest, TokenFile};
 
 /// The name of the directory that the files are in.
 const DIRECTORY: &str = "tokens";

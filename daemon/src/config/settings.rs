@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use mcp_sessiond_process::{Launcher, Table};
 use mcp_sessiond_proto::Siblings;
+use mcp_sessiond_registry::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::Backends;
 use crate::contents;
-use crate::registry::Policy;
 use crate::storage::{self, Durability};
 
 /// One process may be in the middle of this part of all large frames.

@@ -6,11 +6,11 @@ use mcp_sessiond_proto::backends::{
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::{Epoch, Error, SessionId, paths};
+use mcp_sessiond_registry::{KeeperRecord, Registry, SessionRecord};
 
 use super::claim::failed;
 use super::{Edge, State};
 use crate::counters::count;
-use crate::registry::{KeeperRecord, Registry, SessionRecord};
 
 /// Bytes that the name of a backend's executable may have: what a file's name has at most.
 const PROGRAM_MAX: usize = 255;

@@ -5,11 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mcp_sessiond_process::{self as process, Pinned, Traits, Walk};
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Token};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId, Token};
+use mcp_sessiond_registry::{Claim, Claimant, Lease, SessionRecord, Wants};
 
 use super::{Answer, Edge, Settings};
 use crate::counters::count;
-use crate::registry::{Claim, Claimant, Lease, Wants};
 use crate::tokens::{self, Corruption, Found};
 
 /// An instance whose host was verified.
@@ -110,6 +110,7 @@ impl Edge {
         let (ticket, receiver) = state.ticket();
         let claim = Claim {
             ticket,
+            id: SessionId::mint(),
             process: instance.id(),
             host: claimant.host,
             host_name,
@@ -175,10 +176,7 @@ impl Edge {
     }
 
     /// The token on disk, if it is the one on record.
-    fn read_token(
-        &self,
-        record: &crate::registry::SessionRecord,
-    ) -> std::io::Result<Result<Token, Corruption>> {
+    fn read_token(&self, record: &SessionRecord) -> std::io::Result<Result<Token, Corruption>> {
         Ok(match self.tokens.read(record.file)? {
             Found::Token(token) if record.digest == Some(tokens::digest(&token)) => Ok(token),
             Found::Token(_) => Err(Corruption::Digest),
@@ -188,7 +186,7 @@ impl Edge {
     }
 
     /// Deletes a token that can't be trusted. The caller has the file's lock.
-    async fn discard(&self, record: &crate::registry::SessionRecord, why: &Corruption) -> Result<(), Error> {
+    async fn discard(&self, record: &SessionRecord, why: &Corruption) -> Result<(), Error> {
         count(&self.meters.counters.tokens_corrupted_total);
         tracing::warn!(file = %record.file, %why, "Token file corrupted, treating as stale");
         if let Err(error) = self.tokens.delete(record.file) {
@@ -212,7 +210,7 @@ impl Edge {
         let reading = tokio::task::spawn_blocking(move || {
             let walk = process::find_host(&instance, &settings.table);
             // What counts is what was read at its first claim.
-            let traits = known.unwrap_or_else(|| mcp_sessiond_process::traits_of(&instance, &settings.table));
+            let traits = known.unwrap_or_else(|| process::traits_of(&instance, &settings.table));
             let key = traits.key(request.label.as_ref());
             describe(instance.id().pid, walk, key)
         });
@@ -237,11 +235,7 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
     match host {
         Ok(host) => {
             let host_name = steps.last().map(|step| step.name.clone()).unwrap_or_default();
-            Ok(Verified {
-                host,
-                host_name,
-                traits: mcp_sessiond_process::traits_of(instance, &settings.table),
-            })
+            Ok(Verified { host, host_name, traits: process::traits_of(instance, &settings.table) })
         }
         Err(doubt) => {
             let pid = instance.id().pid;

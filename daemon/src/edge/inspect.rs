@@ -2,9 +2,9 @@
 
 use mcp_sessiond_proto::SessionId;
 use mcp_sessiond_proto::debug::{Counter, HostInfo, SessionInfo, TokenInfo};
+use mcp_sessiond_registry::SessionRecord;
 
 use super::Edge;
-use crate::registry::SessionRecord;
 use crate::tokens::{self, Corruption, Found};
 
 impl Edge {

@@ -7,13 +7,13 @@ use std::time::Instant;
 use mcp_sessiond_process::directory::{Directory, DirectoryError};
 use mcp_sessiond_process::{self as process, ExitWatch, Pinned};
 use mcp_sessiond_proto::paths;
+use mcp_sessiond_registry::Registry;
 use tokio::sync::{Notify, mpsc};
 
 use super::{Charge, Dropped, Edge, Settings, State};
 use crate::config::Loaded;
 use crate::counters::Meters;
 use crate::ledger::{Ledger, LedgerError, Opened};
-use crate::registry::Registry;
 use crate::tokens::Tokens;
 
 /// Why the daemon can't start.

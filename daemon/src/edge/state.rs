@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use mcp_sessiond_process::{ExitWatch, ProcessId};
 use mcp_sessiond_proto::Error;
+use mcp_sessiond_registry::{Lease, Registry, Ticket};
 use tokio::sync::oneshot;
 
 use crate::ledger::{Ledger, Waiter};
-use crate::registry::{Lease, Registry, Ticket};
 
 #[derive(Debug)]
 pub(super) struct State {

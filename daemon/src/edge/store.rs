@@ -5,10 +5,10 @@ use std::sync::Arc;
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{Claimed, Epoch, Error, SessionId, Token};
+use mcp_sessiond_registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 
 use super::Edge;
 use crate::counters::count;
-use crate::registry::{Digest, NO_TOKEN, SessionRecord, TokenFile};
 use crate::tokens::{self, Found};
 
 /// When to come back to a daemon whose directory was replaced, in ms: another one takes its place.

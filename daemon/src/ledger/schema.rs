@@ -6,12 +6,11 @@ use std::path::Path;
 use mcp_sessiond_process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, Row, Transaction, params};
-
-use crate::registry::{
+use mcp_sessiond_registry::{
     Claimant, Digest, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot, TokenFile,
 };
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row, Transaction, params};
 
 /// Grows with every change of the tables. A database of another version is discarded.
 const VERSION: i64 = 3;

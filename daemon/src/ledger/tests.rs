@@ -2,6 +2,8 @@ use futures::FutureExt;
 use mcp_sessiond_process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
+use mcp_sessiond_registry::Records;
+use mcp_sessiond_registry::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -9,8 +11,6 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::registry::model::ledger::Records;
-use crate::registry::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
 use crate::small_disk::SmallDisk;
 
 const BOOT: &str = "00000000-0000-0000-0000-000000000001";

@@ -10,10 +10,10 @@ use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
+use mcp_sessiond_registry::Wants;
 
 use super::Daemon;
 use crate::contents::{Access, Writer};
-use crate::registry::Wants;
 use crate::storage::Place;
 
 /// A connection, as far as the service is concerned.

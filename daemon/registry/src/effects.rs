@@ -1,6 +1,6 @@
 //! What the edges must do for the registry, in order.
 
-use mcp_sessiond_process::ProcessId;
+use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcp_sessiond_process::ProcessId;
+use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::SessionId;
 
-use super::ledger::Records;
-use crate::registry::Registry;
+use crate::Records;
+use crate::Registry;
 
 /// What a keeper is to the registry.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,29 +3,38 @@
 //! It is told facts (this process claimed, that one exited, time passed) and answers with [`Effect`]s, which the
 //! edges carry out in order. So every interleaving can be tested without a process in sight.
 //!
-//! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process.
+//! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process, and the same facts have the
+//! same effects, in the same order. The crate has no `std` and no dependency that could, so that the compiler keeps it.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 mod claims;
 mod effects;
 mod indexes;
 mod keepers;
 mod leases;
+mod ledger;
 #[cfg(test)]
-pub(crate) mod model;
+mod model;
 mod records;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 pub use claims::{Claim, Ticket, Wants};
 pub use effects::{Effect, Lease};
+pub use ledger::Records;
 pub use records::{
     Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, TokenFile,
 };
 
 use claims::Waiting;
-use mcp_sessiond_process::{Key, ProcessId};
+use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{SessionId, Siblings};
 
 /// Milliseconds on a clock that never goes back. Where it began does not matter.
@@ -44,17 +53,17 @@ pub struct Policy {
 #[derive(Debug)]
 pub struct Registry {
     policy: Policy,
-    owners: HashMap<ProcessId, Owner>,
+    owners: BTreeMap<ProcessId, Owner>,
     sessions: BTreeMap<SessionId, SessionRecord>,
     /// The processes that have claimed, and what was read of them then.
-    claimants: HashMap<ProcessId, Claimant>,
+    claimants: BTreeMap<ProcessId, Claimant>,
     /// The sessions of an owner with one key, in the order in which they were opened.
-    by_key: HashMap<(ProcessId, Key), Vec<SessionId>>,
+    by_key: BTreeMap<(ProcessId, Key), Vec<SessionId>>,
     /// The ids of sessions whose owners chose others for them.
-    names: HashMap<(ProcessId, SessionId), SessionId>,
-    held_by: HashMap<ProcessId, BTreeSet<SessionId>>,
+    names: BTreeMap<(ProcessId, SessionId), SessionId>,
+    held_by: BTreeMap<ProcessId, BTreeSet<SessionId>>,
     /// The sessions whose backends these keepers hold.
-    kept_by: HashMap<ProcessId, SessionId>,
+    kept_by: BTreeMap<ProcessId, SessionId>,
     /// Keepers that belong to no session any more, until they exit.
     ending: BTreeMap<ProcessId, KeeperRecord>,
     /// Keepers that have exited, until what is left of their backends is gone.
@@ -83,13 +92,13 @@ impl Registry {
     pub fn restore(policy: Policy, snapshot: Snapshot) -> Self {
         let mut registry = Self {
             policy,
-            owners: HashMap::new(),
+            owners: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            claimants: HashMap::new(),
-            by_key: HashMap::new(),
-            names: HashMap::new(),
-            held_by: HashMap::new(),
-            kept_by: HashMap::new(),
+            claimants: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            names: BTreeMap::new(),
+            held_by: BTreeMap::new(),
+            kept_by: BTreeMap::new(),
             ending: BTreeMap::new(),
             exited_keepers: BTreeMap::new(),
             waiting: Vec::new(),
@@ -125,7 +134,7 @@ impl Registry {
 
     /// What has to be done since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.effects)
+        core::mem::take(&mut self.effects)
     }
 
     /// The sessions, in order of their ids.
@@ -135,7 +144,7 @@ impl Registry {
 
     /// The sessions whose ids come after `after`, in order.
     pub fn sessions_after(&self, after: Option<&SessionId>) -> impl Iterator<Item = &SessionRecord> {
-        use std::ops::Bound::{Excluded, Unbounded};
+        use core::ops::Bound::{Excluded, Unbounded};
         let from = after.map_or(Unbounded, Excluded);
         self.sessions.range::<SessionId, _>((from, Unbounded)).map(|(_, session)| session)
     }

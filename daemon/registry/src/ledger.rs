@@ -1,25 +1,31 @@
-//! What the ledger would have on record.
+//! What effects leave on record: a ledger in memory. It says what the effects mean; the ledger on disk, and the registry that
+//! continues after a crash, are tested against it.
 
-use std::collections::BTreeMap;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
-use mcp_sessiond_process::ProcessId;
+use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::SessionId;
 
-use crate::registry::{Claimant, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot};
+use super::{Claimant, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot};
 
 /// The records that effects have left, in maps.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Records {
-    pub(crate) owners: BTreeMap<ProcessId, OwnerRecord>,
-    pub(crate) claimants: BTreeMap<ProcessId, Claimant>,
-    /// Without their keepers.
-    pub(crate) sessions: BTreeMap<SessionId, SessionRecord>,
-    /// With the sessions that they are on record as having.
-    pub(crate) keepers: BTreeMap<ProcessId, (Option<SessionId>, KeeperRecord)>,
+pub struct Records {
+    /// The hosts.
+    pub owners: BTreeMap<ProcessId, OwnerRecord>,
+    /// The processes that have claimed.
+    pub claimants: BTreeMap<ProcessId, Claimant>,
+    /// The sessions, without their keepers.
+    pub sessions: BTreeMap<SessionId, SessionRecord>,
+    /// The keepers, with the sessions that they are on record as having.
+    pub keepers: BTreeMap<ProcessId, (Option<SessionId>, KeeperRecord)>,
 }
 
 impl Records {
-    pub(crate) fn apply(&mut self, effect: Effect) {
+    /// Records what this effect has to be recorded of, if anything.
+    pub fn apply(&mut self, effect: Effect) {
         match effect {
             Effect::SaveOwner(owner) => drop(self.owners.insert(owner.host, owner)),
             Effect::DropOwner(host) => drop(self.owners.remove(&host)),
@@ -41,7 +47,9 @@ impl Records {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    /// Everything on record, for [`Registry::restore`](super::Registry::restore).
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             owners: self.owners.values().cloned().collect(),
             claimants: self.claimants.clone().into_iter().collect(),

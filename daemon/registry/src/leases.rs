@@ -76,7 +76,7 @@ impl Registry {
                 self.held_by.remove(&holder);
             }
         }
-        self.vacate(std::slice::from_ref(id));
+        self.vacate(core::slice::from_ref(id));
         Ok(())
     }
 

@@ -1,18 +1,18 @@
 //! The registry's own bookkeeping, gone over.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use mcp_sessiond_process::{Key, ProcessId};
+use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::SessionId;
 
-use crate::registry::{Registry, SessionRecord};
+use crate::{Registry, SessionRecord};
 
 /// Every index agrees with the sessions, and what can't be is not.
 pub(super) fn check(registry: &Registry) {
     let mut in_order: Vec<&SessionRecord> = registry.sessions.values().collect();
     in_order.sort_by_key(|session| session.opened);
-    let mut by_key: HashMap<(ProcessId, Key), Vec<SessionId>> = HashMap::new();
-    let mut held_by: HashMap<ProcessId, BTreeSet<SessionId>> = HashMap::new();
+    let mut by_key: BTreeMap<(ProcessId, Key), Vec<SessionId>> = BTreeMap::new();
+    let mut held_by: BTreeMap<ProcessId, BTreeSet<SessionId>> = BTreeMap::new();
     let mut of_owner: BTreeMap<ProcessId, BTreeSet<SessionId>> = BTreeMap::new();
     let mut files = HashSet::new();
     for session in in_order {

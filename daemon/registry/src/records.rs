@@ -1,9 +1,12 @@
 //! What is on record, and survives the daemon.
 
-use std::collections::BTreeSet;
-use std::fmt;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
-use mcp_sessiond_process::{Key, ProcessId, Traits};
+use mcp_sessiond_identity::{Key, ProcessId, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
 

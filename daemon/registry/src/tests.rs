@@ -2,7 +2,7 @@
 
 mod keepers;
 
-use mcp_sessiond_process::{StartTime, Traits};
+use mcp_sessiond_identity::{StartTime, Traits};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Siblings};
 
@@ -36,6 +36,7 @@ impl Bench {
         self.tickets += 1;
         Claim {
             ticket: Ticket(self.tickets),
+            id: SessionId::mint(),
             process: process(pid),
             host,
             host_name: "host".into(),

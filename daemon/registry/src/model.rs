@@ -7,10 +7,9 @@
 mod book;
 mod check;
 mod keepers;
-pub(crate) mod ledger;
 mod world;
 
-use mcp_sessiond_process::{KeyDoubt, ProcessId, StartTime, Traits};
+use mcp_sessiond_identity::{KeyDoubt, ProcessId, StartTime, Traits};
 use mcp_sessiond_proto::Siblings;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -1,9 +1,10 @@
 //! Claims: which session an instance gets, and who waits for whom.
 
-use std::collections::BTreeSet;
-use std::collections::hash_map::Entry;
+use alloc::collections::BTreeSet;
+use alloc::collections::btree_map::Entry;
+use alloc::string::String;
 
-use mcp_sessiond_process::{Key, ProcessId};
+use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Label, RequestId, SessionId, Siblings};
 
@@ -18,6 +19,8 @@ pub struct Ticket(pub u64);
 pub struct Claim {
     /// The name under which it is answered.
     pub ticket: Ticket,
+    /// The id of the session that is made for it, if one is: nobody else's.
+    pub id: SessionId,
     /// The instance.
     pub process: ProcessId,
     /// Its host.
@@ -296,7 +299,7 @@ impl Registry {
             self.effects.push(Effect::Answer(claim.ticket, Err(refusal)));
             return;
         }
-        let id = SessionId::mint();
+        let id = claim.id.clone();
         let name = match &claim.wants {
             Wants::New(chosen, _) => Some(chosen.clone().unwrap_or_else(|| id.clone())),
             _ => None,

@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    pub(in crate::registry::model) fn check(&self, cast: &Cast) {
+    pub(in crate::model) fn check(&self, cast: &Cast) {
         check(&self.registry);
         self.shelf.check(&self.registry, &self.recorded);
 
@@ -68,7 +68,7 @@ impl World {
     }
 
     /// Everybody has exited: nothing is left.
-    pub(in crate::registry::model) fn check_over(&self) {
+    pub(in crate::model) fn check_over(&self) {
         assert!(self.registry.is_idle(), "not idle");
         assert_eq!(self.recorded, Records::default(), "something is left on record");
         assert!(self.registry.sessions.is_empty() && self.registry.claimants.is_empty());

@@ -3,7 +3,10 @@
 //! A keeper is on record from the moment in which it is answered until it has exited *and* what was left of its backend
 //! is gone, whatever becomes of its session meanwhile.
 
-use mcp_sessiond_process::ProcessId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 

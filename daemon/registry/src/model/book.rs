@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcp_sessiond_process::{Key, ProcessId};
+use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Label, SessionId, Siblings};
 
-use super::ledger::Records;
-use crate::registry::{Claim, Millis, Policy, Ticket};
+use crate::Records;
+use crate::{Claim, Millis, Policy, Ticket};
 
 /// A session. Its id is not known before the registry has answered.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Book {
 impl Book {
     /// Begins with what is on record.
     pub(super) fn new(policy: Policy, records: &Records) -> Self {
-        let entry = |session: &crate::registry::SessionRecord| Entry {
+        let entry = |session: &crate::SessionRecord| Entry {
             id: Some(session.id.clone()),
             owner: session.owner,
             key: session.key,

@@ -6,7 +6,7 @@ mod leased;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use mcp_sessiond_process::{Key, ProcessId};
+use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
@@ -14,9 +14,9 @@ use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
 use super::book::Book;
 use super::check::check;
 use super::keepers::Shelf;
-use super::ledger::Records;
 use super::{Cast, Given, Step, traits};
-use crate::registry::{
+use crate::Records;
+use crate::{
     Claim, Claimant, Digest, Effect, KeeperRecord, Lease, Millis, NO_TOKEN, Policy, Registry, SessionRecord,
     Ticket, TokenFile, Wants,
 };
@@ -200,6 +200,7 @@ impl World {
         self.tickets += 1;
         let claim = Claim {
             ticket: Ticket(self.tickets),
+            id: SessionId::mint(),
             process,
             host: claimant.host,
             host_name: "host".into(),
