@@ -1,16 +1,15 @@
-//! The daemon behind the `mcp-sessiond` command. `ARCHITECTURE.md` has the bird's eye view.
+//! The daemon: the control plane of mcp-sessiond. `ARCHITECTURE.md` has the bird's eye view.
+#![forbid(unsafe_code)]
 
-pub mod cli;
 pub mod config;
 pub mod contents;
 pub mod counters;
 pub mod edge;
-pub mod front;
 pub mod gauge;
-pub mod keeper;
-pub mod keepers;
+pub mod killer;
 pub mod ledger;
 pub mod listener;
+pub mod logging;
 pub mod reaper;
 pub mod run;
 pub mod service;

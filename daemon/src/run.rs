@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_sessiond_process::core_files;
 use mcp_sessiond_process::directory::{Directory, DirectoryError, Lock};
 use mcp_sessiond_process::socket::{self as sockets, Listener};
 use mcp_sessiond_proto::debug::About;
@@ -17,13 +18,13 @@ use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
 use tokio::sync::{mpsc, watch};
 
-use crate::cli::logging::Logging;
 use crate::config::{self, ConfigError, Loaded};
 use crate::contents::{Clock, Contents};
 use crate::counters::Meters;
 use crate::edge::{Edge, StartError};
-use crate::keepers::Keepers;
+use crate::killer::Killer;
 use crate::listener;
+use crate::logging::Logging;
 use crate::reaper::Reaper;
 use crate::service::Daemon;
 use crate::storage::{self, OpenError};
@@ -138,18 +139,11 @@ fn load(options: &Options) -> Result<Loaded, ConfigError> {
 fn prepare_process() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-    never_dump_core();
+    core_files::never_dump();
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-}
-
-/// Sees to it that this process leaves no core file, since there are tokens in its memory. A limit of 1 byte, not of
-/// 0: only that one keeps Linux from piping the core to a program (core(5)).
-pub(crate) fn never_dump_core() {
-    use nix::sys::resource::{Resource, setrlimit};
-    let _ = setrlimit(Resource::RLIMIT_CORE, 1, 1);
 }
 
 async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<(), Fatal> {
@@ -174,7 +168,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         }
     });
     let reaper = tokio::spawn(Reaper::new(edge.clone(), contents.clone(), incoming).run());
-    let keepers = tokio::spawn(Keepers::new(edge.clone(), charged).run());
+    let killer = tokio::spawn(Killer::new(edge.clone(), charged).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
@@ -210,7 +204,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     }
     exits.abort();
     reaper.abort();
-    keepers.abort();
+    killer.abort();
     // Held until this process is gone, and with it whoever could still be writing.
     std::mem::forget(lock);
     match end {

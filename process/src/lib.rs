@@ -14,6 +14,7 @@
 //! **Architecture Invariant:** no pid is believed that was not pinned first and looked at again afterwards. A fact
 //! is the process's own only if the process was alive, and the same, after it was read.
 
+pub mod core_files;
 pub mod directory;
 pub mod executable;
 mod exits;

@@ -1,6 +1,6 @@
 //! What every backend must do alike: the same cases, once for each.
 //!
-//! Whatever stands above a backend counts on the promises of [`mcp_sessiond::storage::Storage`] and asks no further
+//! Whatever stands above a backend counts on the promises of [`mcp_sessiond_daemon::storage::Storage`] and asks no further
 //! which backend is below. So each promise has a case here, and a backend is done when all of them pass. Tests are
 //! named for the backend, the layer and the promise: `contract::memory::storage::create_twice`.
 //!

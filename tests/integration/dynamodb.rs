@@ -28,8 +28,8 @@ use std::env;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use mcp_sessiond::storage::DynamoDb;
-use mcp_sessiond::storage::dynamodb::Options;
+use mcp_sessiond_daemon::storage::DynamoDb;
+use mcp_sessiond_daemon::storage::dynamodb::Options;
 
 /// A server that does what DynamoDB does.
 pub(crate) trait Server {

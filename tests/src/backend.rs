@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond::keeper::dial::dial;
 use mcp_sessiond_proto::backends::{BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::{KeeperName, paths};
+use mcp_sessiond_wrap::keeper::dial::dial;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};

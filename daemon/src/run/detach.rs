@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_process::{executable, fault};
 use mcp_sessiond_proto::paths;
+use nix::fcntl::OFlag;
 
 use super::{Fatal, Options, log_path};
 use crate::config;
@@ -51,7 +52,7 @@ fn start(options: &Options) -> io::Result<u8> {
         .create(true)
         .append(true)
         .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
         .open(log_path(directory.path()))?;
     if log.metadata()?.len() > LOG_MAX {
         log.set_len(0)?;

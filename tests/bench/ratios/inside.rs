@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mcp_sessiond::contents::{Access, Clock, Contents, Limits};
-use mcp_sessiond::storage::{Durability, Memory, Sqlite, Storage};
+use mcp_sessiond_daemon::contents::{Access, Clock, Contents, Limits};
+use mcp_sessiond_daemon::storage::{Durability, Memory, Sqlite, Storage};
 use mcp_sessiond_proto::sessions::{CreateRequest, SessionRef};
 use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest};
 use mcp_sessiond_proto::streams::{AppendRequest, Cursor, ReplayRequest};

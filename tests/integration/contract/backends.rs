@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_sessiond::storage::{Durability, Memory, Sqlite, Storage};
+use mcp_sessiond_daemon::storage::{Durability, Memory, Sqlite, Storage};
 use tempfile::TempDir;
 
 /// A backend with nothing in it, for one case alone. What it has made elsewhere goes when it is dropped.
@@ -92,8 +92,8 @@ pub(crate) use in_postgres::InPostgres;
 mod in_postgres {
     use std::sync::Arc;
 
-    use mcp_sessiond::storage::postgres::Options;
-    use mcp_sessiond::storage::{Postgres, Storage};
+    use mcp_sessiond_daemon::storage::postgres::Options;
+    use mcp_sessiond_daemon::storage::{Postgres, Storage};
 
     use super::Backend;
     use crate::postgres::Schema;
@@ -139,7 +139,7 @@ pub(crate) use in_dynamodb::InDynamoDb;
 mod in_dynamodb {
     use std::sync::Arc;
 
-    use mcp_sessiond::storage::{DynamoDb, Storage};
+    use mcp_sessiond_daemon::storage::{DynamoDb, Storage};
 
     use super::Backend;
     use crate::dynamodb::{Server, Table};

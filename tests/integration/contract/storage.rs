@@ -9,7 +9,7 @@ mod reopening;
 use std::ops::Range;
 
 use bytes::Bytes;
-use mcp_sessiond::storage::{Change, Head, Item, Key, Place, Record, Storage, StorageError, Version};
+use mcp_sessiond_daemon::storage::{Change, Head, Item, Key, Place, Record, Storage, StorageError, Version};
 
 pub(crate) use changes::*;
 pub(crate) use conflicts::*;

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mcp_sessiond::storage::{Change, DynamoDb, Head, Item, Place, Storage as _, StorageError, Version};
+use mcp_sessiond_daemon::storage::{
+    Change, DynamoDb, Head, Item, Place, Storage as _, StorageError, Version,
+};
 use tokio::sync::Notify;
 
 use super::proxy::{Fate, Proxy, Request};

@@ -1,7 +1,7 @@
 //! Opening a table that there is, that there is not, and that is another's.
 
-use mcp_sessiond::storage::dynamodb::{OpenError, Options};
-use mcp_sessiond::storage::{DynamoDb, Storage as _, StorageError};
+use mcp_sessiond_daemon::storage::dynamodb::{OpenError, Options};
+use mcp_sessiond_daemon::storage::{DynamoDb, Storage as _, StorageError};
 
 use super::{Server, Table};
 

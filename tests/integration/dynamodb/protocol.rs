@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_sessiond::storage::{Change, DynamoDb, Head, Item, Place, Storage as _, StorageError, Version};
+use mcp_sessiond_daemon::storage::{
+    Change, DynamoDb, Head, Item, Place, Storage as _, StorageError, Version,
+};
 
 use super::{Server, Table};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use mcp_sessiond::storage::postgres::Options;
-use mcp_sessiond::storage::{Change, Head, Item, Place, Postgres, Storage, StorageError, Version};
+use mcp_sessiond_daemon::storage::postgres::Options;
+use mcp_sessiond_daemon::storage::{Change, Head, Item, Place, Postgres, Storage, StorageError, Version};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use mcp_sessiond::storage::postgres::{OpenError, Options};
-use mcp_sessiond::storage::{Change, Head, Place, Postgres, Storage, Version};
+use mcp_sessiond_daemon::storage::postgres::{OpenError, Options};
+use mcp_sessiond_daemon::storage::{Change, Head, Place, Postgres, Storage, Version};
 
 use super::{Schema, connect, server, tls_server, with_options};
 

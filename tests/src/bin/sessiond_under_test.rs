@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    mcp_sessiond::cli::main()
+    mcp_sessiond::main()
 }

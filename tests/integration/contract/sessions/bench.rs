@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use mcp_sessiond::contents::{Access, Clock, Contents, Limits, Standing, SweptSession, Why};
-use mcp_sessiond::counters::Meters;
-use mcp_sessiond::storage::Storage;
+use mcp_sessiond_daemon::contents::{Access, Clock, Contents, Limits, Standing, SweptSession, Why};
+use mcp_sessiond_daemon::counters::Meters;
+use mcp_sessiond_daemon::storage::Storage;
 use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes};
 use mcp_sessiond_proto::state::{StateVersion, StateWrite};
 use mcp_sessiond_proto::streams::{Cursor, Event, EventId, Gap};

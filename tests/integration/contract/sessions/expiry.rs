@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::poll;
-use mcp_sessiond::contents::{Access, Clock, Lease, Standing, Why, Writer};
+use mcp_sessiond_daemon::contents::{Access, Clock, Lease, Standing, Why, Writer};
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::Lifetimes;
 use mcp_sessiond_proto::streams::Cursor;
@@ -141,7 +141,7 @@ pub(crate) async fn those_that_stay_hold_nobody_up<B: Backend>(backend: B) {
     living(&bench, "mine", lifetimes(1_000, 0, 0)).await;
     bench.clock.advance(1_000);
     // Sessions of another machine's host, which it will end itself.
-    let standing = |place: &mcp_sessiond::storage::Place| {
+    let standing = |place: &mcp_sessiond_daemon::storage::Place| {
         if place.name == "mine" { Standing::Free } else { Standing::Elsewhere }
     };
     let swept = bench.contents.sweep(standing).await.expect("swept");

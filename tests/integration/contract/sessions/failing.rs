@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond::contents::Limits;
+use mcp_sessiond_daemon::contents::Limits;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::Status;
 use mcp_sessiond_proto::streams::Cursor;
@@ -86,7 +86,7 @@ pub(crate) async fn at_any_moment<B: Backend>(backend: B) {
     assert_eq!(
         session
             .contents
-            .sweep(|_| mcp_sessiond::contents::Standing::Service)
+            .sweep(|_| mcp_sessiond_daemon::contents::Standing::Service)
             .await
             .expect_err("failing")
             .code(),

@@ -1,6 +1,6 @@
 //! Several daemons on the same data: what one does, the others see, and none ends what another one's client uses.
 
-use mcp_sessiond::contents::Why;
+use mcp_sessiond_daemon::contents::Why;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::Lifetimes;
 use mcp_sessiond_proto::streams::Cursor;

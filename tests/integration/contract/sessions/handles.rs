@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use mcp_sessiond::contents::Limits;
+use mcp_sessiond_daemon::contents::Limits;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::{HANDLE_LEN, Handle, Lifetimes};
 

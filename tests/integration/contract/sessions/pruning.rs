@@ -1,6 +1,6 @@
 //! Caps: the oldest events go, and who comes for them is told of it once, exactly.
 
-use mcp_sessiond::contents::Limits;
+use mcp_sessiond_daemon::contents::Limits;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::streams::Cursor;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond::storage::{
+use mcp_sessiond_daemon::storage::{
     Change, Durable, Item, Key, Listed, Place, Record, Storage, StorageError, Usage, Version,
 };
 

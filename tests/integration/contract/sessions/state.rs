@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mcp_sessiond::contents::Limits;
+use mcp_sessiond_daemon::contents::Limits;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::state::{STATE_KEYS_MAX, StateVersion};
 use tokio::sync::Barrier;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_sessiond::contents::{Access, Contents};
+use mcp_sessiond_daemon::contents::{Access, Contents};
 use mcp_sessiond_proto::sessions::{
     Caller, CreateRequest, CredentialHash, Lifetimes, MintRequest, Minted, RotateRequest, Session,
     SessionRef, Status, UpdateRequest,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::poll;
-use mcp_sessiond::contents::Why;
+use mcp_sessiond_daemon::contents::Why;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::Lifetimes;
 use mcp_sessiond_proto::streams::{Cursor, Event, Replayed};

@@ -1,7 +1,7 @@
 //! What a change does, in which order, and how large it may be.
 
 use bytes::Bytes;
-use mcp_sessiond::storage::{Change, Head, Item, Key, Place, Storage};
+use mcp_sessiond_daemon::storage::{Change, Head, Item, Key, Place, Storage};
 
 use super::{
     bytes, commit, create, delete, everything, head, item, items, only, pairs, place, puts, range, read,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_sessiond::storage::{Change, Head, Item, Storage, StorageError, Version};
+use mcp_sessiond_daemon::storage::{Change, Head, Item, Storage, StorageError, Version};
 
 use super::{
     bytes, commit, create, delete, drawn, everything, item, items, only, pairs, place, puts, read, try_commit,

@@ -1,6 +1,6 @@
 //! Records in order: of their names, and of the time when they are due.
 
-use mcp_sessiond::storage::{Change, Listed, Place};
+use mcp_sessiond_daemon::storage::{Change, Listed, Place};
 
 use super::{bytes, commit, create, delete, due, only, place, puts};
 use crate::contract::backends::Backend;

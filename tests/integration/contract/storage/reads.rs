@@ -1,6 +1,6 @@
 //! What is read: items that are asked for, and items in a range.
 
-use mcp_sessiond::storage::{Change, Item, Key, Place, Storage};
+use mcp_sessiond_daemon::storage::{Change, Item, Key, Place, Storage};
 
 use super::{
     bytes, create, everything, item, items, keys, only, pairs, place, puts, range, read, tagged, text,

@@ -1,7 +1,7 @@
 //! What is there when the daemon has crashed and started again: everything that was kept, or nothing where the backend
 //! says that it keeps nothing.
 
-use mcp_sessiond::storage::{Change, Head, Item};
+use mcp_sessiond_daemon::storage::{Change, Head, Item};
 
 use super::{bytes, commit, create, delete, due, everything, item, only, place, puts, read, tagged};
 use crate::contract::backends::Backend;

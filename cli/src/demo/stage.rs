@@ -1,0 +1,141 @@
+//! What the director handles: hosts, the daemon, and the private directory.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use mcp_sessiond_client::{Connection, Directory, Start, connect};
+use mcp_sessiond_daemon::config;
+use mcp_sessiond_proto::debug::About;
+use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::server::Visit;
+use crate::block_on;
+
+/// How long the daemon may take to say who it is.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A private runtime directory, and the daemon in it. Both are gone when this is dropped.
+pub(super) struct Stage {
+    directory: PathBuf,
+}
+
+impl Stage {
+    pub(super) fn set() -> io::Result<Self> {
+        // Short, since a socket's path has little room.
+        let directory = PathBuf::from(format!("/tmp/mcp-sessiond-demo-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&directory)?;
+        Ok(Self { directory })
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The environment of everything on stage: this directory, and no configuration of the user's.
+    fn environment(&self) -> [(&'static str, OsString); 2] {
+        let config = self.directory.join("config.toml");
+        [(DIRECTORY_VARIABLE, self.directory.clone().into()), (config::FILE_VARIABLE, config.into())]
+    }
+
+    /// The daemon that answers, if one does.
+    fn daemon(&self) -> io::Result<Option<About>> {
+        block_on(async {
+            let directory = Directory::at(&self.directory).map_err(io::Error::other)?;
+            let Ok(connection) = connect(&directory, &Start::Never).await else { return Ok(None) };
+            connection.about(Connection::context(PATIENCE)).await.map(Some).map_err(io::Error::other)
+        })?
+    }
+
+    /// Sends SIGKILL to the daemon, and waits until its socket is dead. Returns its pid.
+    pub(super) fn kill_daemon(&self) -> io::Result<u32> {
+        let about = self.daemon()?.ok_or_else(|| io::Error::other("there is no daemon to kill"))?;
+        signal(about.pid, Signal::SIGKILL)?;
+        while self.daemon()?.is_some() {
+            std::thread::yield_now();
+        }
+        Ok(about.pid)
+    }
+
+    /// The names of the token files.
+    pub(super) fn token_files(&self) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(self.directory.join("tokens"))?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Ok(Some(about)) = self.daemon() {
+            let _ = signal(about.pid, Signal::SIGTERM);
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn signal(pid: u32, signal: Signal) -> io::Result<()> {
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    kill(Pid::from_raw(pid), signal).map_err(Into::into)
+}
+
+/// A host process, and the pipes to it.
+pub(super) struct Host {
+    process: Child,
+    orders: Option<ChildStdin>,
+    reports: BufReader<ChildStdout>,
+}
+
+impl Host {
+    pub(super) fn start(stage: &Stage) -> io::Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(["demo", "--part", "host"])
+            .envs(stage.environment())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let orders = process.stdin.take();
+        let reports = process.stdout.take().ok_or_else(|| io::Error::other("a host without a pipe"))?;
+        Ok(Self { process, orders, reports: BufReader::new(reports) })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Starts a server with these arguments, and returns what it is in.
+    pub(super) fn start_server(&mut self, name: &str, arguments: &str) -> io::Result<Visit> {
+        let said = self.order(&format!("start {name} {arguments}"))?;
+        Ok(serde_json::from_str(&said)?)
+    }
+
+    /// Sends SIGKILL to a server, and returns when it is dead.
+    pub(super) fn kill_server(&mut self, name: &str) -> io::Result<()> {
+        self.order(&format!("kill {name}")).map(drop)
+    }
+
+    fn order(&mut self, order: &str) -> io::Result<String> {
+        let orders = self.orders.as_mut().ok_or_else(|| io::Error::other("the host is gone"))?;
+        writeln!(orders, "{order}")?;
+        let mut said = String::new();
+        self.reports.read_line(&mut said)?;
+        if said.is_empty() { Err(io::Error::other("the host has died")) } else { Ok(said) }
+    }
+
+    /// Sends SIGKILL to the host. Its servers see their pipes end.
+    pub(super) fn kill(mut self) -> io::Result<()> {
+        self.process.kill()?;
+        self.process.wait().map(drop)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,198 @@
+//! systemd's user units.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
+
+use super::{Ailment, Before, Failure, File, Problem, Service, Step, answer};
+
+const SERVICE: &str = "mcp-sessiond.service";
+const SOCKET: &str = "mcp-sessiond.socket";
+
+const SERVICE_UNIT: &str = include_str!("../../systemd/mcp-sessiond.service");
+const SOCKET_UNIT: &str = include_str!("../../systemd/mcp-sessiond.socket");
+
+/// The user manager is found by a variable that `su`, cron and MCP hosts leave out.
+pub(super) fn prepare(command: &mut Command) {
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none_or(|value| value.is_empty()) {
+        command.env("XDG_RUNTIME_DIR", format!("/run/user/{}", nix::unistd::getuid()));
+    }
+}
+
+/// Makes sure that there is a user manager, and that it reads the directory that we write to.
+pub(super) fn reach() -> Result<(), Problem> {
+    let asked = ["systemctl", "--user", "show", "--property=UnitPath", "--value"];
+    let read = answer(&asked).map_err(|error| {
+        Problem::NoManager(format!(
+            "no systemd user manager can be reached ({error}). Log in as this user, not by su or sudo, or have \
+             `loginctl enable-linger` start one. Without it nothing is lost: clients start the daemon on demand"
+        ))
+    })?;
+    let directory = directory()?;
+    if read.split(' ').any(|known| Path::new(known) == directory) {
+        return Ok(());
+    }
+    Err(Problem::NoManager(format!(
+        "the systemd user manager does not read {}; does it have another XDG_CONFIG_HOME than this shell?",
+        directory.display()
+    )))
+}
+
+fn directory() -> Result<PathBuf, Problem> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
+    config
+        .map(|config| config.join("systemd/user"))
+        .ok_or_else(|| Problem::Usage("neither XDG_CONFIG_HOME nor HOME says where user units belong".into()))
+}
+
+/// The files, that of the socket last.
+pub(super) fn paths() -> Result<Vec<PathBuf>, Problem> {
+    let directory = directory()?;
+    Ok(vec![directory.join(SERVICE), directory.join(SOCKET)])
+}
+
+pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
+    let texts = [service_unit(service), socket_unit(service)];
+    Ok(paths()?.into_iter().zip(texts).map(|(path, text)| File { path, text }).collect())
+}
+
+/// What is wrong with the installed service, and what to do about it.
+pub(super) fn ailment() -> Option<Ailment> {
+    let ailment = |finding: String, advice: &str| Some(Ailment { finding, advice: advice.into() });
+    let unit = std::fs::read_to_string(directory().ok()?.join(SERVICE)).unwrap_or_default();
+    if let Some(binary) = binary_of(&unit).filter(|binary| !Path::new(binary).exists()) {
+        return ailment(
+            format!("{SERVICE} runs {binary}, which is not there"),
+            "`mcp-sessiond install` again",
+        );
+    }
+    match answer(&["systemctl", "--user", "show", "--property=ActiveState", "--value", SOCKET]).as_deref() {
+        Ok("active") => None,
+        Ok("failed") => ailment(
+            format!("{SOCKET} has failed"),
+            "see `systemctl --user status mcp-sessiond.service`, then `systemctl --user restart mcp-sessiond.socket`",
+        ),
+        Ok(state) => {
+            ailment(format!("{SOCKET} is {state}"), "`systemctl --user enable --now mcp-sessiond.socket`")
+        }
+        Err(_) => ailment(
+            "installed, but no systemd user manager can be reached from here".into(),
+            "nothing, if this is no login session of yours: clients start a daemon on demand",
+        ),
+    }
+}
+
+/// The executable that a unit starts.
+fn binary_of(unit: &str) -> Option<String> {
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart="))?;
+    let binary = line.strip_suffix(" run")?.trim_matches('"');
+    // What systemd would expand first is not looked for.
+    (!binary.contains(['%', '\\', '$'])).then(|| binary.to_owned())
+}
+
+fn service_unit(service: &Service) -> String {
+    let unit = fill(SERVICE_UNIT, "ExecStart=", &format!("ExecStart={} run", quoted(&service.binary)));
+    if !service.named {
+        return unit;
+    }
+    let variable = format!("{DIRECTORY_VARIABLE}={}", service.directory);
+    fill(&unit, "UnsetEnvironment=", &format!("Environment={}", quoted(&variable)))
+}
+
+fn socket_unit(service: &Service) -> String {
+    fill(SOCKET_UNIT, LISTEN, &format!("{LISTEN}{}", service.socket().replace('%', "%%")))
+}
+
+const LISTEN: &str = "ListenStream=";
+
+/// The unit with another line in place of the one that begins with `key`.
+fn fill(unit: &str, key: &str, line: &str) -> String {
+    let lines = unit.lines().map(|known| if known.starts_with(key) { line } else { known });
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// A word of a setting that is split into words (systemd.syntax(7)), with its specifiers (`%`) disarmed.
+fn quoted(word: &str) -> String {
+    let escaped = word.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%");
+    if escaped == word && !word.contains([' ', '\'', ';']) { escaped } else { format!("\"{escaped}\"") }
+}
+
+/// What has to be done once the units are there.
+#[expect(clippy::unnecessary_wraps, reason = "launchd's can fail")]
+pub(super) fn steps(before: Before, start: bool) -> Result<Vec<Step>, Problem> {
+    let mut steps = vec![Step::new(&["systemctl", "--user", "daemon-reload"])];
+    if !start {
+        steps.push(Step::new(&["systemctl", "--user", "--quiet", "enable", SOCKET]));
+        return Ok(steps);
+    }
+    steps.push(Step::new(&["systemctl", "--user", "--quiet", "enable", "--now", SOCKET]));
+    match before {
+        Before::Nothing => {}
+        // The service goes with the socket that it requires.
+        Before::Another => steps.push(Step::new(&["systemctl", "--user", "restart", SOCKET])),
+        // The executable may be a new one. The socket listens on meanwhile, so nobody is refused.
+        Before::TheSame => steps.push(Step::new(&["systemctl", "--user", "try-restart", SERVICE])),
+    }
+    Ok(steps)
+}
+
+/// What has to be done before the units go.
+#[expect(clippy::unnecessary_wraps, reason = "launchd's can fail")]
+pub(super) fn farewell() -> Result<Vec<Step>, Problem> {
+    Ok(vec![
+        Step::new(&["systemctl", "--user", "--quiet", "disable", "--now", SOCKET]),
+        Step::new(&["systemctl", "--user", "stop", SERVICE]),
+    ])
+}
+
+/// What has to be done when they are gone.
+pub(super) fn aftermath() -> Vec<Step> {
+    vec![
+        Step::new(&["systemctl", "--user", "daemon-reload"]),
+        Step::new(&["systemctl", "--user", "--quiet", "reset-failed", SERVICE, SOCKET]).or(Failure::Ignored),
+    ]
+}
+
+/// The socket that the service was installed for.
+pub(super) fn socket(files: &[PathBuf]) -> Option<PathBuf> {
+    let unit = std::fs::read_to_string(files.last()?).ok()?;
+    let path = unit.lines().find_map(|line| line.strip_prefix(LISTEN))?.replace("%%", "%");
+    Some(PathBuf::from(path)).filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(binary: &str, directory: &str, named: bool) -> Service {
+        Service { binary: binary.into(), directory: directory.into(), named }
+    }
+
+    fn lines<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
+        unit.lines().filter(|line| line.starts_with(key)).collect()
+    }
+
+    #[test]
+    fn a_usual_place() {
+        let service = service("/usr/bin/mcp-sessiond", "/run/user/1000/mcp-sessiond", false);
+        let unit = service_unit(&service);
+        assert_eq!(lines(&unit, "ExecStart="), ["ExecStart=/usr/bin/mcp-sessiond run"]);
+        assert_eq!(lines(&unit, "UnsetEnvironment="), ["UnsetEnvironment=MCP_SESSIOND_DIR"]);
+        assert!(lines(&unit, "Environment=").is_empty());
+        let unit = socket_unit(&service);
+        assert_eq!(lines(&unit, "ListenStream="), ["ListenStream=/run/user/1000/mcp-sessiond/daemon.sock"]);
+    }
+
+    #[test]
+    fn an_odd_place() {
+        let service = service(r#"/opt/a "b" \ %c/mcp-sessiond"#, "/tmp/100% mine", true);
+        let unit = service_unit(&service);
+        assert_eq!(lines(&unit, "ExecStart="), [r#"ExecStart="/opt/a \"b\" \\ %%c/mcp-sessiond" run"#]);
+        assert_eq!(lines(&unit, "Environment="), [r#"Environment="MCP_SESSIOND_DIR=/tmp/100%% mine""#]);
+        assert!(lines(&unit, "UnsetEnvironment=").is_empty(), "it would win");
+        let unit = socket_unit(&service);
+        assert_eq!(lines(&unit, "ListenStream="), ["ListenStream=/tmp/100%% mine/daemon.sock"]);
+    }
+}

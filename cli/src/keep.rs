@@ -1,0 +1,41 @@
+//! `mcp-sessiond keep`: the keeper of one backend. Started by `wrap`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+use mcp_sessiond_client::SessionId;
+use mcp_sessiond_proto::Epoch;
+use mcp_sessiond_wrap::keeper::{self, Errand, launch};
+
+use super::wrap::program;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Internal: `mcp-sessiond wrap` starts it, under the lease of a session, and it reports on standard output, in one line of \
+JSON. It ends with the session's host, when nobody has come for the server for `backends.linger_ms`, or on SIGTERM.
+
+Example: mcp-sessiond keep --session 0199… --epoch 1 -- npx @playwright/mcp")]
+pub(super) struct Arguments {
+    /// The session that the server belongs to
+    #[arg(long)]
+    session: SessionId,
+    /// The epoch of the lease
+    #[arg(long)]
+    epoch: u64,
+    /// The process behind it
+    #[arg(long, hide = true)]
+    detached: bool,
+    /// The server's command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(arguments: Arguments) -> ExitCode {
+    let Arguments { session, epoch, detached, command } = arguments;
+    if detached {
+        return keeper::run(Errand { session, epoch: Epoch(epoch), program: program(command) });
+    }
+    let lease = ["--session".into(), session.as_str().into(), "--epoch".into(), epoch.to_string().into()];
+    launch::launch(lease.into_iter().chain(["--".into()]).chain(command).collect())
+}

@@ -1,0 +1,169 @@
+//! `mcp-sessiond token`: the three calls of version 1, for servers in any language.
+
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use mcp_sessiond_client::{Error, Options, Reason, Sessiond, Status, Token};
+use mcp_sessiond_process as process;
+use mcp_sessiond_proto::token::TOKEN_MAX;
+use zeroize::Zeroizing;
+
+use super::claiming::Claiming;
+use super::{block_on, client_lines, complain};
+
+/// There is nothing to resume.
+const NOTHING: u8 = 3;
+/// Resume is disabled.
+const DISABLED: u8 = 4;
+/// The token was refused (EX_DATAERR of sysexits.h).
+const REFUSED: u8 = 65;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The session is that of the process that calls this command: a server that runs it as a child needs nothing else. In a \
+shell script say `--for $$`: inside $( ) the caller is a subshell that is about to die.
+
+Example, in a server's start script:
+  if token=$(mcp-sessiond token load --for $$); then
+    resume \"$token\" || mcp-sessiond token reject --for $$
+  fi
+  printf %s \"$new_token\" | mcp-sessiond token store --for $$")]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Print the token that a former instance stored, byte for byte
+    #[command(after_help = "\
+Exit codes: 0 the token was printed; 3 there is nothing to resume; 4 resume is disabled (why stands on standard error).
+
+Example: mcp-sessiond token load --for $$ >token.bin")]
+    Load(Who),
+    /// Store a new token, read from standard input
+    #[command(after_help = "\
+Exit codes: 0 it is kept; 4 resume is disabled; 65 the token was refused, and why stands on standard error.
+
+Example: printf %s \"$token\" | mcp-sessiond token store --for $$")]
+    Store(Who),
+    /// Delete the token: the broker refused it
+    #[command(after_help = "\
+Exit codes: 0 it is deleted, or there was none; 4 resume is disabled; 65 it could not be deleted, and why stands on standard error.
+
+Example: mcp-sessiond token reject --for $$")]
+    Reject(Who),
+}
+
+#[derive(Debug, Args)]
+struct Who {
+    /// The instance: an ancestor of this command, below the host. By default the process that called it
+    #[arg(long = "for", value_name = "PID")]
+    instance: Option<u32>,
+    #[command(flatten)]
+    claiming: Claiming,
+}
+
+/// Shells by the names of their executables.
+const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish"];
+
+impl Who {
+    fn options(self) -> Options {
+        let caller = nix::unistd::getppid().as_raw().unsigned_abs();
+        let shell = process::name_of(caller);
+        if self.instance.is_none() && SHELLS.contains(&shell.as_str()) {
+            complain(format_args!(
+                "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
+            ));
+        }
+        self.claiming.options().instance(self.instance.unwrap_or(caller))
+    }
+}
+
+pub(super) fn run(arguments: Arguments) -> ExitCode {
+    client_lines::show();
+    // Tokens never reach a core file.
+    mcp_sessiond_process::core_files::never_dump();
+    let code = block_on(async {
+        match arguments.verb {
+            Verb::Load(who) => load(who.options()).await,
+            Verb::Store(who) => store(who.options()).await,
+            Verb::Reject(who) => reject(who.options()).await,
+        }
+    });
+    ExitCode::from(code.unwrap_or_else(|error| {
+        complain(error);
+        DISABLED
+    }))
+}
+
+async fn load(options: Options) -> u8 {
+    let sessiond = Sessiond::init(options);
+    let Some(token) = sessiond.load().await else {
+        return disabled(&sessiond).map_or(NOTHING, |reason| tell(&reason));
+    };
+    let mut output = std::io::stdout().lock();
+    match output.write_all(token.expose()).and_then(|()| output.flush()) {
+        Ok(()) => 0,
+        Err(error) => {
+            complain(format_args!("standard output: {error}"));
+            DISABLED
+        }
+    }
+}
+
+async fn store(options: Options) -> u8 {
+    let mut bytes = Zeroizing::new(Vec::new());
+    // One byte more than fits, so that too much is told from just enough.
+    if let Err(error) = std::io::stdin().lock().take(TOKEN_MAX as u64 + 1).read_to_end(&mut bytes) {
+        complain(format_args!("standard input: {error}"));
+        return REFUSED;
+    }
+    if let Err(error) = Token::new(bytes.as_slice()) {
+        complain(match error {
+            mcp_sessiond_proto::token::TokenError::TooLarge(_) => {
+                format!("a resume token has at most {TOKEN_MAX} bytes; this one has more")
+            }
+            error => error.to_string(),
+        });
+        return REFUSED;
+    }
+    let sessiond = Sessiond::init(options);
+    if sessiond.store(&bytes).await {
+        return 0;
+    }
+    // Where it was refused, the client has said why.
+    disabled(&sessiond).map_or(REFUSED, |reason| tell(&reason))
+}
+
+async fn reject(options: Options) -> u8 {
+    let sessiond = Sessiond::init(options);
+    if sessiond.reject().await {
+        return 0;
+    }
+    // Where it could not be deleted, the client has said why.
+    disabled(&sessiond).map_or(REFUSED, |reason| tell(&reason))
+}
+
+fn disabled(sessiond: &Sessiond) -> Option<Arc<Reason>> {
+    match sessiond.status() {
+        Status::Disabled { reason } => Some(reason),
+        _ => None,
+    }
+}
+
+/// Adds what only a user of the command line can do about it.
+fn tell(reason: &Reason) -> u8 {
+    match reason {
+        Reason::Refused(Error::NoVerifiedHost { sentence }) => complain(format_args!(
+            "{sentence}; `mcp-sessiond debug check` shows the way up to the host, and in a shell script `--for $$` is needed"
+        )),
+        Reason::Refused(Error::NotAnAncestor { .. }) => {
+            complain("--for takes the pid of this command's caller, or of an ancestor of it");
+        }
+        _ => {}
+    }
+    DISABLED
+}

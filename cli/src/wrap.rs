@@ -1,0 +1,43 @@
+//! `mcp-sessiond wrap`: an MCP server on stdio that outlives its own process.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+use mcp_sessiond_wrap::front;
+use mcp_sessiond_wrap::keeper::backend::Program;
+
+use super::claiming::Claiming;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Put this before the command of an MCP server in the host's configuration. The server is started once, and is still there, in \
+the state in which it was left, when the host reconnects, when this process is killed, and when the daemon is restarted. It \
+ends with its host, or when nobody has come for it for ten minutes (`backends.linger_ms`).
+
+Where there can be no daemon, or the host can't be verified, the command is run as it is, and one line on standard error says \
+so.
+
+Exit codes: 0 the host has closed its end, or is gone; 126 the command can't be run; 127 there is no such command; 71 \
+there are no more descriptors or threads; those of the command, where it is run as it is.
+
+Example, in a host's configuration:
+  {\"mcpServers\": {\"browser\": {\"command\": \"mcp-sessiond\", \"args\": [\"wrap\", \"--\", \"npx\", \"@playwright/mcp\"]}}}")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    claiming: Claiming,
+    /// The server's command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(arguments: Arguments) -> ExitCode {
+    front::run(arguments.claiming.options(), &program(arguments.command))
+}
+
+/// The command line of a server.
+pub(super) fn program(command: Vec<OsString>) -> Program {
+    let mut words = command.into_iter();
+    // The parser has seen to it that there is one.
+    Program { name: words.next().unwrap_or_default(), arguments: words.collect() }
+}

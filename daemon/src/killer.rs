@@ -1,0 +1,150 @@
+//! Ends keepers that have to end, and what is left of backends whose keepers have exited.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_registry::KeeperRecord;
+use nix::sys::signal::Signal;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::edge::{Charge, Edge};
+
+/// How long a keeper may take beyond what it grants its backend: three times the wait, for closing its input, for SIGTERM
+/// and for SIGKILL, and this.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// When the processes are listed again that could not be.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Looks after the keepers of one daemon.
+#[derive(Debug)]
+pub struct Killer {
+    edge: Arc<Edge>,
+    /// Keepers that were asked to end, and when they are killed.
+    ending: BTreeMap<ProcessId, (Instant, Pinned)>,
+    incoming: mpsc::UnboundedReceiver<Charge>,
+}
+
+impl Killer {
+    /// Will see to what comes in by `incoming`.
+    #[must_use]
+    pub fn new(edge: Arc<Edge>, incoming: mpsc::UnboundedReceiver<Charge>) -> Self {
+        Self { edge, ending: BTreeMap::new(), incoming }
+    }
+
+    /// Goes on until it is dropped. What it has not done by then is on record, and the next daemon does it.
+    pub async fn run(mut self) {
+        loop {
+            let kill_at = self.ending.values().map(|(at, _)| *at).min();
+            tokio::select! {
+                Some(charge) = self.incoming.recv() => match charge {
+                    Charge::End(keeper) => self.end(keeper),
+                    Charge::Sweep { keeper, is_seen } => {
+                        self.ending.remove(&keeper.process);
+                        tokio::spawn(sweep(self.edge.clone(), keeper, is_seen));
+                    }
+                },
+                () = tokio::time::sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => self.kill(),
+            }
+        }
+    }
+
+    /// Asks a keeper to end.
+    fn end(&mut self, keeper: Pinned) {
+        let stop_wait = Duration::from_millis(self.edge.settings().loaded.config.backends.stop_wait_ms);
+        // It fails where the keeper has just exited, which is told anyway.
+        let _ = keeper.signal(Signal::SIGTERM);
+        self.ending.entry(keeper.id()).or_insert((Instant::now() + stop_wait * 3 + GRACE, keeper));
+    }
+
+    /// Kills the keepers that have not ended in time.
+    fn kill(&mut self) {
+        let now = Instant::now();
+        for (_, (_, keeper)) in self.ending.extract_if(.., |_, (at, _)| *at <= now) {
+            let pid = keeper.id().pid;
+            if keeper.signal(Signal::SIGKILL).is_ok() {
+                tracing::warn!(pid, "a keeper did not end when it was asked to, and was killed");
+            }
+        }
+    }
+}
+
+/// Kills what is left of a keeper's backend.
+async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool) {
+    loop {
+        let of = keeper.clone();
+        // Listing all processes takes its time.
+        let killing = tokio::task::spawn_blocking(move || kill_left_over(&of, is_seen));
+        match killing.await.map_err(io::Error::other).flatten() {
+            Ok(killed) => {
+                if killed > 0 {
+                    let pid = keeper.process.pid;
+                    tracing::warn!(
+                        pid,
+                        killed,
+                        "killed what was left of the backend of a keeper that is gone"
+                    );
+                }
+                return edge.swept(&keeper);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not look for what is left of a backend");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Kills the members of the keeper's session of processes, and tells how many there were.
+fn kill_left_over(keeper: &KeeperRecord, is_seen: bool) -> io::Result<usize> {
+    let mut killed = BTreeSet::new();
+    for session in sessions_of(keeper, is_seen)? {
+        // Until nobody is found who was not killed yet: who has SIGKILL coming starts no process any more.
+        loop {
+            let members = process::session_members(session)?;
+            // The number was given again after all: these are somebody else's.
+            let leads = |member: &&Pinned| member.id().pid == session;
+            if members.iter().find(leads).is_some_and(|leader| Some(leader.id()) != keeper.backend) {
+                break;
+            }
+            let are_its = |member: &Pinned| member.id().start >= keeper.process.start;
+            let new = members.into_iter().filter(are_its).filter(|member| killed.insert(member.id()));
+            let new: Vec<Pinned> = new.collect();
+            if new.is_empty() {
+                break;
+            }
+            for member in new {
+                // It fails where it has exited meanwhile, or has become another user's.
+                let _ = member.signal(Signal::SIGKILL);
+            }
+        }
+    }
+    Ok(killed.len())
+}
+
+/// The sessions of processes that are the keeper's, or its backend's, for sure.
+///
+/// A number that a session has is given to no process as long as the session has a member. So the keeper's pid is that of
+/// its own session if its exit was seen just now and nobody has the pid again, or if the backend, which is known among all
+/// processes, is a member.
+fn sessions_of(keeper: &KeeperRecord, is_seen: bool) -> io::Result<BTreeSet<u32>> {
+    let mut sessions = BTreeSet::new();
+    if is_seen && !process::is_taken(keeper.process.pid)? {
+        sessions.insert(keeper.process.pid);
+    }
+    let backend = keeper.backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
+    if let Some(backend) = backend
+        && let Some(session) = process::session_of(&backend)
+        && [keeper.process.pid, backend.id().pid].contains(&session)
+    {
+        sessions.insert(session);
+    }
+    Ok(sessions)
+}
+
+#[cfg(test)]
+mod tests;

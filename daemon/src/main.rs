@@ -1,7 +1,0 @@
-//! The `mcp-sessiond` command.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    mcp_sessiond::cli::main()
-}

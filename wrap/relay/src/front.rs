@@ -1,0 +1,111 @@
+//! Fronts come and go.
+
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use mcp_sessiond_proto::backends::Attached;
+
+use super::queue::{ToBackend, ToFront, Wants};
+use super::version::Can;
+use super::{Entry, Millis, Need, Relay, words};
+
+/// Calls of former fronts that are remembered until they are answered. The oldest go first: a backend that never
+/// answers must not cost more and more.
+const FORMER: usize = 1024;
+
+/// The attached front.
+pub(super) struct Front {
+    /// Whether it is past the beginning, and can be told what it did not ask for.
+    pub ready: bool,
+    /// Whether it gets every ask, whatever its host says it can do: the backend was initialised by it, and knows.
+    pub regardless: bool,
+    /// What its host can do.
+    pub can: Can,
+    /// Lines of it that were no JSON-RPC, and may be answered by an error without an id.
+    pub unparsed: u32,
+}
+
+impl Front {
+    /// What it meets now.
+    pub(super) fn meets(&self) -> Wants {
+        if !self.ready {
+            return ToFront::FOREIGN;
+        }
+        let can = |need: &Need| self.regardless || self.can.meet(*need);
+        let needs = [Need::Sampling, Need::Elicitation, Need::Roots].into_iter().filter(can);
+        needs.fold(ToFront::FOREIGN | ToFront::READY, |meets, need| meets | ToFront::need(need))
+    }
+}
+
+impl Relay {
+    /// A front has attached. `initialize` is what its host has sent before, where a former keeper answered it.
+    pub fn attach(&mut self, initialize: Option<Bytes>, now: Millis) -> Attached {
+        if self.front.is_some() {
+            self.detach(0, now);
+        }
+        let resumed = self.connections > 0;
+        self.connections += 1;
+        self.front = Some(Front {
+            ready: !resumed || initialize.is_some(),
+            regardless: !resumed,
+            can: Can::default(),
+            unparsed: 0,
+        });
+        let waiting = self.to_front.entries.len();
+        let lost = core::mem::take(&mut self.counts.untold);
+        if let Some(initialize) = initialize {
+            self.adopt(&initialize, now);
+        }
+        Attached { resumed, waiting, lost }
+    }
+
+    /// The front is gone. `unconfirmed` is how many of the messages that it was handed it may not have passed on.
+    pub fn detach(&mut self, unconfirmed: u64, _now: Millis) {
+        if self.front.take().is_none() {
+            return;
+        }
+        self.counts.lost += unconfirmed;
+        self.counts.untold += unconfirmed;
+        for part in self.to_front.retain(|part| matches!(part, ToFront::Notice | ToFront::Ask(..))) {
+            match part {
+                ToFront::Answer(answer) => self.park(answer),
+                ToFront::Bound => self.counts.dropped += 1,
+                ToFront::Ours | ToFront::Notice | ToFront::Ask(..) => {}
+            }
+        }
+        let handed: Vec<u64> = self
+            .asks
+            .open
+            .iter()
+            .filter(|(_, ask)| ask.kind.handed.is_some())
+            .map(|(number, _)| *number)
+            .collect();
+        for number in handed {
+            self.fail_ask(number, "the host disconnected before it answered; the outcome is unknown");
+        }
+        self.calls.tokens.clear();
+        self.habits.clear();
+        self.handshake.forget_waiter();
+        self.forget_former();
+    }
+
+    /// Answers an ask in place of the host.
+    pub(super) fn fail_ask(&mut self, number: u64, message: &str) {
+        if let Some(ask) = self.asks.open.remove(&number) {
+            self.to_backend.push(Entry::one(words::failed(&ask.id, message), ToBackend::Answer));
+        }
+    }
+
+    fn forget_former(&mut self) {
+        let sent: Vec<u64> = self
+            .calls
+            .open
+            .iter()
+            .filter(|(_, call)| call.kind.sent && call.kind.what == super::What::Plain)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in sent.iter().rev().skip(FORMER) {
+            self.calls.open.remove(number);
+        }
+    }
+}

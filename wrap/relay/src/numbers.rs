@@ -1,0 +1,90 @@
+//! Numbers in the namespace of whoever is asked, and what is remembered of each request that has one.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+use super::Millis;
+
+/// Ids at and above this one are not taken over: not every peer has integers of more than 31 bits.
+const TAKEN_OVER: u64 = 1 << 31;
+/// Progress tokens that are remembered in one direction. The oldest go first.
+pub(super) const TOKENS: usize = 1024;
+
+/// The numbers of one direction. None is given out twice.
+#[derive(Default)]
+pub(super) struct Numbers {
+    next: u64,
+}
+
+impl Numbers {
+    /// The number for a request: its own id where that is a small integer above all former ones, so that the ids of a
+    /// first connection stay as they are.
+    pub(super) fn take(&mut self, id: &str) -> u64 {
+        let own = if id.bytes().all(|byte| byte.is_ascii_digit()) { id.parse().ok() } else { None };
+        let number = own.filter(|own| (self.next..TAKEN_OVER).contains(own)).unwrap_or(self.next.max(1));
+        self.next = number + 1;
+        number
+    }
+
+    /// A number for a request of our own.
+    pub(super) fn ours(&mut self) -> u64 {
+        let number = self.next.max(1);
+        self.next = number + 1;
+        number
+    }
+}
+
+/// A method's name, as it is shown to people: at most 64 characters, none of which moves the cursor.
+pub(super) fn shown(method: &str) -> Box<str> {
+    method.chars().filter(|each| !each.is_control()).take(64).collect::<String>().into()
+}
+
+/// A request that was not answered.
+pub(super) struct Open<K> {
+    /// The id that whoever asked gave it, as raw text.
+    pub id: Box<str>,
+    /// The method, as it is shown.
+    pub method: Box<str>,
+    /// The connection of the host, or the incarnation of the backend, that asks.
+    pub asker: u64,
+    /// When it came.
+    pub made: Millis,
+    /// When whoever asked lost interest.
+    pub cancelled: Option<Millis>,
+    /// Whether it was handed out, and what else is known.
+    pub kind: K,
+}
+
+/// What is known of an answer, whether it arrives or not.
+pub(super) struct Answered {
+    pub method: Box<str>,
+    pub came: Millis,
+    pub took: u64,
+    pub bytes: usize,
+    pub failed: bool,
+}
+
+/// The progress tokens of one asker: the number that stands for each, and its raw text.
+#[derive(Default)]
+pub(super) struct Tokens(BTreeMap<u64, Box<str>>);
+
+impl Tokens {
+    /// Remembers a token.
+    pub(super) fn insert(&mut self, number: u64, token: &str) {
+        self.0.insert(number, token.into());
+        while self.0.len() > TOKENS {
+            self.0.pop_first();
+        }
+    }
+
+    /// The token that a number stands for.
+    pub(super) fn get(&self, number: u64) -> Option<&str> {
+        self.0.get(&number).map(|token| &**token)
+    }
+
+    /// The asker is gone.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,121 @@
+//! Messages that are too large to be relayed: whoever waits for them is told.
+
+use alloc::borrow::Cow;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+
+use serde::Deserializer;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::raw::number;
+use super::{Millis, Relay, words};
+
+/// What can be seen of a message whose middle is gone.
+#[derive(Default)]
+pub(super) struct Glimpse {
+    /// The raw text of its id.
+    pub id: Option<String>,
+    /// Whether it has what a request has.
+    pub request: bool,
+    /// Whether it has what an answer has.
+    pub answer: bool,
+}
+
+impl Glimpse {
+    /// Looks at the first and the last bytes of a message.
+    pub(super) fn of(head: &[u8], tail: &[u8]) -> Self {
+        let mut glimpse = Self::default();
+        let head = match core::str::from_utf8(head) {
+            Ok(text) => text,
+            Err(error) => core::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        // This fails where the head ends, and has seen everything before.
+        let _ = serde_json::Deserializer::from_str(head).deserialize_map(&mut glimpse);
+        if !head.trim_ascii_start().starts_with('{') {
+            return glimpse;
+        }
+        let cut = tail.iter().take_while(|byte| **byte & 0xC0 == 0x80).count();
+        let tail = core::str::from_utf8(&tail[cut..]).unwrap_or_default();
+        // What is a whole object from a key on is the end of the outermost one.
+        for (at, _) in tail.rmatch_indices(r#""id""#) {
+            let starts = tail[..at].trim_ascii_end().ends_with([',', '{']);
+            if starts && glimpse.id.is_none() {
+                let mut end = Self::default();
+                let text = format!("{{{}", &tail[at..]);
+                let mut reader = serde_json::Deserializer::from_str(&text);
+                if reader.deserialize_map(&mut end).is_ok() && reader.end().is_ok() {
+                    glimpse.id = end.id;
+                    glimpse.request |= end.request;
+                    glimpse.answer |= end.answer;
+                }
+            }
+        }
+        glimpse
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Glimpse {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            self.request |= matches!(&*key, "method" | "params");
+            self.answer |= matches!(&*key, "result" | "error");
+            let value = map.next_value::<&RawValue>()?;
+            if key == "id" && (self.id.is_none() || value.get() != "null") {
+                self.id = Some(value.get().to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The answer to a request that is too large to be relayed, of which these are the first and the last bytes.
+#[must_use]
+pub fn too_large(head: &[u8], tail: &[u8]) -> bytes::Bytes {
+    words::too_large(Glimpse::of(head, tail).id.as_deref().unwrap_or("null"))
+}
+
+impl Relay {
+    /// The front has sent a line of more than 16 MiB, which was discarded: its first and its last bytes.
+    pub fn oversized_from_front(&mut self, head: &[u8], tail: &[u8], now: Millis) {
+        self.counts.dropped += 1;
+        let Glimpse { id, request, answer } = Glimpse::of(head, tail);
+        if answer && !request {
+            let connection = Some(self.connections);
+            let asked = id
+                .as_deref()
+                .and_then(number)
+                .filter(|number| self.asks.open.get(number).is_some_and(|ask| ask.kind.handed == connection));
+            if let Some(asked) = asked {
+                self.fail_ask(asked, "the host's answer has more than 16 MiB and can't be relayed");
+            }
+            return;
+        }
+        self.tell_front(words::too_large(id.as_deref().unwrap_or("null")));
+        self.wake(now);
+    }
+
+    /// The backend has sent a line of more than 16 MiB, which was discarded: its first and its last bytes.
+    pub fn oversized_from_backend(&mut self, head: &[u8], tail: &[u8], now: Millis) {
+        self.counts.dropped += 1;
+        self.say("a message of the server has more than 16 MiB and was not relayed");
+        let Glimpse { id: Some(id), request, .. } = Glimpse::of(head, tail) else { return };
+        if request {
+            self.lane.push_back(words::too_large(&id));
+            return;
+        }
+        if number(&id).is_some_and(|number| self.calls.open.get(&number).is_some_and(|call| call.kind.sent)) {
+            // It goes the way that an error of the backend's own would go.
+            let words = "the server's answer has more than 16 MiB and can't be relayed";
+            self.receive(&words::failed(&id, words), now);
+        }
+    }
+}

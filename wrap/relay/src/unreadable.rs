@@ -1,0 +1,162 @@
+//! Lines that can't be read as they stand. Some can be made readable; of others it can be told who may wait for them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use serde_json::value::RawValue;
+
+use super::oversized::Glimpse;
+use super::raw::{is_id, number};
+use super::{Millis, Relay, words};
+
+/// What stands for a byte that is no UTF-8. It may stand in a JSON string, and nowhere else in JSON.
+const NO_UTF8: u8 = 0x7F;
+/// How much of the end of a line is looked at for an id.
+const TAIL: usize = 4 * 1024;
+
+/// What can be told of a message that can't be read.
+#[derive(Default)]
+pub struct Unreadable {
+    /// The raw text of its id, where that is one.
+    id: Option<String>,
+    request: bool,
+    answer: bool,
+}
+
+impl Unreadable {
+    /// Looks at what can't be read as JSON-RPC; none if there is no id in it.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let tail = text.len().saturating_sub(TAIL);
+        let Glimpse { id, request, answer } = Glimpse::of(text.as_bytes(), &text.as_bytes()[tail..]);
+        let id = match id {
+            // This is how notifications were written before JSON-RPC 2.0.
+            Some(id) if id == "null" => return None,
+            Some(id) => Some(id).filter(|id| is_id(id) && !id.bytes().any(|byte| byte == NO_UTF8)),
+            None if shows_id(text) && serde_json::from_str::<&RawValue>(text).is_err() => None,
+            None if text.trim_ascii_start().starts_with('[') && shows_id(text) => None,
+            None => return None,
+        };
+        Some(Self { id, request, answer })
+    }
+}
+
+/// Whether there is a key `id` anywhere.
+fn shows_id(text: &str) -> bool {
+    let mut keys = text.match_indices(r#""id""#).map(|(at, key)| &text[at + key.len()..]);
+    keys.any(|rest| rest.trim_ascii_start().starts_with(':'))
+}
+
+/// A copy of a line in which nothing moves, with something readable for a byte order mark, for every byte that is no
+/// UTF-8, and for the numbers that JSON does not have, though Python writes them. None where there is no such thing.
+pub(super) fn readable(line: &[u8]) -> Option<String> {
+    let mut copy = Vec::with_capacity(line.len());
+    for chunk in line.utf8_chunks() {
+        copy.extend_from_slice(chunk.valid().as_bytes());
+        copy.resize(copy.len() + chunk.invalid().len(), NO_UTF8);
+    }
+    if copy.starts_with(b"\xEF\xBB\xBF") {
+        copy[..3].fill(b' ');
+    }
+    let mut at = 0;
+    let mut quoted = false;
+    while let Some(byte) = copy.get(at) {
+        let mut length = 1;
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' if quoted => length = 2,
+            b'N' | b'I' | b'-' if !quoted => {
+                let names: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+                if let Some(name) = names.into_iter().find(|name| copy[at..].starts_with(name)) {
+                    length = name.len();
+                    // No number: it must not be taken for an id.
+                    copy[at..at + length].fill(b' ');
+                    copy[at] = b'[';
+                    copy[at + length - 1] = b']';
+                }
+            }
+            _ => {}
+        }
+        at += length;
+    }
+    if copy == line { None } else { String::from_utf8(copy).ok() }
+}
+
+/// Where the elements of a batch stand, going by brackets and quotation marks alone; none where it is no batch.
+pub(super) fn elements(text: &str) -> Option<Vec<Range<usize>>> {
+    let end = text.trim_ascii_end().len();
+    let mut found = Vec::new();
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    let mut start = 0;
+    for (at, byte) in text.bytes().enumerate().take(end) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' if depth > 0 => quoted = !quoted,
+            _ if quoted => {}
+            b'[' if depth == 0 => (depth, start) = (1, at + 1),
+            _ if depth == 0 && !byte.is_ascii_whitespace() => return None,
+            b'[' | b'{' => depth += 1,
+            b',' if depth == 1 => {
+                found.push(start..at);
+                start = at + 1;
+            }
+            b']' | b'}' => {
+                depth -= 1;
+                if depth == 0 {
+                    if found.is_empty() && text[start..at].trim_ascii().is_empty() {
+                        return None;
+                    }
+                    found.push(start..at);
+                    return (at + 1 == end).then(|| found.iter().map(|span| trimmed(text, span)).collect());
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn trimmed(text: &str, span: &Range<usize>) -> Range<usize> {
+    let part = &text[span.clone()];
+    let start = span.end - part.trim_ascii_start().len();
+    start..start + part.trim_ascii().len()
+}
+
+impl Relay {
+    /// The host has sent what can't be read, though it has an id.
+    pub(super) fn unreadable_from_front(&mut self, unreadable: &Unreadable) {
+        self.counts.dropped += 1;
+        let Unreadable { id, request, answer } = unreadable;
+        let connection = self.connections;
+        let asked = id.as_deref().and_then(number).filter(|number| {
+            self.asks.open.get(number).is_some_and(|ask| ask.kind.handed == Some(connection))
+        });
+        match asked {
+            Some(asked) if !request => self.fail_ask(asked, "the host's answer can't be read as JSON"),
+            _ if *answer && !request => {}
+            _ => {
+                // A call that was made in this name is not what has failed.
+                let id = id.as_deref().filter(|id| {
+                    let mut calls = self.calls.open.values();
+                    !calls.any(|call| call.asker == connection && *call.id == **id)
+                });
+                self.tell_front(words::unreadable(id.unwrap_or("null")));
+            }
+        }
+    }
+
+    /// The backend has sent what can't be read, though it has an id: if that is a call's, the call has failed.
+    pub(super) fn unreadable_from_backend(&mut self, unreadable: &Unreadable, now: Millis) {
+        self.counts.dropped += 1;
+        let Unreadable { id: Some(id), request, answer } = unreadable else { return };
+        if *request && !answer {
+            self.lane.push_back(words::unreadable(id));
+        } else if number(id)
+            .is_some_and(|number| self.calls.open.get(&number).is_some_and(|call| call.kind.sent))
+        {
+            // It goes the way that an error of the backend's own would go.
+            self.receive(&words::failed(id, "the server's answer can't be read as JSON"), now);
+        }
+    }
+}

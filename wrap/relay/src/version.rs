@@ -1,0 +1,138 @@
+//! Versions of the protocol, and what hosts and servers say of themselves when they are initialised.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::Need;
+
+/// A version of the protocol, as it was written.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(super) struct Version(Box<str>);
+
+impl Version {
+    fn is_date(&self) -> bool {
+        let shape =
+            |(at, byte): (usize, u8)| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() };
+        self.0.len() == 10 && self.0.bytes().enumerate().all(shape)
+    }
+
+    /// Whether a host that speaks this version can go on with a server that answered `answered` to `requested`: a host
+    /// must take an older version than it asked for, or hang up.
+    pub(super) fn can_use(&self, answered: &Self, requested: &Self) -> bool {
+        self == requested || (self.is_date() && answered.is_date() && answered.0 <= self.0)
+    }
+}
+
+/// A version that is no date is not shown: a log is no place for what a peer has sent.
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.is_date() { &self.0 } else { "of an unknown version" })
+    }
+}
+
+/// What a host says of itself.
+#[derive(Default)]
+pub(super) struct Asked {
+    pub version: Version,
+    pub can: Can,
+}
+
+/// What a host can do for a server.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Can {
+    sampling: bool,
+    elicitation: bool,
+    roots: bool,
+}
+
+impl Can {
+    /// Whether it can do this.
+    pub(super) fn meet(self, need: Need) -> bool {
+        match need {
+            Need::Sampling => self.sampling,
+            Need::Elicitation => self.elicitation,
+            Need::Roots => self.roots,
+        }
+    }
+}
+
+impl Asked {
+    /// Reads the parameters of an `initialize`.
+    pub(super) fn of(params: Option<&str>) -> Self {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params {
+            #[serde(default)]
+            protocol_version: Option<String>,
+            #[serde(default)]
+            capabilities: Capabilities,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Capabilities {
+            sampling: Option<IgnoredAny>,
+            elicitation: Option<IgnoredAny>,
+            roots: Option<IgnoredAny>,
+        }
+        let read = params.and_then(|params| serde_json::from_str::<Params>(params).ok());
+        read.map_or_else(Self::default, |Params { protocol_version, capabilities }| Self {
+            version: Version(protocol_version.unwrap_or_default().into()),
+            can: Can {
+                sampling: capabilities.sampling.is_some(),
+                elicitation: capabilities.elicitation.is_some(),
+                roots: capabilities.roots.is_some(),
+            },
+        })
+    }
+}
+
+/// What a server says of itself.
+#[derive(Default)]
+pub(super) struct Told {
+    pub version: Version,
+    /// The notifications that tell a host to list again what this server has lists of.
+    pub lists: Vec<&'static str>,
+}
+
+impl Told {
+    /// Reads an answer to `initialize`.
+    pub(super) fn of(answer: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Answer {
+            result: Result,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Result {
+            #[serde(default)]
+            protocol_version: Option<String>,
+            #[serde(default)]
+            capabilities: Capabilities,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Capabilities {
+            tools: Option<IgnoredAny>,
+            resources: Option<IgnoredAny>,
+            prompts: Option<IgnoredAny>,
+        }
+        let Ok(Answer { result: Result { protocol_version, capabilities } }) = serde_json::from_str(answer)
+        else {
+            return Self::default();
+        };
+        let lists = [
+            (capabilities.tools, "notifications/tools/list_changed"),
+            (capabilities.resources, "notifications/resources/list_changed"),
+            (capabilities.prompts, "notifications/prompts/list_changed"),
+        ];
+        Self {
+            version: Version(protocol_version.unwrap_or_default().into()),
+            lists: lists.into_iter().filter_map(|(has, method)| has.map(|_| method)).collect(),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Lines between the host and the keeper, each way in a thread of its own: there is nothing to wait for but the next line.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write as _};
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use mcp_sessiond_proto::Json;
+use mcp_sessiond_relay::too_large;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, send};
+
+use super::attach::{Attachment, Releaser};
+use super::open::{Open, refusals};
+use crate::keeper::lines::{CHUNK, Line, LineBuffer};
+
+/// Carries lines.
+#[derive(Debug)]
+pub struct Carrier {
+    state: Mutex<State>,
+    /// Told when there is a keeper, or the host wants one.
+    changed: Condvar,
+    output: Mutex<File>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The connection to the keeper, while there is one.
+    keeper: Option<Arc<UnixStream>>,
+    /// Why there is none, when that is not about to change.
+    refusal: Option<String>,
+    /// The keeper has said that it ends on purpose.
+    farewell: bool,
+    /// The host has said something, and there was no keeper.
+    wanted: bool,
+    open: Open,
+    /// The host has closed its end.
+    closed: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Carrier {
+    /// Will write to the host by `output`.
+    #[must_use]
+    pub fn new(output: File) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), output: Mutex::new(output) }
+    }
+
+    /// There is a keeper: the host's lines are let through. Its `initialize`, if a former keeper did not answer it, goes
+    /// first.
+    ///
+    /// # Errors
+    /// When the keeper is lost again.
+    pub fn attached(&self, keeper: UnixStream) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if let Some(initialize) = state.open.unanswered() {
+            write_line(&keeper, initialize)?;
+        }
+        state.keeper = Some(Arc::new(keeper));
+        state.refusal = None;
+        state.wanted = false;
+        state.farewell = false;
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits until a keeper is wanted: at once, unless the former one has said that it ends on purpose. Then it is when the host
+    /// says something, since a server that was stopped stays so until it is used.
+    pub fn wait_until_wanted(&self) {
+        let mut state = lock(&self.state);
+        while state.farewell && !state.wanted && state.open.unanswered().is_none() {
+            if state.closed {
+                std::process::exit(0);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The host's `initialize`, as a fresh keeper has to know it.
+    pub fn initialized(&self) -> Option<Json> {
+        let state = lock(&self.state);
+        let line = state.open.initialized()?;
+        Json::new(String::from_utf8(line.to_vec()).ok()?).ok()
+    }
+
+    /// There is no keeper, and it may be long until there is one: what the host asks for is answered with this reason.
+    pub fn refuse(&self, why: &str) {
+        let mut state = lock(&self.state);
+        state.refusal = Some(why.to_owned());
+        if let Some(unanswered) = state.open.unanswered().cloned() {
+            state.open.forget();
+            self.tell_host(&refusals(&unanswered, why));
+        }
+        self.changed.notify_all();
+    }
+
+    /// Carries what the host says to whichever keeper there is, until the host closes its end. Then ends this process, or,
+    /// where the host waits for answers, gives the lease up.
+    pub fn from_host(&self, mut input: File, releaser: Releaser) {
+        let mut lines = LineBuffer::default();
+        let mut chunk = vec![0; CHUNK];
+        while take_in(&mut input, &mut chunk, &mut lines) {
+            while let Some(line) = lines.next_line() {
+                self.pass_on(line);
+            }
+        }
+        if let Some(line) = lines.last_line() {
+            self.pass_on(line);
+        }
+        let mut state = lock(&self.state);
+        state.closed = true;
+        if state.open.is_settled() {
+            std::process::exit(0);
+        }
+        self.changed.notify_all();
+        drop(state);
+        releaser.release();
+        let output = lock(&self.output).try_clone();
+        if let Ok(output) = output {
+            wait_until_unread(&output);
+            std::process::exit(0);
+        }
+    }
+
+    fn pass_on(&self, line: Line) {
+        match line {
+            Line::Whole(line) => {
+                if let Some(keeper) = self.keeper_for(&line) {
+                    // Where it is lost, the call is among those that are answered in its place.
+                    let _ = write_line(&keeper, &line);
+                }
+            }
+            Line::Oversized { head, tail } => self.tell_host(&[&too_large(&head, &tail)[..], b"\n"].concat()),
+        }
+    }
+
+    /// The keeper, when there is one. What the line asks for is taken down in the same step, so that it is known to whoever
+    /// finds the keeper lost. None: there is none for long, and the host was told.
+    fn keeper_for(&self, line: &Bytes) -> Option<Arc<UnixStream>> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(keeper) = state.keeper.clone() {
+                state.open.from_host(line);
+                return Some(keeper);
+            }
+            if let Some(why) = &state.refusal {
+                let refusals = refusals(line, why);
+                drop(state);
+                self.tell_host(&refusals);
+                return None;
+            }
+            state.wanted = true;
+            self.changed.notify_all();
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Carries what the keeper says to the host, until the keeper is lost. Ends this process when the host has closed its
+    /// end and waits for nothing more.
+    pub fn from_keeper(&self, attachment: Attachment) {
+        let Attachment { mut reader, mut lines, beside, .. } = attachment;
+        let mut chunk = vec![0; CHUNK];
+        let mut passing: Vec<Bytes> = Vec::new();
+        let mut unconfirmed = 0;
+        loop {
+            {
+                let mut state = lock(&self.state);
+                while let Some(line) = lines.next_line() {
+                    let line = match line {
+                        Line::Whole(line) if line.is_empty() => {
+                            state.farewell = true;
+                            continue;
+                        }
+                        Line::Whole(line) => line,
+                        // With ids of the host's that are longer than any that was seen.
+                        Line::Oversized { head, tail } => too_large(&head, &tail),
+                    };
+                    state.open.from_keeper(&line);
+                    passing.push(line);
+                    unconfirmed += 1;
+                }
+            }
+            if !passing.is_empty() {
+                self.pass_to_host(&passing);
+                passing.clear();
+                unconfirmed = confirm(beside.as_ref(), unconfirmed);
+                let state = lock(&self.state);
+                if state.closed && state.open.is_settled() {
+                    std::process::exit(0);
+                }
+            }
+            // Whoever waits in recv(2) is also woken when the other side has read; who waits in poll(2) is not.
+            let _ = poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+            if !take_in(&mut reader, &mut chunk, &mut lines) {
+                return;
+            }
+        }
+    }
+
+    /// The keeper is lost: the host is told of every call that it waits for.
+    pub fn lost(&self) {
+        let mut state = lock(&self.state);
+        state.keeper = None;
+        let answers = state.open.lose();
+        self.tell_host(&answers);
+        if state.closed {
+            std::process::exit(0);
+        }
+    }
+
+    /// Writes lines to the host, as few pieces as can be.
+    fn pass_to_host(&self, lines: &[Bytes]) {
+        let mut slices: Vec<IoSlice<'_>> =
+            lines.iter().flat_map(|line| [IoSlice::new(line), IoSlice::new(b"\n")]).collect();
+        let mut left = &mut slices[..];
+        let mut output = lock(&self.output);
+        while !left.is_empty() {
+            // More than the system takes at once is no error: it writes what it takes.
+            match output.write_vectored(left) {
+                Ok(written @ 1..) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if is_passing(&error, &*output, PollFlags::POLLOUT) => {}
+                Ok(0) | Err(_) => std::process::exit(0),
+            }
+        }
+    }
+
+    /// Writes to the host what is of our own. Where nobody listens, the host has gone, or is about to end us.
+    fn tell_host(&self, text: &[u8]) {
+        if !text.is_empty() {
+            self.pass_to_host(&[Bytes::copy_from_slice(text.strip_suffix(b"\n").unwrap_or(text))]);
+        }
+    }
+}
+
+/// Waits until nobody can read what is written any more: the host is gone, or has closed its end of that, too.
+fn wait_until_unread(output: &File) {
+    loop {
+        // Errors and hang-ups are told without being asked for. Of a file there are none.
+        match poll(&mut [PollFd::new(output.as_fd(), PollFlags::empty())], PollTimeout::NONE) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Tells the keeper how many messages were passed on. Returns how many it could not be told of yet.
+fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
+    let Some(beside) = beside else { return 0 };
+    while count > 0 {
+        let said = u8::try_from(count).unwrap_or(u8::MAX);
+        // It must never keep the host waiting.
+        if send(beside.as_raw_fd(), &[said], MsgFlags::MSG_DONTWAIT) != Ok(1) {
+            break;
+        }
+        count -= u64::from(said);
+    }
+    count
+}
+
+/// Whether the same can be tried again. Whoever shares a descriptor with us may have made it non-blocking: then it is waited
+/// for.
+fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
+    match error.kind() {
+        io::ErrorKind::Interrupted => true,
+        io::ErrorKind::WouldBlock => {
+            let waited = poll(&mut [PollFd::new(descriptor.as_fd(), events)], PollTimeout::NONE);
+            matches!(waited, Ok(_) | Err(Errno::EINTR))
+        }
+        _ => false,
+    }
+}
+
+/// Reads what there is, or waits for it. False at the end.
+fn take_in(from: &mut (impl Read + AsFd), chunk: &mut [u8], lines: &mut LineBuffer) -> bool {
+    loop {
+        match from.read(chunk) {
+            Ok(0) => return false,
+            Ok(read) => {
+                lines.room().extend_from_slice(&chunk[..read]);
+                return true;
+            }
+            Err(error) if is_passing(&error, from, PollFlags::POLLIN) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn write_line(mut keeper: &UnixStream, line: &[u8]) -> io::Result<()> {
+    let mut slices = [IoSlice::new(line), IoSlice::new(b"\n")];
+    let mut slices = &mut slices[..];
+    while !slices.is_empty() {
+        match keeper.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! What the host waits for. The keeper knows it as well; but if the keeper is lost, nobody else could tell the host.
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+
+/// JSON-RPC's code for a connection that was closed, as the SDKs have it.
+const CONNECTION_CLOSED: i32 = -32000;
+
+/// The calls that the host has made and got no answer to.
+#[derive(Debug, Default)]
+pub struct Open {
+    /// The raw text of their ids.
+    calls: HashSet<Box<str>>,
+    /// The host's last `initialize`, and the raw text of its id while it was not answered.
+    initialize: Option<Initialize>,
+}
+
+#[derive(Debug)]
+struct Initialize {
+    line: Bytes,
+    /// None once it was answered.
+    id: Option<Box<str>>,
+}
+
+impl Open {
+    /// Takes down what the host says.
+    pub fn from_host(&mut self, line: &Bytes) {
+        each(line, |message, whole| match &message.kind {
+            Kind::Request { id, method } if method == "initialize" && whole => {
+                self.initialize = Some(Initialize { line: line.clone(), id: Some((*id).into()) });
+            }
+            Kind::Request { id, .. } => drop(self.calls.insert((*id).into())),
+            // It may be answered or not, and nobody waits for it.
+            Kind::Notification { method } if method == "notifications/cancelled" => {
+                if let Some(id) = message.cancelled() {
+                    self.calls.remove(id);
+                }
+            }
+            _ => {}
+        });
+    }
+
+    /// Takes down what the host is told.
+    pub fn from_keeper(&mut self, line: &Bytes) {
+        if self.is_settled() {
+            return;
+        }
+        each(line, |message, _| {
+            if let Kind::Answer { id, failed } = &message.kind {
+                match &mut self.initialize {
+                    Some(initialize) if initialize.id.as_deref() == Some(id) => {
+                        initialize.id = None;
+                        if *failed {
+                            self.initialize = None;
+                        }
+                    }
+                    _ => drop(self.calls.remove(*id)),
+                }
+            }
+        });
+    }
+
+    /// Whether the host waits for nothing.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.calls.is_empty() && self.unanswered().is_none()
+    }
+
+    /// The `initialize` that the host has got its answer to.
+    #[must_use]
+    pub fn initialized(&self) -> Option<&Bytes> {
+        self.initialize
+            .as_ref()
+            .filter(|initialize| initialize.id.is_none())
+            .map(|initialize| &initialize.line)
+    }
+
+    /// The `initialize` that was not answered. A fresh server may be asked again: nothing has come of it.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<&Bytes> {
+        self.initialize
+            .as_ref()
+            .filter(|initialize| initialize.id.is_some())
+            .map(|initialize| &initialize.line)
+    }
+
+    /// The host's `initialize` was answered, by an error of ours.
+    pub fn forget(&mut self) {
+        self.initialize = None;
+    }
+
+    /// The keeper is lost. Returns an answer to each call, a line each: nobody knows what became of it.
+    pub fn lose(&mut self) -> Vec<u8> {
+        let mut answers = Vec::new();
+        for id in self.calls.drain() {
+            answer(
+                &mut answers,
+                &id,
+                "the server was lost before it answered; the outcome is unknown",
+                "unknown",
+            );
+        }
+        answers
+    }
+}
+
+/// An answer to each call in what the host has said, a line each: it was not sent, for this reason.
+#[must_use]
+pub fn refusals(line: &Bytes, why: &str) -> Vec<u8> {
+    let mut answers = Vec::new();
+    let message = format!("the server can't be started again: {why}; this call was not sent");
+    each(line, |asked, _| {
+        if let Kind::Request { id, .. } = &asked.kind {
+            answer(&mut answers, id, &message, "not_sent");
+        }
+    });
+    answers
+}
+
+/// Writes an answer of ours to the call with this id, whose raw text it is.
+fn answer(answers: &mut Vec<u8>, id: &str, message: &str, outcome: &str) {
+    let message = serde_json::Value::from(message);
+    let answer = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{CONNECTION_CLOSED},"message":{message},"data":{{"outcome":"{outcome}"}}}}}}"#
+    );
+    answers.extend_from_slice(answer.as_bytes());
+    answers.push(b'\n');
+}
+
+/// Calls `see` with each message of a line, and with whether it is the whole line.
+fn each(line: &Bytes, mut see: impl FnMut(&Message<'_>, bool)) {
+    let copy = OnceCell::new();
+    match Line::of(line, &copy) {
+        Line::One(Part::Message(message)) => see(&message, true),
+        Line::Batch(parts) => {
+            for (_, part) in &parts {
+                if let Part::Message(message) = part {
+                    see(message, false);
+                }
+            }
+        }
+        Line::Blank | Line::One(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Bytes {
+        Bytes::copy_from_slice(text.as_bytes())
+    }
+
+    #[test]
+    fn what_was_answered_or_cancelled_is_not_open() {
+        let mut open = Open::default();
+        open.from_host(&line(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#));
+        open.from_host(&line(
+            r#"[{"jsonrpc":"2.0","id":"b","method":"x"},{"jsonrpc":"2.0","id":3,"method":"y"}]"#,
+        ));
+        open.from_host(&line(
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}"#,
+        ));
+        open.from_keeper(&line(r#"{"result":{"id":1},"jsonrpc":"2.0","id":1}"#));
+        // A request of the server's has an id of its own.
+        open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":"b","method":"roots/list"}"#));
+        let answer: serde_json::Value = serde_json::from_slice(&open.lose()).expect("one line of JSON");
+        assert_eq!(answer["id"], "b");
+        assert_eq!(answer["error"]["data"]["outcome"], "unknown");
+        assert!(open.is_settled());
+    }
+
+    #[test]
+    fn what_can_not_be_sent_is_said_so() {
+        let asked = line(r#"[{"jsonrpc":"2.0","id":"a","method":"x"},{"jsonrpc":"2.0","method":"n"}]"#);
+        let answer: serde_json::Value =
+            serde_json::from_slice(&refusals(&asked, "no \"such\" program")).expect("one line of JSON");
+        assert_eq!(answer["id"], "a");
+        assert_eq!(answer["error"]["data"]["outcome"], "not_sent");
+        let message = answer["error"]["message"].as_str().expect("text");
+        assert!(message.contains("no \"such\" program"), "{message}");
+    }
+
+    #[test]
+    fn what_can_nearly_be_read_is_seen() {
+        let mut open = Open::default();
+        open.from_host(&Bytes::from_static(b"{\"id\":1,\"method\":\"x\",\"params\":[NaN,\"\xE4\"]}"));
+        assert!(!open.is_settled());
+        open.from_keeper(&Bytes::from_static(b"{\"result\":[-Infinity,\"\xE4\"],\"id\":1}"));
+        assert!(open.is_settled());
+    }
+
+    #[test]
+    fn an_initialize_is_asked_again_until_it_was_answered() {
+        let mut open = Open::default();
+        let initialize = line(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
+        open.from_host(&initialize);
+        assert_eq!((open.unanswered(), open.initialized()), (Some(&initialize), None));
+        assert!(open.lose().is_empty());
+        open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#));
+        assert_eq!((open.unanswered(), open.initialized()), (None, Some(&initialize)));
+        open.from_host(&initialize);
+        open.from_keeper(&line(r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"no"}}"#));
+        assert_eq!((open.unanswered(), open.initialized()), (None, None));
+    }
+}

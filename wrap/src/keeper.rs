@@ -1,0 +1,156 @@
+//! The keeper: the small process that holds one backend's pipes, so that nothing else has to stay up for it.
+//!
+//! - [`mcp_sessiond_relay`]: what becomes of each line: a state machine that does no I/O.
+//! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay what happens.
+//! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]: its standard error.
+//! - [`visits`]: who comes to the socket. [`front`]: the one that is attached. [`dial`]: the other side of it.
+//! - [`watch`]: whose exits matter. [`launch`]: how a keeper comes to be.
+//!
+//! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the session, or, while
+//! that is away, if it shows an epoch that is newer than all that were seen.
+
+pub mod backend;
+pub mod children;
+pub mod dial;
+pub mod errors;
+pub mod front;
+pub mod hold;
+pub mod launch;
+pub mod lines;
+mod status;
+pub mod visits;
+pub mod watch;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mcp_sessiond_client::{Control, Options, SessionError, Start};
+use mcp_sessiond_process::executable;
+use mcp_sessiond_process::socket::Listener;
+use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
+use mcp_sessiond_proto::backends::{KeepRequest, Kept};
+use mcp_sessiond_proto::{Epoch, Error, KeeperName, PROTOCOL_VERSION, SessionId, paths};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use backend::Program;
+use hold::Keeper;
+use launch::Report;
+use visits::House;
+use watch::Watch;
+
+/// How long the daemon may take to say whether a front holds the session. A daemon that is restarted takes less.
+const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a keeper is started for.
+#[derive(Debug)]
+pub struct Errand {
+    /// The session.
+    pub session: SessionId,
+    /// The epoch of the front's lease.
+    pub epoch: Epoch,
+    /// What is run.
+    pub program: Program,
+}
+
+/// The newest version of the protocol that this build speaks on keepers' sockets.
+#[must_use]
+pub fn version() -> u16 {
+    mcp_sessiond_process::fault::protocol_version().unwrap_or(PROTOCOL_VERSION)
+}
+
+/// Registers, starts the backend, reports, and keeps it.
+#[must_use]
+pub fn run(errand: Errand) -> ExitCode {
+    // Out of the front's session, so that no signal to its group or from its terminal comes here.
+    let _ = nix::unistd::setsid();
+    keep_to_ourselves();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            Report::Failed(error.to_string()).write();
+            return ExitCode::from(70);
+        }
+    };
+    let ended = runtime.block_on(live(errand));
+    // Nothing that is left is worth waiting for.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(report) => {
+            report.write();
+            ExitCode::from(70)
+        }
+    }
+}
+
+/// Messages never reach a core file, of a keeper's or of a front's. Limits and mask are left alone: the backend inherits them.
+pub fn keep_to_ourselves() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
+/// Whoever the backend leaves behind becomes our child, so that nothing of it can outlive us unseen. A daemon that we have
+/// started must not: so it is done when there is one.
+fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_child_subreaper(true);
+}
+
+async fn live(errand: Errand) -> Result<(), Report> {
+    let Errand { session, epoch, program } = errand;
+    let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
+    let directory = paths::directory().map_err(|error| failed(&error))?;
+    let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
+    let options = Options::default().start(Start::Auto { binary: executable::own() });
+    let control = Control::new(options);
+    let request = KeepRequest { session: session.clone(), epoch, keeper, program: program.shown() };
+    let kept = register(&control, request).await?;
+    adopt_orphans();
+    let owner = watch(&kept).map_err(|error| failed(&error))?;
+    // Before the backend is started, so that its end can't be missed.
+    let sigchld = signal(SignalKind::child()).map_err(|error| failed(&error))?;
+    let check = Options::default().start(Start::Never).timeout(CHECK_PATIENCE);
+    let house = House { session, keeper, control: Control::new(check) };
+    let quiet = Control::new(Options::default().start(Start::Never));
+    let listener =
+        Listener::bind(&paths::keeper_socket(&directory, keeper)).map_err(|error| failed(&error))?;
+    let placed = listener.try_clone().map_err(|error| failed(&error))?;
+    let listener = UnixListener::from_std(listener.into()).map_err(|error| failed(&error))?;
+    let holder = Keeper::start(house, epoch, kept, quiet, program.clone()).map_err(|error| {
+        placed.unlink();
+        let (code, sentence) = program.not_run(&error);
+        Report::NoProgram { code, sentence }
+    })?;
+    Report::Ready(keeper).write();
+    launch::let_go().map_err(|error| failed(&error))?;
+    // Who started us is told; what fails from now on shows in the front's end.
+    let _ = holder.hold(listener, &placed, owner, sigchld).await;
+    Ok(())
+}
+
+async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Report> {
+    let kept = control.call(|connection, context| {
+        let request = request.clone();
+        async move { connection.keep_backend(context, request).await }
+    });
+    let kept = kept.await;
+    control.hang_up();
+    kept.map_err(|error| match error {
+        SessionError::Refused(
+            error @ (Error::StaleEpoch { .. }
+            | Error::LeaseEnded
+            | Error::UnknownSession
+            | Error::SessionTerminated),
+        ) => Report::NoLease(error.to_string()),
+        error => Report::Failed(error.to_string()),
+    })
+}
+
+/// Watches the session's host.
+fn watch(kept: &Kept) -> io::Result<Watch> {
+    let owner =
+        ProcessId { pid: kept.owner.pid, start: StartTime(kept.owner.start), inode: kept.owner.inode };
+    Watch::new(Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?)
+}

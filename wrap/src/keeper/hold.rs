@@ -1,0 +1,350 @@
+//! The keeper at work: one loop that carries lines between its backend and its front, and tells the relay what happens.
+
+mod arrivals;
+mod events;
+mod restarts;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_sessiond_client::Control;
+use mcp_sessiond_process::socket::Listener;
+use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_proto::Epoch;
+use mcp_sessiond_proto::backends::Kept;
+use mcp_sessiond_relay::{Limits, Order, Relay};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use self::events::{from_backend, from_errors, from_front, to_backend, to_front};
+use super::backend::{Backend, Program};
+use super::children::Children;
+use super::errors::Ring;
+use super::front::{Beside, Front, Outlet};
+use super::lines::Line;
+use super::visits::{House, Visit, receive};
+use super::watch::{Exited, Watch};
+
+/// Connections beside fronts that have not attached yet.
+const BESIDES: usize = 4;
+
+/// Visits that wait to be dealt with.
+const VISITS: usize = 16;
+
+/// How long after a front has attached there is nothing left to do for it but to carry lines; and how long a backend that has
+/// closed its standard input or output may take to exit.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// How long nothing is carried until memory is given back.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// How long it may be until the clock is looked at where nothing is due.
+const QUIET: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a front may take to read its last answers when the backend is taken down, and how long what the backend has left
+/// behind may take to die. With three times `stop_wait_ms` that is what the daemon waits before it kills a keeper.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// A keeper that has registered, and whose backend runs.
+pub struct Keeper {
+    pub(super) house: Arc<House>,
+    /// What the daemon said when it registered.
+    pub(super) kept: Kept,
+    /// The control plane, for calls that nobody waits for.
+    control: Control,
+    program: Program,
+    pub(super) relay: Relay,
+    children: Arc<Children>,
+    pub(super) backend: Option<Backend>,
+    outlet: Outlet,
+    /// Former backends that are being taken down.
+    retiring: JoinSet<()>,
+    /// The next backend is to be started, when they are gone.
+    start_due: bool,
+    pub(super) front: Option<Front>,
+    besides: Vec<(ProcessId, Beside)>,
+    began: Instant,
+    /// Since when a front has been attached, or none has.
+    pub(super) since: Instant,
+    /// The newest epoch that was seen, and who was let in with it.
+    last: (Epoch, Option<ProcessId>),
+    pub(super) ring: Ring,
+    /// A front that has just attached, and is yet to be watched.
+    arrived: Option<Pinned>,
+    /// When it is looked whether memory can be given back.
+    slim_at: Option<Instant>,
+    /// Something was carried since it was looked last.
+    busy: bool,
+}
+
+/// Why a keeper ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// By a signal: the daemon's, or somebody's by hand.
+    Told,
+    /// With the session's host.
+    HostGone,
+    /// No front was attached for the linger time.
+    Lonely,
+    /// Its socket was taken away.
+    Hidden,
+}
+
+impl End {
+    fn sentence(self) -> &'static str {
+        match self {
+            Self::Told => "it was told to",
+            Self::HostGone => "its host is gone",
+            Self::Lonely => "nobody has come for it",
+            Self::Hidden => "its socket was taken away, so that nobody can come for it",
+        }
+    }
+}
+
+/// What happened.
+enum Event {
+    Children,
+    End(End),
+    Visit(Visit),
+    FrontGone,
+    FromFront(Line),
+    FromBackend(Line),
+    OutputClosed,
+    InputClosed,
+    Errors(Vec<u8>),
+    ErrorsClosed,
+    Written,
+    Retired,
+    Time,
+}
+
+impl Keeper {
+    /// Starts the backend. `epoch` is that of the lease under which the keeper has registered.
+    ///
+    /// # Errors
+    /// When there is no such program, or none that may be run.
+    pub fn start(
+        house: House,
+        epoch: Epoch,
+        kept: Kept,
+        control: Control,
+        program: Program,
+    ) -> io::Result<Self> {
+        let children = Arc::new(Children::new());
+        let limits = Limits {
+            ask_wait_ms: kept.ask_wait_ms,
+            queue_messages: kept.queue_messages,
+            queue_bytes: kept.queue_bytes,
+        };
+        let now = Instant::now();
+        let mut keeper = Self {
+            house: Arc::new(house),
+            ring: Ring::new(kept.stderr_bytes),
+            kept,
+            control,
+            program,
+            relay: Relay::new(limits),
+            children,
+            backend: None,
+            outlet: Outlet::default(),
+            retiring: JoinSet::new(),
+            start_due: false,
+            front: None,
+            besides: Vec::new(),
+            began: now,
+            since: now,
+            last: (epoch, None),
+            arrived: None,
+            slim_at: Some(now + SETTLED),
+            busy: false,
+        };
+        keeper.start_backend()?;
+        Ok(keeper)
+    }
+
+    /// Milliseconds since it began.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Keeps the backend until its owner is gone, nobody has come for the linger time, or it is told to end; then takes
+    /// the backend down. `listener` is bound to what `placed` looks after; `sigchld` was listened to since before the backend
+    /// was started.
+    ///
+    /// # Errors
+    /// When the operating system tells of no signals.
+    pub async fn hold(
+        mut self,
+        listener: UnixListener,
+        placed: &Listener,
+        mut watch: Watch,
+        mut sigchld: Signal,
+    ) -> io::Result<()> {
+        let (sender, mut visits) = mpsc::channel(VISITS);
+        let receiving = tokio::spawn(receive(listener, self.house.clone(), sender));
+        // No other one: what the host had ignored, a backend that is started again must find ignored, too.
+        let mut terminate = signal(SignalKind::terminate())?;
+        let why = loop {
+            self.hand_out();
+            let deadline = self.deadline();
+            let event = {
+                let (reads_front, reads_backend) = (self.relay.reads_front(), self.relay.reads_backend());
+                let (front_in, front_out) = match &mut self.front {
+                    Some(Front { reader, writer, outlet, .. }) => (Some(reader), Some((outlet, writer))),
+                    None => (None, None),
+                };
+                let (input, output, errors) = match &mut self.backend {
+                    Some(Backend { input, output, errors, .. }) => {
+                        (input.as_mut(), output.as_mut(), errors.as_mut())
+                    }
+                    None => (None, None, None),
+                };
+                tokio::select! {
+                    biased;
+                    Some(()) = sigchld.recv() => Event::Children,
+                    Some(()) = terminate.recv() => Event::End(End::Told),
+                    exited = watch.exited() => match exited {
+                        Exited::Owner => Event::End(End::HostGone),
+                        // What it said before is read to its end, unless there is no hurry to read it.
+                        Exited::Front if reads_front => Event::Written,
+                        Exited::Front => Event::FrontGone,
+                    },
+                    Some(_) = self.retiring.join_next() => Event::Retired,
+                    Some(visit) = visits.recv() => Event::Visit(visit),
+                    event = to_front(front_out) => event,
+                    event = to_backend(&mut self.outlet, input) => event,
+                    event = from_backend(output), if reads_backend => event,
+                    event = from_front(front_in), if reads_front => event,
+                    event = from_errors(errors) => event,
+                    () = sleep_until(deadline) => Event::Time,
+                }
+            };
+            let left = matches!(event, Event::FrontGone);
+            if let Some(why) = self.take_in(event).await {
+                break why;
+            }
+            if left && !placed.is_in_place() {
+                break End::Hidden;
+            }
+            if let Some(front) = self.arrived.take() {
+                watch.follow(Some(front));
+            }
+        };
+        receiving.abort();
+        placed.unlink();
+        // The daemon has told it so, most likely, since the host is gone.
+        let why = if watch.owner_is_alive() { why } else { End::HostGone };
+        self.end(why, &mut sigchld).await;
+        Ok(())
+    }
+
+    /// Gives the next line to whoever is free to take one.
+    fn hand_out(&mut self) {
+        if let Some(front) = &mut self.front
+            && front.outlet.is_empty()
+            && let Some(line) = self.relay.pull_front()
+        {
+            front.hand_out(line);
+        }
+        let listens = self.backend.as_ref().is_some_and(|backend| backend.input.is_some());
+        if listens
+            && self.outlet.is_empty()
+            && let Some(line) = self.relay.pull_backend()
+        {
+            self.outlet.put(line);
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let linger = self.since + Duration::from_millis(self.kept.linger_ms);
+        let relay = self.relay.next_deadline().map(|at| self.began + Duration::from_millis(at));
+        let lonely = self.front.is_none().then_some(linger);
+        let mute = self.backend.as_ref().and_then(|backend| backend.mute_since).map(|since| since + SETTLED);
+        let next = [relay, lonely, mute, self.slim_at].into_iter().flatten().min();
+        // Where nothing is due, something has to happen first.
+        next.unwrap_or_else(|| Instant::now() + QUIET)
+    }
+
+    /// Tells the relay, and does what it says. Returns why the keeper has to end, if it has.
+    async fn take_in(&mut self, event: Event) -> Option<End> {
+        let now = self.now();
+        if matches!(event, Event::FromFront(_) | Event::FromBackend(_)) {
+            self.busy = true;
+            self.slim_at.get_or_insert_with(|| Instant::now() + SILENCE);
+        }
+        match event {
+            Event::Children => {
+                self.children.reap();
+                let ended = self.backend.as_ref().and_then(|backend| self.children.ended(backend.pid));
+                if let Some(ended) = ended {
+                    self.backend_ended(&ended.to_string());
+                }
+            }
+            Event::End(why) => return Some(why),
+            Event::Visit(visit) => self.visit(visit).await,
+            Event::FrontGone => self.detach(),
+            Event::FromFront(Line::Whole(line)) => self.relay.from_front(line, now),
+            Event::FromFront(Line::Oversized { head, tail }) => {
+                self.relay.oversized_from_front(&head, &tail, now);
+            }
+            Event::FromBackend(Line::Whole(line)) => self.relay.from_backend(line, now),
+            Event::FromBackend(Line::Oversized { head, tail }) => {
+                self.relay.oversized_from_backend(&head, &tail, now);
+            }
+            // It is about to be heard of as ended; else it can't be talked to any more, whatever else it does.
+            Event::OutputClosed => {
+                let backend = self.backend.as_mut()?;
+                backend.output = None;
+                backend.mute_since = Some(Instant::now());
+            }
+            Event::InputClosed => {
+                self.outlet = Outlet::default();
+                let backend = self.backend.as_mut()?;
+                backend.input = None;
+                backend.mute_since = Some(Instant::now());
+            }
+            Event::Errors(text) => self.show(&text),
+            Event::ErrorsClosed => self.backend.as_mut()?.errors = None,
+            Event::Written | Event::Retired => {}
+            Event::Time => {
+                self.relay.tick(now);
+                if self.slim_at.is_some_and(|at| at <= Instant::now()) {
+                    // Not while there is something to do, for the pages would only come back.
+                    self.slim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + SILENCE);
+                    if self.slim_at.is_none() {
+                        mcp_sessiond_process::sys::give_back_memory();
+                    }
+                }
+                let mute = self.backend.as_ref().and_then(|backend| backend.mute_since);
+                if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
+                    self.replace("it closed its standard input or output");
+                }
+                let lingered = self.since.elapsed() >= Duration::from_millis(self.kept.linger_ms);
+                if self.front.is_none() && lingered {
+                    return Some(End::Lonely);
+                }
+            }
+        }
+        for order in self.relay.orders() {
+            match order {
+                Order::Start => self.start_due = true,
+                Order::Replace { why } => {
+                    self.say(&format!("{why}; a fresh server is started"));
+                    self.retire();
+                    self.start_due = true;
+                }
+                Order::Say(text) => self.say(&text),
+            }
+        }
+        // Not before the former one is gone, with all that it may hold: a port, the lock on a profile.
+        if self.start_due && self.retiring.is_empty() {
+            self.start_due = false;
+            self.restart();
+        }
+        None
+    }
+}

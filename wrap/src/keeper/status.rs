@@ -1,0 +1,61 @@
+//! How the backend is, for `debug`.
+
+use mcp_sessiond_process as process;
+use mcp_sessiond_proto::backends::BackendStatus;
+use mcp_sessiond_relay::View;
+
+use super::hold::Keeper;
+
+impl Keeper {
+    /// How the backend is. No message is in it.
+    pub(super) fn status(&self) -> BackendStatus {
+        let View {
+            state,
+            calls,
+            asks,
+            parked,
+            waiting,
+            waiting_bytes,
+            lost,
+            dropped,
+            to_backend,
+            from_backend,
+            restarts,
+            last_error,
+        } = self.relay.view(self.now());
+        let ms = |since: tokio::time::Instant| u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let pid = self.backend.as_ref().map(|backend| backend.pid.as_raw().unsigned_abs());
+        let keeper_pid = std::process::id();
+        BackendStatus {
+            session: self.house.session.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            keeper_pid,
+            pid,
+            state,
+            age_ms: self.backend.as_ref().map_or(0, |backend| ms(backend.started)),
+            front: self.front.as_ref().map(|front| front.process.pid),
+            since_ms: ms(self.since),
+            calls,
+            asks,
+            parked,
+            waiting,
+            waiting_bytes,
+            lost,
+            dropped,
+            to_backend,
+            from_backend,
+            restarts,
+            last_error,
+            keeper_bytes: process::resident_bytes(keeper_pid).unwrap_or(0),
+            backend_bytes: backend_bytes(keeper_pid),
+            stderr: self.ring.text(),
+        }
+    }
+}
+
+/// What the backend and its children use: they are the rest of the session that the keeper leads.
+fn backend_bytes(keeper: u32) -> u64 {
+    let members = process::session_members(keeper).unwrap_or_default();
+    let pids = members.iter().map(|member| member.id().pid).filter(|pid| *pid != keeper);
+    pids.filter_map(process::resident_bytes).sum()
+}

@@ -1,0 +1,8 @@
+//! What stands between a host and its MCP server: the data plane of mcp-sessiond. `ARCHITECTURE.md` has the bird's eye view.
+//!
+//! - [`front`]: what `mcp-sessiond wrap` is to its host.
+//! - [`keeper`]: the small process that holds one server's pipes.
+#![forbid(unsafe_code)]
+
+pub mod front;
+pub mod keeper;
