@@ -13,6 +13,7 @@
 //!
 //! **Architecture Invariant:** this crate does no I/O beyond reading and writing frames on a stream that it is
 //! given, and looking at which of the candidate runtime directories exists.
+#![forbid(unsafe_code)]
 
 pub mod backends;
 pub mod codec;

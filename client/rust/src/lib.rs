@@ -81,10 +81,12 @@
 //!
 //! **Below.** [`connect`] is for who wants every failure to be visible, as the command line does: it finds or
 //! starts the daemon, makes sure that it is ours, and returns the service itself.
+#![forbid(unsafe_code)]
 
 mod calls;
 mod connection;
 mod control;
+mod credential;
 mod directory;
 mod error;
 mod line;
@@ -101,6 +103,7 @@ mod tests;
 
 pub use connection::{CONNECT_TIMEOUT, Connection, connect};
 pub use control::Control;
+pub use credential::credential;
 pub use directory::Directory;
 pub use error::{ConnectError, Reason, SessionError};
 pub use mcp_sessiond_proto::sessions::{
@@ -118,7 +121,7 @@ pub use mcp_sessiond_proto::{
 pub use options::{CALL_TIMEOUT, Options};
 pub use session::{Attachment, Session, Stream, Update};
 pub use sessiond::{Sessiond, Status};
-pub use sessions::{CreateOptions, Sessions, credential};
+pub use sessions::{CreateOptions, Sessions};
 pub use start::{BINARY_VARIABLE, Start};
 
 /// The target of every line that this crate logs.

@@ -1,6 +1,7 @@
 //! One session: its life. What it contains is in the files below.
 
 mod attachment;
+mod claimed;
 mod replay;
 mod state;
 mod stream;
@@ -22,11 +23,11 @@ pub use stream::Stream;
 
 use crate::calls::{Calls, Link};
 use crate::connection::Connection;
+use crate::credential;
 use crate::error::SessionError;
 use crate::line::Line;
 use crate::patience::Patience;
 use crate::sessiond::Sessiond;
-use crate::sessions;
 
 /// A session of a host's or of a service's. Clones are the same session.
 ///
@@ -74,10 +75,6 @@ impl fmt::Debug for Session {
 impl Session {
     pub(crate) fn new(line: Arc<Line>, id: SessionId, hold: Hold, caller: Option<Caller>) -> Self {
         Self(Arc::new(Inner { line, id, hold, caller: Mutex::new(caller) }))
-    }
-
-    pub(crate) fn claimed(sessiond: Sessiond, id: SessionId) -> Self {
-        Self::new(sessiond.line().clone(), id, Hold::Claimed(sessiond), None)
     }
 
     /// Its id.
@@ -154,7 +151,7 @@ impl Session {
     /// # Errors
     /// `invalid_argument` where it is bound to no credential; those of every change ([`Session::update`]).
     pub async fn rotate_credential(&self, credential: &[u8]) -> Result<(), SessionError> {
-        let hash = sessions::hash(credential);
+        let hash = credential::hash(credential);
         // The call may be repeated as the former caller, which must not have become a stranger by then.
         let patience_ms = u64::try_from(self.0.line.options.timeout.as_millis()).unwrap_or(u64::MAX);
         let grace_ms = Some(GRACE_MS.max(patience_ms.saturating_mul(2)));

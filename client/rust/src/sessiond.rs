@@ -16,7 +16,6 @@ use crate::line::Line;
 use crate::log;
 use crate::options::Options;
 use crate::patience::Patience;
-use crate::session::Session;
 
 /// How long a daemon that could not be reached is left alone, so that a server is not slowed by each of its calls.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -223,13 +222,12 @@ impl Sessiond {
         drop(self.0.line.calls.release(request, self.0.line.options.timeout).await);
     }
 
-    /// The session of this instance, with what it contains: claimed, unless it is held already. Its calls fail where the
-    /// session is released, or another one is begun. None: resume does not work for this instance.
-    pub async fn session(&self) -> Option<Session> {
+    /// The id of the session that this instance holds: claimed, unless it is held already.
+    pub(crate) async fn claimed(&self) -> Option<SessionId> {
         let mut state = self.0.state.lock().await;
         let patience = self.patience(&state)?;
         match self.claim_again(&mut state, patience).await {
-            Ok((lease, _)) => Some(Session::claimed(self.clone(), lease.session)),
+            Ok((lease, _)) => Some(lease.session),
             Err(reason) => {
                 self.disable(&mut state, reason);
                 None
@@ -237,17 +235,15 @@ impl Sessiond {
         }
     }
 
-    /// Begins anew, as a server on stdio does when it is told to `initialize`: the session that this instance holds, or
-    /// would resume, ends with its token and all that it contains, and this instance holds a fresh one. None: resume
-    /// does not work for this instance.
-    pub async fn begin_anew(&self) -> Option<Session> {
+    /// The id of a fresh session, in the place of the one that this instance holds, or would resume.
+    pub(crate) async fn claimed_anew(&self) -> Option<SessionId> {
         let mut state = self.0.state.lock().await;
         let patience = self.patience(&state)?;
         let request = ClaimRequest { fresh: true, ..self.0.line.options.claim.clone() };
         match self.claim(&mut state, request, patience).await {
             Ok((claimed, _)) => {
                 state.offered = false;
-                Some(Session::claimed(self.clone(), claimed.session))
+                Some(claimed.session)
             }
             Err(reason) => {
                 self.disable(&mut state, reason);

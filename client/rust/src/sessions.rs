@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use mcp_sessiond_proto::sessions::{
-    Binding, Caller, CreateRequest, CredentialHash, Handle, Lifetimes, OpenHandleRequest, OwnSessions,
-    Session as View, SessionRef, Status,
+    Binding, Caller, CreateRequest, Handle, Lifetimes, OpenHandleRequest, OwnSessions, Session as View,
+    SessionRef, Status,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
-use sha2::{Digest as _, Sha256};
 use tarpc::client::RpcError;
 use tarpc::context::Context;
 
@@ -41,16 +40,6 @@ pub struct CreateOptions {
     pub status: Status,
     /// What the handshake said, up to 64 KiB.
     pub metadata: Option<Json>,
-}
-
-/// A caller that is known by a credential: an API key, an opaque token. Only its hash ever leaves this process.
-#[must_use]
-pub fn credential(credential: &[u8]) -> Caller {
-    Caller::Credential { hash: hash(credential) }
-}
-
-pub(crate) fn hash(credential: &[u8]) -> CredentialHash {
-    CredentialHash(Sha256::digest(credential).into())
 }
 
 impl Sessions {
