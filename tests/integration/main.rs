@@ -12,6 +12,7 @@ mod dynamodb;
 mod fleet;
 mod keepers;
 mod lifecycle;
+mod links;
 mod node;
 mod owners;
 mod peers;

@@ -1,0 +1,189 @@
+//! The project's pages: every link leads to a file that exists and to a heading of it, and README.md leads to every page.
+
+use std::collections::HashMap;
+use std::fs::{read_dir, read_to_string};
+use std::path::{Path, PathBuf};
+
+use crate::fixture;
+
+fn root() -> PathBuf {
+    PathBuf::from(fixture("..")).canonicalize().expect("the project's directory")
+}
+
+fn read(page: &Path) -> String {
+    read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
+}
+
+/// Every page below a directory, those that were built or installed excepted.
+fn pages(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in read_dir(directory).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let (path, name) = (entry.path(), entry.file_name().into_string().expect("UTF-8"));
+        if name.starts_with('.') || ["target", "node_modules"].contains(&name.as_str()) {
+            continue;
+        }
+        if entry.file_type().expect("a type").is_dir() {
+            found.extend(pages(&path));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A page's paragraphs, headings and rows of tables, without its blocks of code.
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    let mut fenced = false;
+    for line in text.lines() {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        let last = pieces.last_mut().expect("there is always one");
+        // An indented line that goes on with a paragraph is no code.
+        let code = fenced || fence || (last.is_empty() && line.starts_with("    "));
+        if !code && !line.trim().is_empty() {
+            last.push_str(line);
+            last.push('\n');
+        }
+        if code || line.trim().is_empty() || line.starts_with(['|', '#']) {
+            pieces.push(String::new());
+        }
+    }
+    pieces
+}
+
+/// Where a page's links lead, those in code excepted.
+fn targets(text: &str) -> Vec<String> {
+    let mut targets = Vec::new();
+    for piece in pieces(text) {
+        // A backtick without its pair would hide what comes after it.
+        assert!(piece.matches('`').count().is_multiple_of(2), "a backtick has no pair: {piece}");
+        let prose: String = piece.split('`').step_by(2).collect();
+        for after in prose.split("](").skip(1) {
+            let (target, _) = after.split_once(')').unwrap_or_else(|| panic!("a link has no end: {piece}"));
+            targets.push(target.to_owned());
+        }
+    }
+    targets
+}
+
+/// The anchors that GitHub makes of a page's headings.
+fn anchors(text: &str) -> Vec<String> {
+    let mut seen = HashMap::new();
+    let mut anchors = Vec::new();
+    for piece in pieces(text) {
+        let heading = piece.trim_start_matches('#');
+        if !(1..=6).contains(&(piece.len() - heading.len())) || !heading.starts_with(' ') {
+            continue;
+        }
+        let lower = heading.trim().to_lowercase();
+        let kept = lower.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        let slug: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let before: &mut usize = seen.entry(slug.clone()).or_default();
+        anchors.push(if *before == 0 { slug } else { format!("{slug}-{before}") });
+        *before += 1;
+    }
+    anchors
+}
+
+/// The links of a page that lead nowhere. Those to other sites are not followed.
+fn dead(page: &Path, text: &str) -> Vec<String> {
+    let mut dead = Vec::new();
+    for target in targets(text) {
+        if ["http://", "https://", "mailto:"].iter().any(|scheme| target.starts_with(scheme)) {
+            continue;
+        }
+        let (file, anchor) = target.split_once('#').map_or((&*target, None), |(file, at)| (file, Some(at)));
+        let path = page.parent().expect("a directory").join(file);
+        if !path.exists() {
+            dead.push(format!("{target}: no such file"));
+        } else if let Some(anchor) = anchor {
+            let other = if file.is_empty() { text.to_owned() } else { read(&path) };
+            if !anchors(&other).iter().any(|known| known == anchor) {
+                dead.push(format!("{target}: no such heading"));
+            }
+        }
+    }
+    dead
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading() {
+    let root = root();
+    let pages = pages(&root);
+    for known in ["README.md", "ARCHITECTURE.md", "proto/PROTOCOL.md", "docs/settings.md"] {
+        assert!(pages.contains(&root.join(known)), "{known} is not looked at: {pages:#?}");
+    }
+    let dead: Vec<String> = pages
+        .iter()
+        .flat_map(|page| {
+            dead(page, &read(page)).into_iter().map(|link| format!("{}: {link}", page.display()))
+        })
+        .collect();
+    assert!(dead.is_empty(), "{dead:#?}");
+}
+
+#[test]
+fn a_link_to_no_file_or_no_heading_is_found() {
+    let page = root().join("docs/imagined.md");
+    let text = "\
+# What `it` is, in short
+
+[A file](gone.md), [a heading of another page](../README.md#gone), [a heading
+of this page](#gone), ![a picture](gone.png), [`code`](gone.rs) and [`README.md`](../README.md#install).
+
+| [a row](gone/) | `one` |
+| --- | --- |
+| [what it is](#what-it-is-in-short), [the second](#twice-1) | [the third](#twice-2) |
+
+An indented line of a paragraph
+    is [no code](gone.txt).
+
+## Twice
+
+## Twice
+
+# [Elsewhere](https://example.org/gone#gone), [by mail](mailto:gone@example.org)
+
+`[a](code.md)`
+
+    [b](code.md)
+
+```markdown
+# No heading
+
+[c](code.md)
+```
+
+[No heading](#no-heading)
+";
+    let found = [
+        "gone.md: no such file",
+        "../README.md#gone: no such heading",
+        "#gone: no such heading",
+        "gone.png: no such file",
+        "gone.rs: no such file",
+        "gone/: no such file",
+        "#twice-2: no such heading",
+        "gone.txt: no such file",
+        "#no-heading: no such heading",
+    ];
+    assert_eq!(dead(&page, text), found);
+}
+
+#[test]
+fn the_readme_leads_to_every_page_in_docs() {
+    let readme = targets(&read(&root().join("README.md")));
+    for page in pages(&root().join("docs")) {
+        let page = page.strip_prefix(root()).expect("below it").to_str().expect("UTF-8");
+        let led = readme.iter().any(|target| target.split('#').next() == Some(page));
+        assert!(led, "README.md has no link to {page}");
+    }
+}
+
+#[test]
+fn the_readme_has_at_most_200_lines() {
+    let lines = read(&root().join("README.md")).lines().count();
+    assert!(lines <= 200, "README.md has {lines} lines; what a newcomer does not need belongs in docs/");
+}
