@@ -74,6 +74,27 @@ pub struct Record {
     pub items: Vec<Option<Item>>,
 }
 
+/// Which items of a record are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scan {
+    /// Those with keys in this range.
+    pub range: Range<Key>,
+    /// Of these, those with one of these tags; all where no tag is named.
+    pub tags: Vec<String>,
+    /// Of these, so many at most.
+    pub most: usize,
+    /// No further one once they have so many bytes together.
+    pub bytes: usize,
+}
+
+impl Scan {
+    /// Items in a range, whatever their tags.
+    #[must_use]
+    pub fn of(range: Range<Key>, most: usize, bytes: usize) -> Self {
+        Self { range, tags: Vec::new(), most, bytes }
+    }
+}
+
 /// A record in a list.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Listed {
@@ -163,6 +184,9 @@ impl Durable {
     }
 }
 
+/// What a backend answers, in time.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, StorageError>>;
+
 /// A backend. Every method may fail with [`StorageError::Unavailable`], after the backend's own attempts, which are
 /// bounded.
 pub trait Storage: Send + Sync + fmt::Debug {
@@ -180,22 +204,10 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Reads a record, and of its items those with these keys. Head and items belong together, or the version that is
     /// returned is the older one. None: there is no such record.
-    fn read<'a>(
-        &'a self,
-        place: &'a Place,
-        keys: &'a [Key],
-    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>>;
+    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>>;
 
-    /// Items of a record in a range of keys and in their order: those with one of these tags, or all where no tag is
-    /// named; at most `most`, and no further one once they have `bytes` together.
-    fn scan<'a>(
-        &'a self,
-        place: &'a Place,
-        range: Range<Key>,
-        tags: &'a [String],
-        most: usize,
-        bytes: usize,
-    ) -> BoxFuture<'a, Result<Vec<Item>, StorageError>>;
+    /// Items of a record, in the order of their keys.
+    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>>;
 
     /// Changes a record that has the version `expected` (None: that is not there), and gives it the version `next`.
     ///
@@ -207,32 +219,23 @@ pub trait Storage: Send + Sync + fmt::Debug {
         expected: Option<Version>,
         next: Version,
         change: Change,
-    ) -> BoxFuture<'a, Result<Durable, StorageError>>;
+    ) -> Answer<'a, Durable>;
 
     /// When everything that was committed to this record so far is kept. What was read may be ahead of that.
     fn settled(&self, place: &Place) -> Durable;
 
     /// Records of an owner in order of their names, those after `after`, at most `most`.
-    fn list<'a>(
-        &'a self,
-        owner: &'a str,
-        after: &'a str,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>>;
+    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>>;
 
     /// Every record, in order of owner and name, those after `after`, at most `most`. For `debug`, and for the start.
-    fn list_all<'a>(
-        &'a self,
-        after: Option<&'a Place>,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>>;
+    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>>;
 
     /// Records whose `due_ms` is at most `now_ms`, those that are longest due first, at most `most`. As every list, it may
     /// be behind the records by a moment where the storage is shared: who acts upon it names the version.
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>>;
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>>;
 
     /// How many records an owner has, counted up to `most`.
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>>;
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize>;
 
     /// What it holds in memory; None where it keeps things elsewhere.
     fn usage(&self, owner: &str) -> Option<Usage>;

@@ -193,8 +193,7 @@ impl Contents {
                     self.read(place, read, &keys).await.map_err(|error| failed(&error))?;
                 }
                 Err(Halt::Scan(scan)) => {
-                    let range = scan.range.clone();
-                    let items = self.storage.scan(place, range, &scan.tags, scan.most, scan.bytes).await;
+                    let items = self.storage.scan(place, &scan).await;
                     read.scans.insert(scan, items.map_err(|error| failed(&error))?);
                 }
             }

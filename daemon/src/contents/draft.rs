@@ -11,7 +11,7 @@ use mcp_sessiond_proto::{Error, StreamId};
 
 use super::head::{self, Head, StreamRow};
 use super::limits::Limits;
-use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, StorageError, Version};
+use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, Scan, StorageError, Version};
 
 /// Bytes that a head may grow by unnoticed: numbers in it become longer.
 const HEAD_SLACK: usize = 64;
@@ -39,15 +39,6 @@ impl From<StorageError> for Halt {
     fn from(error: StorageError) -> Self {
         Self::Storage(error)
     }
-}
-
-/// A scan that a rule needs: of all items in the range, or of those with one of the tags.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Scan {
-    pub(super) range: Range<Key>,
-    pub(super) tags: Vec<String>,
-    pub(super) most: usize,
-    pub(super) bytes: usize,
 }
 
 /// What was read of a session so far.

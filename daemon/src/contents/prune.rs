@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use mcp_sessiond_proto::StreamId;
 
-use super::draft::{Draft, Halt, Scan};
+use super::draft::{Draft, Halt};
 use super::head::{self, Chunk, StreamRow};
-use crate::storage::Item;
+use crate::storage::{Item, Scan};
 
 /// Items that are looked at for one change.
 const CHUNKS_MAX: usize = 1_024;
@@ -73,7 +73,7 @@ fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
     }
     let range = head::event_key(draft.head.pruned + 1)..head::end_of_events();
     let start = range.start.clone();
-    let scan = Scan { range, tags: Vec::new(), most: CHUNKS_MAX, bytes: BYTES_MAX };
+    let scan = Scan::of(range, CHUNKS_MAX, BYTES_MAX);
     let chunks = draft.scan(scan)?;
     // Only so many streams at once: their rows have to be read and written.
     let mut streams = BTreeSet::new();

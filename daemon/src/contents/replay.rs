@@ -11,11 +11,11 @@ use mcp_sessiond_proto::streams::{
 use mcp_sessiond_proto::{Error, Json, StreamId};
 use tokio::time::Instant;
 
-use super::draft::{Draft, Halt, Scan};
+use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, Chunk, Head, StreamRow};
 use super::{Access, Admit, Contents};
-use crate::storage::Item;
+use crate::storage::{Item, Scan};
 
 /// Scans that one answer may take, twice: where most of what is found is before the cursors, the answer ends early.
 const SCANS_MAX: usize = 6;
@@ -202,7 +202,7 @@ fn chunk_with(draft: &Draft<'_>, number: u64) -> Result<u64, Halt> {
         return Ok(number);
     }
     let range = head::event_key(earliest)..head::event_key(number);
-    let before = draft.scan(Scan { range, tags: Vec::new(), most: APPEND_MAX, bytes: usize::MAX })?;
+    let before = draft.scan(Scan::of(range, APPEND_MAX, usize::MAX))?;
     Ok(before.last().map_or(number, |item| head::event_number(&item.key)))
 }
 

@@ -10,10 +10,10 @@ use mcp_sessiond_proto::state::{
 use mcp_sessiond_proto::streams::MESSAGE_MAX;
 use mcp_sessiond_proto::{Error, Json, StateKey};
 
-use super::draft::{Draft, Halt, Scan};
+use super::draft::{Draft, Halt};
 use super::{Access, Admit, Contents};
 use super::{head, replay};
-use crate::storage::{Item, StorageError};
+use crate::storage::{Item, Scan, StorageError};
 
 /// Bytes of values, as strings in JSON, that one answer may have, so that it fits into a frame: one value always does.
 const ANSWER_MAX: usize = 2 * MESSAGE_MAX;
@@ -115,7 +115,7 @@ impl Contents {
     ) -> Result<Vec<StateKeyInfo>, Error> {
         self.look(access, Admit::Living, |draft| {
             let range = head::state_after(request.after.as_ref())..head::end_of_state();
-            let items = draft.scan(Scan { range, tags: Vec::new(), most: PAGE_MAX, bytes: usize::MAX })?;
+            let items = draft.scan(Scan::of(range, PAGE_MAX, usize::MAX))?;
             let info = |item: &Item| {
                 let (version, text) = value(item)?;
                 let damaged =

@@ -4,11 +4,11 @@ use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::streams::{ListStreamsRequest, OpenStreamRequest, Stream, StreamRef};
 use mcp_sessiond_proto::{Error, Json, StreamId};
 
-use super::draft::{Draft, Halt, Scan};
+use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, StreamRow};
 use super::{Access, Admit, Contents, prune};
-use crate::storage::StorageError;
+use crate::storage::{Scan, StorageError};
 
 /// Bytes that the id of the request that opened a stream may have: it is a JSON-RPC id.
 const OPENED_BY_MAX: usize = 256;
@@ -121,7 +121,7 @@ pub(super) fn rows(
     most: usize,
 ) -> Result<Vec<(StreamId, StreamRow)>, Halt> {
     let range = head::stream_after(after)..head::end_of_streams();
-    let items = draft.scan(Scan { range, tags: Vec::new(), most, bytes: usize::MAX })?;
+    let items = draft.scan(Scan::of(range, most, usize::MAX))?;
     let row = |item: &crate::storage::Item| {
         let damaged = |_| StorageError::Damaged("the id of a stream is not what a daemon has written".into());
         Ok((head::name_in(&item.key).parse().map_err(damaged)?, head::decode(&item.value)?))

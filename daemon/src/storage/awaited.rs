@@ -1,15 +1,15 @@
 //! A database that did not answer when the daemon started. Leases and tokens don't need it, so the daemon goes on, asks
 //! again until there is one, and says `unavailable` until then.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{self, BoxFuture};
+use futures::future;
 
 use super::{
-    Change, Durable, Item, Key, Listed, OpenError, Place, Record, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, OpenError, Place, Record, Scan, Storage, StorageError, Usage,
+    Version,
 };
 
 /// The pause before it is asked again.
@@ -62,8 +62,8 @@ impl Awaited {
 
     fn with<'a, T: Send + 'a>(
         &'a self,
-        call: impl FnOnce(&'a dyn Storage) -> BoxFuture<'a, Result<T, StorageError>>,
-    ) -> BoxFuture<'a, Result<T, StorageError>> {
+        call: impl FnOnce(&'a dyn Storage) -> Answer<'a, T>,
+    ) -> Answer<'a, T> {
         match self.get() {
             Ok(storage) => call(&**storage),
             Err(error) => future::ready(Err(error)).boxed(),
@@ -84,23 +84,12 @@ impl Storage for Awaited {
         self.get()?.check()
     }
 
-    fn read<'a>(
-        &'a self,
-        place: &'a Place,
-        keys: &'a [Key],
-    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>> {
+    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         self.with(|storage| storage.read(place, keys))
     }
 
-    fn scan<'a>(
-        &'a self,
-        place: &'a Place,
-        range: Range<Key>,
-        tags: &'a [String],
-        most: usize,
-        bytes: usize,
-    ) -> BoxFuture<'a, Result<Vec<Item>, StorageError>> {
-        self.with(|storage| storage.scan(place, range, tags, most, bytes))
+    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+        self.with(|storage| storage.scan(place, scan))
     }
 
     fn commit<'a>(
@@ -109,7 +98,7 @@ impl Storage for Awaited {
         expected: Option<Version>,
         next: Version,
         change: Change,
-    ) -> BoxFuture<'a, Result<Durable, StorageError>> {
+    ) -> Answer<'a, Durable> {
         self.with(|storage| storage.commit(place, expected, next, change))
     }
 
@@ -117,28 +106,19 @@ impl Storage for Awaited {
         self.get().map_or(Durable::Now, |storage| storage.settled(place))
     }
 
-    fn list<'a>(
-        &'a self,
-        owner: &'a str,
-        after: &'a str,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
         self.with(|storage| storage.list(owner, after, most))
     }
 
-    fn list_all<'a>(
-        &'a self,
-        after: Option<&'a Place>,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
         self.with(|storage| storage.list_all(after, most))
     }
 
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
         self.with(|storage| storage.due(now_ms, most))
     }
 
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>> {
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
         self.with(|storage| storage.count(owner, most))
     }
 

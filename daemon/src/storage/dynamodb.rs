@@ -34,7 +34,6 @@ mod table;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -44,16 +43,18 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-use futures::future::{BoxFuture, FutureExt as _};
+use futures::future::FutureExt as _;
+use tokio::sync::Semaphore;
 
 #[cfg(feature = "fault-points")]
 pub use fault::Late;
 pub use table::OpenError;
 
 use super::retry::Health;
-use super::{Change, Durable, Key, Listed, Place, Record, Storage, StorageError, Usage, Version};
+use super::{
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
+};
 use head::Facts;
-use tokio::sync::Semaphore;
 
 /// How long one attempt may take; see [`super::retry`] for all of them.
 const ATTEMPT: Duration = Duration::from_secs(3);
@@ -198,23 +199,12 @@ impl Storage for DynamoDb {
         self.health.check()
     }
 
-    fn read<'a>(
-        &'a self,
-        place: &'a Place,
-        keys: &'a [Key],
-    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>> {
+    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         self.read_record(place, keys).boxed()
     }
 
-    fn scan<'a>(
-        &'a self,
-        place: &'a Place,
-        range: Range<Key>,
-        tags: &'a [String],
-        most: usize,
-        bytes: usize,
-    ) -> BoxFuture<'a, Result<Vec<super::Item>, StorageError>> {
-        self.scan_items(place, range, tags, most, bytes).boxed()
+    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+        self.scan_items(place, scan).boxed()
     }
 
     fn commit<'a>(
@@ -223,7 +213,7 @@ impl Storage for DynamoDb {
         expected: Option<Version>,
         next: Version,
         change: Change,
-    ) -> BoxFuture<'a, Result<Durable, StorageError>> {
+    ) -> Answer<'a, Durable> {
         async move {
             self.commit_change(place, expected, next, &change).await?;
             Ok(Durable::Now)
@@ -235,28 +225,19 @@ impl Storage for DynamoDb {
         Durable::Now
     }
 
-    fn list<'a>(
-        &'a self,
-        owner: &'a str,
-        after: &'a str,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
         self.list_of(owner, after, most).boxed()
     }
 
-    fn list_all<'a>(
-        &'a self,
-        after: Option<&'a Place>,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
         self.list_everything(after, most).boxed()
     }
 
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
         self.due_at(now_ms, most).boxed()
     }
 
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>> {
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
         self.count_of(owner, most).boxed()
     }
 

@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use futures::future::{self, BoxFuture};
+use futures::future;
 
 use super::{
-    Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record, Storage, StorageError,
-    Usage, Version,
+    Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record, Scan, Storage,
+    StorageError, Usage, Version,
 };
 
 /// Records in memory.
@@ -103,19 +103,13 @@ impl Tables {
         Some(Record { version: stored.version, head: stored.head.bytes.clone(), items })
     }
 
-    fn scan(
-        &self,
-        place: &Place,
-        range: Range<Key>,
-        tags: &[String],
-        most: usize,
-        bytes: usize,
-    ) -> Vec<Item> {
+    fn scan(&self, place: &Place, scan: &Scan) -> Vec<Item> {
+        let Scan { range, tags, most, bytes } = scan;
         let Some(stored) = self.get(place).filter(|_| range.start < range.end) else { return Vec::new() };
         let mut items = Vec::new();
         let mut taken = 0;
-        for (key, value) in stored.items.range(range) {
-            if items.len() >= most || taken >= bytes {
+        for (key, value) in stored.items.range(range.clone()) {
+            if items.len() >= *most || taken >= *bytes {
                 break;
             }
             if tags.is_empty() || tags.iter().any(|tag| **tag == *value.tag) {
@@ -206,7 +200,7 @@ impl Memory {
     }
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StorageError>> {
+fn ready<'a, T: Send + 'a>(value: T) -> Answer<'a, T> {
     future::ready(Ok(value)).boxed()
 }
 
@@ -223,23 +217,12 @@ impl Storage for Memory {
         Ok(())
     }
 
-    fn read<'a>(
-        &'a self,
-        place: &'a Place,
-        keys: &'a [Key],
-    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>> {
+    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         ready(self.lock().read(place, keys))
     }
 
-    fn scan<'a>(
-        &'a self,
-        place: &'a Place,
-        range: Range<Key>,
-        tags: &'a [String],
-        most: usize,
-        bytes: usize,
-    ) -> BoxFuture<'a, Result<Vec<Item>, StorageError>> {
-        ready(self.lock().scan(place, range, tags, most, bytes))
+    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+        ready(self.lock().scan(place, scan))
     }
 
     fn commit<'a>(
@@ -248,7 +231,7 @@ impl Storage for Memory {
         expected: Option<Version>,
         next: Version,
         change: Change,
-    ) -> BoxFuture<'a, Result<Durable, StorageError>> {
+    ) -> Answer<'a, Durable> {
         let committed = self.lock().commit(place, expected, next, change);
         future::ready(committed.map(|()| Durable::Now)).boxed()
     }
@@ -257,12 +240,7 @@ impl Storage for Memory {
         Durable::Now
     }
 
-    fn list<'a>(
-        &'a self,
-        owner: &'a str,
-        after: &'a str,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
         use std::ops::Bound::{Excluded, Unbounded};
         let tables = self.lock();
         let records = tables.owners.get(owner).map(|owner| &owner.records);
@@ -271,11 +249,7 @@ impl Storage for Memory {
         ready(records.map(|(name, stored)| listed(owner, name, stored)).collect())
     }
 
-    fn list_all<'a>(
-        &'a self,
-        after: Option<&'a Place>,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
         use std::ops::Bound::{Included, Unbounded};
         let tables = self.lock();
         let from = after.map_or("", |place| place.owner.as_str());
@@ -290,14 +264,14 @@ impl Storage for Memory {
         ready(records.map(|(owner, name, stored)| listed(owner, name, stored)).collect())
     }
 
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
         let tables = self.lock();
         let due = tables.due.iter().take_while(|(due, _)| *due <= now_ms).take(most);
         let due = due.filter_map(|(_, place)| Some(listed(&place.owner, &place.name, tables.get(place)?)));
         ready(due.collect())
     }
 
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>> {
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
         let count = self.lock().owners.get(owner).map_or(0, |owner| owner.records.len());
         ready(count.min(most))
     }

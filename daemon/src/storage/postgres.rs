@@ -12,10 +12,9 @@ mod schema;
 mod statements;
 
 use std::fmt;
-use std::ops::Range;
 
 use futures::FutureExt as _;
-use futures::future::{self, BoxFuture};
+use futures::future;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
@@ -25,7 +24,9 @@ use self::rows::{Arrays, limit, to_due, to_ms, to_version};
 use self::schema::Failed;
 use self::statements::Statements;
 use super::retry::{Failure, Health, Patience, patiently};
-use super::{Change, Durable, Item, Key, Listed, Place, Record, Storage, StorageError, Usage, Version};
+use super::{
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
+};
 
 /// Records in a PostgreSQL.
 pub struct Postgres {
@@ -231,11 +232,7 @@ impl Storage for Postgres {
         self.health.check()
     }
 
-    fn read<'a>(
-        &'a self,
-        place: &'a Place,
-        keys: &'a [Key],
-    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>> {
+    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         let read = async move {
             let (record, items) = patiently(|| self.read_once(place, keys)).await?;
             record.map(|record| rows::record(&record, &items, keys)).transpose().map_err(damaged)
@@ -243,22 +240,16 @@ impl Storage for Postgres {
         read.map(|read| self.health.note(read)).boxed()
     }
 
-    fn scan<'a>(
-        &'a self,
-        place: &'a Place,
-        range: Range<Key>,
-        tags: &'a [String],
-        most: usize,
-        bytes: usize,
-    ) -> BoxFuture<'a, Result<Vec<Item>, StorageError>> {
-        let scan = async move {
+    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+        let found = async move {
             let Place { owner, name } = place;
-            let (low, high, most, bytes) = (&range.start[..], &range.end[..], limit(most), limit(bytes));
+            let Scan { range, tags, most, bytes } = scan;
+            let (low, high, most, bytes) = (&range.start[..], &range.end[..], limit(*most), limit(*bytes));
             let parameters: [&(dyn ToSql + Sync); 7] = [owner, name, &low, &high, &tags, &most, &bytes];
             let rows = self.rows(|all| &all.scan, &parameters).await?;
             rows.iter().map(rows::item).collect::<Result<_, _>>().map_err(damaged)
         };
-        scan.map(|scan| self.health.note(scan)).boxed()
+        found.map(|found| self.health.note(found)).boxed()
     }
 
     fn commit<'a>(
@@ -267,7 +258,7 @@ impl Storage for Postgres {
         expected: Option<Version>,
         next: Version,
         change: Change,
-    ) -> BoxFuture<'a, Result<Durable, StorageError>> {
+    ) -> Answer<'a, Durable> {
         let commit = async move { self.commit_surely(place, expected, next, &change).await };
         commit.map(|commit| self.health.note(commit).map(|()| Durable::Now)).boxed()
     }
@@ -276,21 +267,12 @@ impl Storage for Postgres {
         Durable::Now
     }
 
-    fn list<'a>(
-        &'a self,
-        owner: &'a str,
-        after: &'a str,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
         let list = async move { self.listed(|all| &all.list, &[&owner, &after, &limit(most)]).await };
         list.map(|list| self.health.note(list)).boxed()
     }
 
-    fn list_all<'a>(
-        &'a self,
-        after: Option<&'a Place>,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
         let list = async move {
             let (owner, name) = after.map_or(("", ""), |place| (&place.owner, &place.name));
             self.listed(|all| &all.list_all, &[&owner, &name, &limit(most)]).await
@@ -298,12 +280,12 @@ impl Storage for Postgres {
         list.map(|list| self.health.note(list)).boxed()
     }
 
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
         let due = async move { self.listed(|all| &all.due, &[&to_ms(now_ms), &limit(most)]).await };
         due.map(|due| self.health.note(due)).boxed()
     }
 
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>> {
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
         let count = async move {
             let rows = self.rows(|all| &all.count, &[&owner, &limit(most)]).await?;
             let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0)).map_err(damaged)?;

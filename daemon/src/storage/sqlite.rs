@@ -7,18 +7,18 @@
 mod schema;
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt as _;
-use futures::future::{self, BoxFuture};
+use futures::future;
 use mcp_sessiond_process::fault;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::{
-    Change, Durable, Item, Key, Listed, Memory, Place, Record, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, Memory, Place, Record, Scan, Storage, StorageError, Usage,
+    Version,
 };
 use crate::writer::{Mark, Stalled, Waiter, Writer};
 
@@ -180,23 +180,12 @@ impl Storage for Sqlite {
         journal.writer.check().map_err(stalled)
     }
 
-    fn read<'a>(
-        &'a self,
-        place: &'a Place,
-        keys: &'a [Key],
-    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>> {
+    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         self.memory.read(place, keys)
     }
 
-    fn scan<'a>(
-        &'a self,
-        place: &'a Place,
-        range: Range<Key>,
-        tags: &'a [String],
-        most: usize,
-        bytes: usize,
-    ) -> BoxFuture<'a, Result<Vec<Item>, StorageError>> {
-        self.memory.scan(place, range, tags, most, bytes)
+    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
+        self.memory.scan(place, scan)
     }
 
     fn commit<'a>(
@@ -205,7 +194,7 @@ impl Storage for Sqlite {
         expected: Option<Version>,
         next: Version,
         change: Change,
-    ) -> BoxFuture<'a, Result<Durable, StorageError>> {
+    ) -> Answer<'a, Durable> {
         // One lock over both: the file gets the changes in the order in which the memory got them.
         let mut journal = self.journal();
         let applied = self.memory.lock().commit(place, expected, next, change.clone());
@@ -229,28 +218,19 @@ impl Storage for Sqlite {
         }
     }
 
-    fn list<'a>(
-        &'a self,
-        owner: &'a str,
-        after: &'a str,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
         self.memory.list(owner, after, most)
     }
 
-    fn list_all<'a>(
-        &'a self,
-        after: Option<&'a Place>,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
         self.memory.list_all(after, most)
     }
 
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
         self.memory.due(now_ms, most)
     }
 
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>> {
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
         self.memory.count(owner, most)
     }
 

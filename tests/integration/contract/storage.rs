@@ -9,7 +9,9 @@ mod reopening;
 use std::ops::Range;
 
 use bytes::Bytes;
-use mcp_sessiond_daemon::storage::{Change, Head, Item, Key, Place, Record, Storage, StorageError, Version};
+use mcp_sessiond_daemon::storage::{
+    Change, Head, Item, Key, Place, Record, Scan, Storage, StorageError, Version,
+};
 
 pub(crate) use changes::*;
 pub(crate) use conflicts::*;
@@ -168,7 +170,7 @@ async fn read(store: &dyn Storage, place: &Place, names: &[&str]) -> Record {
 
 /// All items of a record: keys and values, as text.
 async fn items(store: &dyn Storage, place: &Place) -> Vec<(String, String)> {
-    let items = store.scan(place, everything(), &[], usize::MAX, usize::MAX).await.expect("readable");
+    let items = store.scan(place, &Scan::of(everything(), usize::MAX, usize::MAX)).await.expect("readable");
     items.iter().map(|item| (text(&item.key), text(&item.value))).collect()
 }
 

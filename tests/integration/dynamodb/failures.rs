@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mcp_sessiond_daemon::storage::{
-    Change, DynamoDb, Head, Item, Place, Storage as _, StorageError, Version,
+    Change, DynamoDb, Head, Item, Place, Scan, Storage as _, StorageError, Version,
 };
 use tokio::sync::Notify;
 
@@ -141,7 +141,7 @@ async fn a_failing_service_is_unavailable<S: Server>(table: Table<S>) {
 /// All keys.
 async fn keys(store: &DynamoDb) -> Vec<Bytes> {
     let range = Bytes::new()..Bytes::from_static(&[0xFF]);
-    let items = store.scan(&place(), range, &[], usize::MAX, usize::MAX).await.expect("readable");
+    let items = store.scan(&place(), &Scan::of(range, usize::MAX, usize::MAX)).await.expect("readable");
     items.into_iter().map(|item| item.key).collect()
 }
 

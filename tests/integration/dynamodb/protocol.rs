@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mcp_sessiond_daemon::storage::{
-    Change, DynamoDb, Head, Item, Place, Storage as _, StorageError, Version,
+    Change, DynamoDb, Head, Item, Place, Scan, Storage as _, StorageError, Version,
 };
 
 use super::{Server, Table};
@@ -56,7 +56,7 @@ async fn commit(store: &DynamoDb, expected: Option<Version>, change: Change) -> 
 /// The keys and values of all items.
 async fn items(store: &DynamoDb) -> String {
     let range = Bytes::new()..Bytes::from_static(&[0xFF]);
-    let items = store.scan(&place(), range, &[], usize::MAX, usize::MAX).await.expect("readable");
+    let items = store.scan(&place(), &Scan::of(range, usize::MAX, usize::MAX)).await.expect("readable");
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     items.iter().map(|item| format!("{}={} ", text(&item.key), text(&item.value))).collect()
 }
@@ -89,11 +89,13 @@ async fn a_crash_before_application_is_invisible<S: Server>(table: Table<S>) {
         let range = Bytes::new()..Bytes::from_static(b"d");
         let scan = |tag: &str, most| {
             let (range, tags) = (range.clone(), vec![tag.to_owned()]);
-            async move { store.scan(&place(), range, &tags, most, 1000).await.expect("readable") }
+            async move {
+                store.scan(&place(), &Scan { tags, ..Scan::of(range, most, 1000) }).await.expect("readable")
+            }
         };
         assert_eq!(scan("tag", 9).await, [item("c", "3")]);
         assert!(matches!(&scan("other", 9).await[..], [found] if *found == other));
-        assert_eq!(store.scan(&place(), range.clone(), &[], 1, 1000).await, Ok(vec![other.clone()]));
+        assert_eq!(store.scan(&place(), &Scan::of(range.clone(), 1, 1000)).await, Ok(vec![other.clone()]));
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use mcp_sessiond_daemon::storage::postgres::Options;
-use mcp_sessiond_daemon::storage::{Change, Head, Item, Place, Postgres, Storage, StorageError, Version};
+use mcp_sessiond_daemon::storage::{
+    Change, Head, Item, Place, Postgres, Scan, Storage, StorageError, Version,
+};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
@@ -109,8 +111,10 @@ async fn connections_that_end_lose_nothing_that_was_acknowledged() {
     assert!(ended >= 40 && kept >= 100, "{ended} connections ended, {kept} changes kept");
     for (n, place) in places.iter().enumerate() {
         let found = store.read(place, &[]).await.expect("readable").expect("a record");
-        let all =
-            store.scan(place, "0".into().."z".into(), &[], usize::MAX, usize::MAX).await.expect("readable");
+        let all = store
+            .scan(place, &Scan::of("0".into().."z".into(), usize::MAX, usize::MAX))
+            .await
+            .expect("readable");
         assert_eq!(count_of(&found.head), all.len(), "none was made twice");
         let (one, other) = (&told[2 * n], &told[2 * n + 1]);
         let has = |key: &String| all.iter().any(|item| item.key == key.as_bytes());

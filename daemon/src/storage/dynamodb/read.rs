@@ -12,7 +12,7 @@ use super::head::{Generation, HEAD_KEY, Head};
 use super::items::{Entry, item_key, row_key};
 use super::pending::Content;
 use super::row::{self, Row, binary, damaged, name, text};
-use crate::storage::{Item, Key, Place, Record, StorageError};
+use crate::storage::{Item, Key, Place, Record, Scan, StorageError};
 
 /// How often a read begins anew when others change what it reads.
 const ATTEMPTS: usize = 6;
@@ -90,14 +90,9 @@ impl DynamoDb {
         Ok(Some(keys.iter().map(|key| items.get(key).cloned()).collect()))
     }
 
-    pub(super) async fn scan_items(
-        &self,
-        place: &Place,
-        range: Range<Key>,
-        tags: &[String],
-        most: usize,
-        bytes: usize,
-    ) -> Result<Vec<Item>, StorageError> {
+    pub(super) async fn scan_items(&self, place: &Place, scan: &Scan) -> Result<Vec<Item>, StorageError> {
+        let Scan { range, tags, most, bytes } = scan;
+        let (most, bytes) = (*most, *bytes);
         if range.start >= range.end || most == 0 || bytes == 0 {
             return Ok(Vec::new());
         }
@@ -106,7 +101,7 @@ impl DynamoDb {
             let Some(head) = self.live_head(place).await? else { return Ok(Vec::new()) };
             let partition = head.facts.generation.partition(place);
             let mut chosen = Chosen { contents: Vec::new(), bytes: 0, tags, most, enough: bytes };
-            self.choose(&partition, &head, &range, &mut chosen).await?;
+            self.choose(&partition, &head, range, &mut chosen).await?;
             let items = self.items(&partition, chosen.contents).await?;
             if let Some(items) = items
                 && self.is_still(place, head.facts.generation).await?

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use mcp_sessiond_daemon::storage::{
-    Change, Durable, Item, Key, Listed, Place, Record, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
 };
 
 /// A storage through which everything goes.
@@ -102,11 +101,7 @@ impl Storage for Relay {
         self.inner.check()
     }
 
-    fn read<'a>(
-        &'a self,
-        place: &'a Place,
-        keys: &'a [Key],
-    ) -> BoxFuture<'a, Result<Option<Record>, StorageError>> {
+    fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         async move {
             let _call = self.begin()?;
             self.inner.read(place, keys).await
@@ -114,17 +109,10 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn scan<'a>(
-        &'a self,
-        place: &'a Place,
-        range: Range<Key>,
-        tags: &'a [String],
-        most: usize,
-        bytes: usize,
-    ) -> BoxFuture<'a, Result<Vec<Item>, StorageError>> {
+    fn scan<'a>(&'a self, place: &'a Place, scan: &'a Scan) -> Answer<'a, Vec<Item>> {
         async move {
             let _call = self.begin()?;
-            self.inner.scan(place, range, tags, most, bytes).await
+            self.inner.scan(place, scan).await
         }
         .boxed()
     }
@@ -135,7 +123,7 @@ impl Storage for Relay {
         expected: Option<Version>,
         next: Version,
         mut change: Change,
-    ) -> BoxFuture<'a, Result<Durable, StorageError>> {
+    ) -> Answer<'a, Durable> {
         async move {
             let _call = self.begin()?;
             if self.forgets_late.load(Ordering::SeqCst) && change.head.is_some() && !change.clear {
@@ -166,12 +154,7 @@ impl Storage for Relay {
         }
     }
 
-    fn list<'a>(
-        &'a self,
-        owner: &'a str,
-        after: &'a str,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
         async move {
             let _call = self.begin()?;
             self.inner.list(owner, after, most).await
@@ -179,11 +162,7 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn list_all<'a>(
-        &'a self,
-        after: Option<&'a Place>,
-        most: usize,
-    ) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
         async move {
             let _call = self.begin()?;
             self.inner.list_all(after, most).await
@@ -191,7 +170,7 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn due<'a>(&'a self, now_ms: u64, most: usize) -> BoxFuture<'a, Result<Vec<Listed>, StorageError>> {
+    fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
         async move {
             let _call = self.begin()?;
             self.inner.due(now_ms, most).await
@@ -199,7 +178,7 @@ impl Storage for Relay {
         .boxed()
     }
 
-    fn count<'a>(&'a self, owner: &'a str, most: usize) -> BoxFuture<'a, Result<usize, StorageError>> {
+    fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
         async move {
             let _call = self.begin()?;
             self.inner.count(owner, most).await

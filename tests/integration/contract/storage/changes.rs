@@ -1,7 +1,7 @@
 //! What a change does, in which order, and how large it may be.
 
 use bytes::Bytes;
-use mcp_sessiond_daemon::storage::{Change, Head, Item, Key, Place, Storage};
+use mcp_sessiond_daemon::storage::{Change, Head, Item, Key, Place, Scan, Storage};
 
 use super::{
     bytes, commit, create, delete, everything, head, item, items, only, pairs, place, puts, range, read,
@@ -78,7 +78,7 @@ pub(crate) async fn forget_spares_the_rest<B: Backend>(backend: B) {
     assert_eq!(items(&*store, &place).await, pairs(&some));
     let forget = vec![range("a", "b1"), range("a2", "b"), range("c", "d")];
     commit(&*store, &place, Some(second), Change { forget, ..only("head") }).await;
-    let rest = store.scan(&place, range("b", "c"), &[], 10, MIB).await.expect("readable");
+    let rest = store.scan(&place, &Scan::of(range("b", "c"), 10, MIB)).await.expect("readable");
     assert_eq!(rest, [item("b1", "3"), item("b2", "4")]);
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn forgotten_with_other_changes<B: Backend>(backend: B) {
     let removes = super::keys(&["a1", "b1"]);
     commit(&*store, &place, Some(first), Change { forget, removes, ..puts(&[("b2", "new"), ("b3", "5")]) })
         .await;
-    let rest = store.scan(&place, range("b", "c"), &[], 10, MIB).await.expect("readable");
+    let rest = store.scan(&place, &Scan::of(range("b", "c"), 10, MIB)).await.expect("readable");
     assert_eq!(rest, [item("b2", "new"), item("b3", "5")]);
 }
 
@@ -105,7 +105,7 @@ async fn keeps_a_value_of(store: &dyn Storage, length: usize) {
     commit(store, &place, Some(first), Change { puts: vec![large.clone()], ..only("head") }).await;
     let found = read(store, &place, &["large", "small"]).await.items;
     assert!(found == [Some(large.clone()), Some(item("small", "1"))], "as it was put");
-    let found = store.scan(&place, everything(), &[], 10, usize::MAX).await.expect("readable");
+    let found = store.scan(&place, &Scan::of(everything(), 10, usize::MAX)).await.expect("readable");
     assert!(found == [large, item("small", "1")], "as it was put");
 }
 
@@ -124,7 +124,7 @@ pub(crate) async fn as_many_puts_as_there_may_be<B: Backend>(backend: B) {
     };
     let (first, second) = (some(31 * KIB), some(100));
     let version = create(&*store, &place, Change { puts: first.clone(), ..only("head") }).await;
-    let found = store.scan(&place, everything(), &[], 1000, usize::MAX).await.expect("readable");
+    let found = store.scan(&place, &Scan::of(everything(), 1000, usize::MAX)).await.expect("readable");
     assert!(found == first, "as they were put");
     commit(&*store, &place, Some(version), Change { puts: second.clone(), ..only("head") }).await;
     let keys: Vec<Key> = second.iter().map(|item| item.key.clone()).collect();
@@ -142,7 +142,7 @@ pub(crate) async fn as_many_removes_as_there_may_be<B: Backend>(backend: B) {
     }
     let removes = some("a").into_iter().map(|item| item.key).collect();
     commit(&*store, &place, Some(version), Change { removes, puts: some("c"), ..only("head") }).await;
-    let found = store.scan(&place, everything(), &[], 1000, usize::MAX).await.expect("readable");
+    let found = store.scan(&place, &Scan::of(everything(), 1000, usize::MAX)).await.expect("readable");
     assert_eq!(found, [some("b"), some("c")].concat());
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn keys_of_every_byte<B: Backend>(backend: B) {
     }
     all.sort_by(|one, other| one.key.cmp(&other.key));
     assert!(
-        store.scan(&place, everything(), &[], 1000, MIB).await.expect("readable") == all,
+        store.scan(&place, &Scan::of(everything(), 1000, MIB)).await.expect("readable") == all,
         "in their order"
     );
     let removes = all.iter().step_by(5).map(|item| item.key.clone()).collect();
@@ -200,7 +200,7 @@ pub(crate) async fn keys_of_every_byte<B: Backend>(backend: B) {
         number += 1;
         number % 5 != 1
     });
-    assert!(store.scan(&place, everything(), &[], 1000, MIB).await.expect("readable") == left);
+    assert!(store.scan(&place, &Scan::of(everything(), 1000, MIB)).await.expect("readable") == left);
 }
 
 pub(crate) async fn names_of_every_character<B: Backend>(backend: B) {

@@ -1,6 +1,6 @@
 //! What is read: items that are asked for, and items in a range.
 
-use mcp_sessiond_daemon::storage::{Change, Item, Key, Place, Storage};
+use mcp_sessiond_daemon::storage::{Change, Item, Key, Place, Scan, Storage};
 
 use super::{
     bytes, create, everything, item, items, keys, only, pairs, place, puts, range, read, tagged, text,
@@ -12,7 +12,7 @@ pub(crate) async fn read_of_the_missing<B: Backend>(backend: B) {
     create(&*store, &place("other"), puts(&[("a", "1")])).await;
     assert_eq!(store.read(&missing, &keys(&["a"])).await, Ok(None));
     assert_eq!(store.read(&missing, &[]).await, Ok(None));
-    assert_eq!(store.scan(&missing, everything(), &[], 10, 100).await, Ok(Vec::new()));
+    assert_eq!(store.scan(&missing, &Scan::of(everything(), 10, 100)).await, Ok(Vec::new()));
 }
 
 pub(crate) async fn read_in_the_order_asked<B: Backend>(backend: B) {
@@ -46,7 +46,8 @@ async fn found(
     bytes: usize,
 ) -> String {
     let tags: Vec<String> = tags.iter().map(|tag| (*tag).into()).collect();
-    let found = store.scan(place, range(from, to), &tags, most, bytes).await.expect("readable");
+    let found =
+        store.scan(place, &Scan { tags, ..Scan::of(range(from, to), most, bytes) }).await.expect("readable");
     found.iter().map(|item| text(&item.key)).collect::<Vec<_>>().join(" ")
 }
 
@@ -55,7 +56,7 @@ const ALL: (&str, &str) = ("a", "b");
 pub(crate) async fn scan_in_order_of_keys<B: Backend>(backend: B) {
     let (store, place) = (backend.store(), place("scan"));
     ten(&*store, &place).await;
-    let all = store.scan(&place, everything(), &[], usize::MAX, usize::MAX).await.expect("readable");
+    let all = store.scan(&place, &Scan::of(everything(), usize::MAX, usize::MAX)).await.expect("readable");
     assert_eq!(all[3], tagged("a3", "odd", "ten bytes3"));
     assert_eq!(
         found(&*store, &place, ALL, &[], 100, 1000).await,

@@ -1,7 +1,7 @@
 //! What is there when the daemon has crashed and started again: everything that was kept, or nothing where the backend
 //! says that it keeps nothing.
 
-use mcp_sessiond_daemon::storage::{Change, Head, Item};
+use mcp_sessiond_daemon::storage::{Change, Head, Item, Scan};
 
 use super::{bytes, commit, create, delete, due, everything, item, only, place, puts, read, tagged};
 use crate::contract::backends::Backend;
@@ -27,7 +27,7 @@ pub(crate) async fn reopened_with_everything<B: Backend>(mut backend: B) {
     let found = read(&*store, &one, &["a", "b"]).await;
     assert_eq!((found.version, found.head), (second, bytes("due")));
     assert_eq!(found.items, [Some(tagged("a", "tag", "1")), None]);
-    let all = store.scan(&one, everything(), &[], 10, usize::MAX).await.expect("readable");
+    let all = store.scan(&one, &Scan::of(everything(), 10, usize::MAX)).await.expect("readable");
     assert!(all == [tagged("a", "tag", "1"), item("c", "3"), large]);
     assert_eq!(store.due(19, 10).await.expect("readable").len(), 0);
     assert_eq!(store.due(20, 10).await.expect("readable").len(), 1);
@@ -45,7 +45,7 @@ pub(crate) async fn reopened_without_the_deleted<B: Backend>(mut backend: B) {
     create(&*store, &place, puts(&[("c", "3")])).await;
     drop(store);
     backend.reopen().await;
-    let found = backend.store().scan(&place, everything(), &[], 10, 100).await.expect("readable");
+    let found = backend.store().scan(&place, &Scan::of(everything(), 10, 100)).await.expect("readable");
     let expected = if B::DURABLE { vec![item("c", "3")] } else { Vec::new() };
     assert_eq!(found, expected);
 }
