@@ -2,7 +2,10 @@
 //! environment beats the file.
 
 mod backends;
+mod limits;
 mod range;
+mod section;
+mod sessions;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -14,7 +17,9 @@ use serde::Deserialize;
 use crate::storage;
 
 pub use backends::Backends;
-pub use settings::{Config, Limits, LogLevel, Sessions, Storage};
+pub use limits::Limits;
+pub use sessions::Sessions;
+pub use settings::{Config, LogLevel, Storage};
 
 /// Names the configuration file, in place of the usual one.
 pub const FILE_VARIABLE: &str = "MCP_SESSIOND_CONFIG";

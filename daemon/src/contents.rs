@@ -8,6 +8,7 @@
 
 mod access;
 mod binding;
+mod bounds;
 mod carry;
 mod clock;
 mod draft;
@@ -15,7 +16,6 @@ mod event_id;
 mod events;
 mod handles;
 mod head;
-mod limits;
 mod lives;
 mod locks;
 #[cfg(test)]
@@ -36,9 +36,9 @@ use mcp_sessiond_proto::Error;
 use tokio::sync::Notify;
 
 pub use access::{Access, Lease, Writer};
+pub use bounds::Bounds;
 pub use clock::Clock;
 pub use head::Why;
-pub use limits::Limits;
 pub use locks::Locks;
 pub use sweep::{Standing, SweptSession};
 
@@ -54,7 +54,7 @@ const RETRY_AFTER_MS: u32 = 500;
 pub struct Contents {
     storage: Arc<dyn Storage>,
     clock: Arc<Clock>,
-    limits: RwLock<Arc<Limits>>,
+    bounds: RwLock<Arc<Bounds>>,
     meters: Arc<Meters>,
     locks: Locks<Place>,
     presence: Presence,
@@ -76,11 +76,11 @@ impl fmt::Debug for Contents {
 impl Contents {
     /// Keeps sessions in `storage`.
     #[must_use]
-    pub fn new(storage: Arc<dyn Storage>, clock: Arc<Clock>, limits: Limits, meters: Arc<Meters>) -> Self {
+    pub fn new(storage: Arc<dyn Storage>, clock: Arc<Clock>, bounds: Bounds, meters: Arc<Meters>) -> Self {
         Self {
             storage,
             clock,
-            limits: RwLock::new(Arc::new(limits)),
+            bounds: RwLock::new(Arc::new(bounds)),
             meters,
             locks: Locks::default(),
             presence: Presence::default(),
@@ -113,9 +113,9 @@ impl Contents {
         }
     }
 
-    /// Puts new limits in force, for what comes from now on.
-    pub fn set_limits(&self, limits: Limits) {
-        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
+    /// Puts new bounds in force, for what comes from now on.
+    pub fn set_bounds(&self, bounds: Bounds) {
+        *self.bounds.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bounds);
     }
 
     /// The storage.
@@ -130,8 +130,8 @@ impl Contents {
         self.storage.name() == "memory" && self.storage.usage("").is_some_and(|usage| usage.total_bytes > 0)
     }
 
-    fn limits(&self) -> Arc<Limits> {
-        self.limits.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn bounds(&self) -> Arc<Bounds> {
+        self.bounds.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until whoever was changing a session is done. Whoever has the lease taken away before this can do no more.
@@ -140,11 +140,19 @@ impl Contents {
     }
 
     /// Whether the owner, and all owners together, may have so many bytes more in this process's memory.
-    fn afford(&self, place: &Place, added: usize, limits: &Limits) -> Result<(), Error> {
+    fn afford(&self, place: &Place, added: usize, bounds: &Bounds) -> Result<(), Error> {
         let Some(usage) = self.storage.usage(&place.owner) else { return Ok(()) };
         let bounds = [
-            ("the memory that one owner's sessions may take, in bytes,", usage.bytes, limits.owner_bytes),
-            ("the memory that all sessions may take, in bytes,", usage.total_bytes, limits.total_bytes),
+            (
+                "the memory that one owner's sessions may take, in bytes,",
+                usage.bytes,
+                bounds.limits.owner_bytes,
+            ),
+            (
+                "the memory that all sessions may take, in bytes,",
+                usage.total_bytes,
+                bounds.limits.total_bytes,
+            ),
         ];
         match bounds.into_iter().find(|(_, used, limit)| added > 0 && used.saturating_add(added) > *limit) {
             Some((what, _, limit)) => Err(Error::QuotaExceeded { what: what.into(), limit: limit as u64 }),

@@ -19,7 +19,7 @@ use sd_notify::NotifyState;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{self, ConfigError, Loaded};
-use crate::contents::{Clock, Contents};
+use crate::contents::{Bounds, Clock, Contents};
 use crate::counters::Meters;
 use crate::edge::{Edge, StartError};
 use crate::killer::Killer;
@@ -156,8 +156,8 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let storage_shown = storage::shown(&loaded.config.storage.url);
     let storage =
         storage::open(&loaded.config.storage.url, loaded.config.storage.durability, directory.path()).await?;
-    let limits = loaded.config.contents_limits();
-    let contents = Arc::new(Contents::new(storage, Arc::new(Clock::system()), limits, meters.clone()));
+    let bounds = Bounds::of(&loaded.config);
+    let contents = Arc::new(Contents::new(storage, Arc::new(Clock::system()), bounds, meters.clone()));
     let (dropped, incoming) = mpsc::unbounded_channel();
     let (charges, charged) = mpsc::unbounded_channel();
     let edge = Arc::new(Edge::start(&directory, loaded, meters.clone(), dropped, charges)?);
@@ -309,7 +309,7 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
         Ok(loaded) => {
             let changes = daemon.edge.settings().loaded.changes(&loaded);
             logging.set(loaded.config.log);
-            daemon.contents.set_limits(loaded.config.contents_limits());
+            daemon.contents.set_bounds(Bounds::of(&loaded.config));
             daemon.edge.configure(loaded);
             if changes.is_empty() {
                 tracing::info!("reloaded the configuration; nothing has changed");

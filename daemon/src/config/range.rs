@@ -2,7 +2,7 @@
 
 use mcp_sessiond_proto::streams::MESSAGE_MAX;
 
-use super::settings::FRAME_SHARES;
+use super::limits::FRAME_SHARES;
 use super::{Config, ConfigError};
 use crate::storage;
 
@@ -20,28 +20,13 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     const STDERR_MAX: usize = 1024 * 1024;
     let backends = &config.backends;
     let limits = &config.limits;
-    let counts = [
-        ("limits.connections", limits.connections),
-        ("limits.connections_per_process", limits.connections_per_process),
-        ("limits.requests_per_connection", limits.requests_per_connection),
-        ("limits.sessions_per_host", limits.sessions_per_host),
-        ("limits.sessions_per_service", limits.sessions_per_service),
-        ("limits.handles", limits.handles),
-        ("limits.state_keys", limits.state_keys),
-        ("limits.state_value_bytes", limits.state_value_bytes),
-        ("limits.state_bytes", limits.state_bytes),
-        ("limits.streams", limits.streams),
-        ("limits.message_bytes", limits.message_bytes),
-        ("limits.events", limits.events),
-        ("limits.event_bytes", limits.event_bytes),
-        ("limits.stream_events", limits.stream_events),
-        ("limits.stream_event_bytes", limits.stream_event_bytes),
-        ("limits.owner_bytes", limits.owner_bytes),
-        ("limits.total_bytes", limits.total_bytes),
-        ("backends.queue_messages", backends.queue_messages),
-        ("backends.queue_bytes", backends.queue_bytes),
-    ];
-    if let Some((name, _)) = counts.into_iter().find(|(_, value)| *value == 0) {
+    // No number of things, and no number of their bytes, may be 0.
+    let queue = [("queue_messages", backends.queue_messages), ("queue_bytes", backends.queue_bytes)];
+    let queue = queue.map(|(name, value)| (format!("backends.{name}"), value == 0));
+    let limits_table = toml::Table::try_from(limits).unwrap_or_default();
+    let counts =
+        limits_table.iter().map(|(name, value)| (format!("limits.{name}"), value.as_integer() == Some(0)));
+    if let Some((name, _)) = counts.chain(queue).find(|(_, is_nought)| *is_nought) {
         return Err(ConfigError::Range(format!("{name} must be at least 1")));
     }
     // A value and a message must fit into a frame, with what stands around them.

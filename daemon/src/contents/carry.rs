@@ -7,7 +7,7 @@ use mcp_sessiond_proto::Error;
 
 use super::draft::{Draft, Halt, Read};
 use super::head::Head;
-use super::{Access, Contents, Limits, RETRY_AFTER_MS, Writer, draw, draw_version};
+use super::{Access, Bounds, Contents, RETRY_AFTER_MS, Writer, draw, draw_version};
 use crate::counters::count;
 use crate::storage::{Change, Key, Place, StorageError};
 
@@ -62,16 +62,16 @@ impl Contents {
         }
         let mut conflicts = 0;
         loop {
-            let limits = self.limits();
+            let bounds = self.bounds();
             let mut read = Read::default();
-            let planned = self.plan(access, admit, &limits, keys, &mut read, &rule).await;
+            let planned = self.plan(access, admit, &bounds, keys, &mut read, &rule).await;
             let (value, finished) = self.told(&access.place, planned).await?;
             let Some((change, added)) = finished else {
                 drop(lock);
                 self.settled(&access.place).await?;
                 return Ok(value);
             };
-            self.afford(&access.place, added, &limits)?;
+            self.afford(&access.place, added, &bounds)?;
             // Since the last look there may have been a wait for the storage.
             access.may_write()?;
             let committed = self.storage.commit(&access.place, read.version, draw_version(), change).await;
@@ -128,10 +128,10 @@ impl Contents {
         keys: &[Key],
         rule: impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
     ) -> Result<(T, bool), Error> {
-        let limits = self.limits();
+        let bounds = self.bounds();
         let mut read = Read::default();
         let rule = |draft: &mut Draft<'_>| Ok((rule(draft)?, draft.head.is_recently_active(draft.now_ms)));
-        let planned = self.plan(access, admit, &limits, keys, &mut read, &rule).await;
+        let planned = self.plan(access, admit, &bounds, keys, &mut read, &rule).await;
         let (value, _) = self.told(&access.place, planned).await?;
         self.settled(&access.place).await?;
         Ok(value)
@@ -151,7 +151,7 @@ impl Contents {
         &self,
         access: &Access,
         admit: Admit,
-        limits: &Limits,
+        bounds: &Bounds,
         keys: &[Key],
         read: &mut Read,
         rule: &impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
@@ -166,7 +166,7 @@ impl Contents {
             let now_ms = self.clock.now_ms();
             // Randomness is a call of the kernel: only where it is needed.
             let fresh = if read.head.is_none() { Head::claimed(now_ms) } else { Head::default() };
-            let mut draft = Draft::new(read, fresh, now_ms, limits).map_err(|error| failed(&error))?;
+            let mut draft = Draft::new(read, fresh, now_ms, bounds).map_err(|error| failed(&error))?;
             if let Err(refusal) = self.admits(access, admit, &draft) {
                 if refusal == Error::BindingMismatch
                     && draft.head.bound.as_ref().is_some_and(|bound| bound.terminates(access.caller.as_ref()))
@@ -236,13 +236,13 @@ impl Contents {
 
     /// Whether the caller may have what it asks for.
     pub(super) fn admits(&self, access: &Access, admit: Admit, draft: &Draft<'_>) -> Result<(), Error> {
-        let Draft { head, now_ms, limits, .. } = draft;
+        let Draft { head, now_ms, bounds, .. } = draft;
         self.clock.observe(head.active_ms);
         if admit == Admit::Unchecked {
             return Ok(());
         }
         let is_gone = matches!(access.writer, Writer::Nobody) && !head.is_terminated();
-        if is_gone || head.ended(*now_ms, limits, self.in_use(access, head, *now_ms)).is_some() {
+        if is_gone || head.ended(*now_ms, bounds, self.in_use(access, head, *now_ms)).is_some() {
             return Err(Error::UnknownSession);
         }
         if let Some(bound) = head.bound.as_ref().filter(|_| admit != Admit::Known) {

@@ -9,8 +9,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use mcp_sessiond_proto::{Error, StreamId};
 
+use super::bounds::Bounds;
 use super::head::{self, Head, StreamRow};
-use super::limits::Limits;
 use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, Scan, StorageError, Version};
 
 /// Bytes that a head may grow by unnoticed: numbers in it become longer.
@@ -54,7 +54,7 @@ pub(super) struct Read {
 /// A change in the making.
 pub(super) struct Draft<'a> {
     pub(super) now_ms: u64,
-    pub(super) limits: &'a Limits,
+    pub(super) bounds: &'a Bounds,
     pub(super) head: Head,
     read: &'a Read,
     rows: HashMap<StreamId, StreamRow>,
@@ -75,12 +75,12 @@ impl<'a> Draft<'a> {
         read: &'a Read,
         fresh: Head,
         now_ms: u64,
-        limits: &'a Limits,
+        bounds: &'a Bounds,
     ) -> Result<Self, StorageError> {
         let head = read.head.as_ref().map_or(Ok(fresh), |bytes| head::decode(bytes))?;
         Ok(Self {
             now_ms,
-            limits,
+            bounds,
             head,
             read,
             rows: HashMap::new(),
@@ -230,7 +230,7 @@ impl<'a> Draft<'a> {
         if !self.quiet {
             self.head.active_ms = self.head.active_ms.max(self.now_ms);
         }
-        let due_ms = self.head.due_ms(self.limits).max(self.spared_until_ms);
+        let due_ms = self.head.due_ms(self.bounds).max(self.spared_until_ms);
         let bytes = head::encode(&self.head);
         let grown = bytes.len().saturating_sub(self.read.head.as_ref().map_or(0, Bytes::len));
         // A new record is more than its bytes; and a few more digits in a head are no growth.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, Chunk, Run};
-use super::{Access, Admit, Contents, Limits, prune};
+use super::{Access, Admit, Bounds, Contents, prune};
 use crate::storage::Key;
 
 /// Changes from one destination to another within one append to an orphaned stream: each makes an item of its own.
@@ -21,7 +21,7 @@ impl Contents {
     /// [`Error::UnknownStream`], [`Error::StreamClosed`], [`Error::QuotaExceeded`], [`Error::InvalidArgument`]; those of a
     /// session that is not there, not the caller's, or terminated.
     pub async fn append(&self, access: &Access, request: &AppendRequest) -> Result<Vec<Appended>, Error> {
-        check(request, &self.limits())?;
+        check(request, &self.bounds())?;
         let keys: Vec<_> = needs(request).collect();
         let (appended, over) = self
             .change_of(access, Admit::Living, &keys, |draft| {
@@ -45,7 +45,7 @@ impl Contents {
     }
 }
 
-fn check(request: &AppendRequest, limits: &Limits) -> Result<(), Error> {
+fn check(request: &AppendRequest, bounds: &Bounds) -> Result<(), Error> {
     let bytes: usize = request.messages.iter().flatten().map(Json::len).sum();
     let count = request.messages.len();
     if count == 0 || count > APPEND_MAX || bytes > APPEND_BYTES_MAX {
@@ -56,15 +56,15 @@ fn check(request: &AppendRequest, limits: &Limits) -> Result<(), Error> {
     }
     let quota = |what: String, limit: usize| Err(Error::QuotaExceeded { what, limit: limit as u64 });
     if let Some(large) =
-        request.messages.iter().flatten().find(|message| message.len() > limits.message_bytes)
+        request.messages.iter().flatten().find(|message| message.len() > bounds.limits.message_bytes)
     {
-        return quota(format!("a message of {} bytes", large.len()), limits.message_bytes);
+        return quota(format!("a message of {} bytes", large.len()), bounds.limits.message_bytes);
     }
-    let most_events = limits.stream_events.min(limits.events);
+    let most_events = bounds.limits.stream_events.min(bounds.limits.events);
     if count > most_events {
         return quota(format!("an append of {count} messages"), most_events);
     }
-    let most_bytes = limits.stream_event_bytes.min(limits.event_bytes);
+    let most_bytes = bounds.limits.stream_event_bytes.min(bounds.limits.event_bytes);
     if bytes > most_bytes {
         return quota(format!("an append of {bytes} bytes"), most_bytes);
     }

@@ -34,19 +34,19 @@ impl Contents {
     /// # Errors
     /// [`Error::QuotaExceeded`] when the session has as many as it may.
     pub async fn mint(&self, access: &Access, request: &MintRequest) -> Result<Minted, Error> {
-        let longest = self.limits().handle_life_ms;
+        let longest = self.bounds().sessions.handle_life_ms;
         let life_ms = request.life_ms.unwrap_or(longest);
         if life_ms == 0 || life_ms > longest {
             let sentence = format!("`life_ms` is 1 to {longest}");
             return Err(Error::InvalidArgument { sentence });
         }
-        let limits = self.limits();
-        self.room_for_one_more(&access.place, &limits).await?;
+        let bounds = self.bounds();
+        self.room_for_one_more(&access.place, &bounds).await?;
         let handle = Handle(BASE64.encode(draw::<32>()));
         // The place for it is taken first: a crash in between leaves one less for a while, and no handle unaccounted.
         let (born, expires_ms) = self
             .change(access, Admit::Living, |draft| {
-                let (now_ms, most) = (draft.now_ms, draft.limits.handles);
+                let (now_ms, most) = (draft.now_ms, draft.bounds.limits.handles);
                 draft.head.handles.retain(|expires_ms| *expires_ms > now_ms);
                 if draft.head.handles.len() >= most {
                     let what = "the number of handles of this session that are good".into();
@@ -62,7 +62,7 @@ impl Contents {
         let head = HandleHead { session: access.place.name.clone(), born, expires_ms, forgotten_ms };
         let head = StoredHead { bytes: head::encode(&head), due_ms: forgotten_ms };
         let place = place(&access.place.owner, &handle);
-        self.afford(&place, RECORD_COST + head.bytes.len(), &limits)?;
+        self.afford(&place, RECORD_COST + head.bytes.len(), &bounds)?;
         let change = Change { head: Some(head), ..Change::default() };
         let committed = self.storage.commit(&place, None, draw_version(), change).await;
         let durable = committed.map_err(|error| self.failed(&error))?;

@@ -6,7 +6,7 @@ use mcp_sessiond_proto::{Json, RequestId, StateKey, StreamId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::binding::Bound;
-use super::limits::Limits;
+use super::bounds::Bounds;
 use crate::storage::{Key, StorageError};
 
 /// When an attached session with a grace period is looked at again, in ms: a daemon that was killed can't detach it.
@@ -121,9 +121,9 @@ impl Head {
     }
 
     /// When it ends if nothing happens, and why; `u64::MAX`: never.
-    pub(super) fn end(&self, limits: &Limits) -> (u64, Why) {
+    pub(super) fn end(&self, bounds: &Bounds) -> (u64, Why) {
         if self.is_terminated() {
-            return (self.terminated_ms.saturating_add(limits.tombstone_ms), Why::Tombstone);
+            return (self.terminated_ms.saturating_add(bounds.sessions.tombstone_ms), Why::Tombstone);
         }
         let idle = (after(self.active_ms, self.idle_ms), Why::Idle);
         let absolute = (after(self.created_ms, self.absolute_ms), Why::Absolute);
@@ -132,17 +132,18 @@ impl Head {
     }
 
     /// Why it has ended by now, if it has. One that is in use ends by its absolute lifetime alone.
-    pub(super) fn ended(&self, now_ms: u64, limits: &Limits, in_use: bool) -> Option<Why> {
+    pub(super) fn ended(&self, now_ms: u64, bounds: &Bounds, in_use: bool) -> Option<Why> {
         if in_use && !self.is_terminated() {
             return (after(self.created_ms, self.absolute_ms) <= now_ms).then_some(Why::Absolute);
         }
-        let (at, why) = self.end(limits);
+        let (at, why) = self.end(bounds);
         (at <= now_ms).then_some(why)
     }
 
     /// When the sweep has to look at it.
-    pub(super) fn due_ms(&self, limits: &Limits) -> u64 {
-        let aged = if self.events > 0 { after(self.oldest_ms, limits.event_age_ms) } else { u64::MAX };
+    pub(super) fn due_ms(&self, bounds: &Bounds) -> u64 {
+        let aged =
+            if self.events > 0 { after(self.oldest_ms, bounds.sessions.event_age_ms) } else { u64::MAX };
         let looked_ms = self.looked_ms.max(self.active_ms);
         let attached = if self.attached && self.grace_ms > 0 { ATTACHED_LOOK_MS } else { 0 };
         // One that is held is not idle; by the time that its holder goes, that has to be on record.
@@ -152,7 +153,7 @@ impl Head {
             (true, _) => ATTACHED_LOOK_MS,
         };
         let look = after(looked_ms, attached).min(after(looked_ms, hosted));
-        self.end(limits).0.min(aged).min(look)
+        self.end(bounds).0.min(aged).min(look)
     }
 }
 

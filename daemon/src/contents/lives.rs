@@ -5,9 +5,9 @@ use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes, RotateRequest, Sess
 use mcp_sessiond_proto::{Error, Json, ServiceName, SessionId};
 
 use super::binding::{Bound, ROTATED_GRACE_MS};
+use super::bounds::Bounds;
 use super::draft::{Draft, Halt, Read};
 use super::head::{self, Head};
-use super::limits::Limits;
 use super::{Access, Admit, CONFLICTS_MAX, Contents, draw_version, handles};
 use crate::counters::count;
 use crate::storage::{Change, Head as StoredHead, Item, Listed, Place, StorageError};
@@ -45,20 +45,20 @@ impl Contents {
         let place = &access.place;
         let _lock = self.locks.of(place).lock_owned().await;
         access.may_write()?;
-        let limits = self.limits();
+        let bounds = self.bounds();
         for _ in 0..CONFLICTS_MAX {
             let mut read = Read::default();
             let reading = self.read(place, &mut read, &[head::metadata_key()]).await;
             reading.map_err(|error| self.failed(&error))?;
             let now_ms = self.clock.now_ms();
             if read.head.is_some() {
-                let draft = Draft::new(&read, Head::default(), now_ms, &limits);
+                let draft = Draft::new(&read, Head::default(), now_ms, &bounds);
                 let draft = draft.map_err(|error| self.failed(&error))?;
                 // Of a host's sessions the registry says which there are: what is left of one that was of that id before
                 // goes, but for a tombstone.
                 let is_left = is_new && access.claimed && !draft.head.is_terminated();
                 let in_use = self.in_use(access, &draft.head, now_ms);
-                if !is_left && draft.head.ended(now_ms, &limits, in_use).is_none() {
+                if !is_left && draft.head.ended(now_ms, &bounds, in_use).is_none() {
                     self.settled(place).await?;
                     let same = draft.head.request.is_some() && draft.head.request == request.request;
                     return match same {
@@ -71,13 +71,13 @@ impl Contents {
                     };
                 }
             } else {
-                self.room_for_one_more(place, &limits).await?;
+                self.room_for_one_more(place, &bounds).await?;
             }
             let mut head = Head::claimed(now_ms);
             head.hosted = access.claimed;
             (head.status, head.bound, head.request) =
                 (request.status.clone(), bound.clone(), request.request.clone());
-            set_lifetimes(&mut head, &defaults(access, &limits));
+            set_lifetimes(&mut head, &defaults(access, &bounds));
             set_lifetimes(&mut head, &request.lifetimes);
             let metadata = request.metadata.as_ref().map(|metadata| Item {
                 key: head::metadata_key(),
@@ -85,19 +85,19 @@ impl Contents {
                 value: metadata.as_str().to_owned().into(),
             });
             let change = Change {
-                head: Some(StoredHead { bytes: head::encode(&head), due_ms: head.due_ms(&limits) }),
+                head: Some(StoredHead { bytes: head::encode(&head), due_ms: head.due_ms(&bounds) }),
                 clear: true,
                 puts: metadata.into_iter().collect(),
                 ..Change::default()
             };
             let added =
                 change.puts.iter().map(|item| item.value.len()).sum::<usize>() + crate::storage::RECORD_COST;
-            self.afford(place, added, &limits)?;
+            self.afford(place, added, &bounds)?;
             match self.storage.commit(place, read.version, draw_version(), change).await {
                 Ok(durable) => {
                     durable.kept().await.map_err(|error| self.failed(&error))?;
                     count(&self.meters.counters.sessions_created_total);
-                    return Ok(self.session(place, &head, request.metadata.clone(), &limits));
+                    return Ok(self.session(place, &head, request.metadata.clone(), &bounds));
                 }
                 Err(StorageError::Conflict) => {}
                 Err(error) => return Err(self.failed(&error)),
@@ -106,8 +106,8 @@ impl Contents {
         Err(self.failed(&StorageError::Conflict))
     }
 
-    pub(super) async fn room_for_one_more(&self, place: &Place, limits: &Limits) -> Result<(), Error> {
-        let most = limits.sessions_per_service;
+    pub(super) async fn room_for_one_more(&self, place: &Place, bounds: &Bounds) -> Result<(), Error> {
+        let most = bounds.limits.sessions_per_service;
         let count = self.storage.count(&place.owner, most).await.map_err(|error| self.failed(&error))?;
         if count < most {
             return Ok(());
@@ -139,8 +139,8 @@ impl Contents {
     pub async fn listed(&self, access: &Access) -> Result<Option<Session>, Error> {
         let seen = self.look_quietly(access, Admit::Unchecked, &[], |draft| {
             let in_use = self.in_use(access, &draft.head, draft.now_ms);
-            let ended = draft.head.ended(draft.now_ms, draft.limits, in_use).is_some();
-            Ok((!ended).then(|| self.session(&access.place, &draft.head, None, draft.limits)))
+            let ended = draft.head.ended(draft.now_ms, draft.bounds, in_use).is_some();
+            Ok((!ended).then(|| self.session(&access.place, &draft.head, None, draft.bounds)))
         });
         match seen.await {
             Err(Error::UnknownSession) => Ok(None),
@@ -154,7 +154,7 @@ impl Contents {
     /// [`Error::Unavailable`].
     pub async fn list(&self, owner: &str, after: Option<&SessionId>) -> Result<Vec<Session>, Error> {
         let mut after = after.map_or(handles::AFTER_ALL, SessionId::as_str).to_owned();
-        let limits = self.limits();
+        let bounds = self.bounds();
         let mut sessions = Vec::new();
         // Of what is listed some have ended: a page that is not full is the last.
         while sessions.len() < PAGE_MAX {
@@ -167,8 +167,8 @@ impl Contents {
                 self.settled(&place).await?;
                 let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
                 let in_use = self.presence.is_in_use(&place) || self.is_attached_elsewhere(&head, now_ms);
-                if head.ended(now_ms, &limits, in_use).is_none() {
-                    sessions.push(self.session(&place, &head, None, &limits));
+                if head.ended(now_ms, &bounds, in_use).is_none() {
+                    sessions.push(self.session(&place, &head, None, &bounds));
                 }
             }
         }
@@ -283,8 +283,8 @@ impl Contents {
                 draft.head.status = Status::Initializing;
                 draft.head.active_ms = draft.head.active_ms.max(draft.now_ms);
                 draft.clear();
-                let limits = draft.limits;
-                Ok(self.session(&access.place, &draft.head, None, limits))
+                let bounds = draft.bounds;
+                Ok(self.session(&access.place, &draft.head, None, bounds))
             })
             .await?;
         self.tell_news(&access.place);
@@ -312,8 +312,8 @@ impl Contents {
         place: &Place,
         read: &Read,
     ) -> Result<(), StorageError> {
-        let limits = self.limits();
-        let mut draft = Draft::new(read, Head::default(), self.clock.now_ms(), &limits)?;
+        let bounds = self.bounds();
+        let mut draft = Draft::new(read, Head::default(), self.clock.now_ms(), &bounds)?;
         terminate(&mut draft);
         if let Some((change, _)) = draft.finish() {
             self.storage.commit(place, read.version, draw_version(), change).await?.kept().await?;
@@ -345,7 +345,7 @@ impl Contents {
     pub(super) fn view(&self, access: &Access, draft: &Draft<'_>) -> Result<Session, Halt> {
         let metadata = draft.item(&head::metadata_key())?;
         let metadata = metadata.map(|item| String::from_utf8_lossy(&item.value).into_owned());
-        Ok(self.session(&access.place, &draft.head, metadata.map(Json::trusted), draft.limits))
+        Ok(self.session(&access.place, &draft.head, metadata.map(Json::trusted), draft.bounds))
     }
 
     pub(super) fn session(
@@ -353,9 +353,9 @@ impl Contents {
         place: &Place,
         head: &Head,
         metadata: Option<Json>,
-        limits: &Limits,
+        bounds: &Bounds,
     ) -> Session {
-        let expires_ms = match head.end(limits).0 {
+        let expires_ms = match head.end(bounds).0 {
             u64::MAX => None,
             at => Some(at),
         };
@@ -391,14 +391,14 @@ pub(super) fn terminate(draft: &mut Draft<'_>) {
 }
 
 /// A host's session lives as long as its host; a service's as configured.
-fn defaults(access: &Access, limits: &Limits) -> Lifetimes {
+fn defaults(access: &Access, bounds: &Bounds) -> Lifetimes {
     if access.claimed {
         return Lifetimes::default();
     }
     Lifetimes {
-        idle_ms: Some(limits.idle_ms),
-        absolute_ms: Some(limits.absolute_ms),
-        grace_ms: Some(limits.grace_ms),
+        idle_ms: Some(bounds.sessions.idle_ms),
+        absolute_ms: Some(bounds.sessions.absolute_ms),
+        grace_ms: Some(bounds.sessions.grace_ms),
     }
 }
 

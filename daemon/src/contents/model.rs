@@ -13,33 +13,31 @@ use mcp_sessiond_proto::streams::{
 use mcp_sessiond_proto::{Error, Json, SessionId, StreamId};
 use proptest::prelude::*;
 
-use super::{Access, Clock, Contents, Limits};
+use super::{Access, Bounds, Clock, Contents};
+use crate::config::{Limits, Sessions};
 use crate::counters::Meters;
 use crate::storage::Memory;
 
 const STREAMS: usize = 5;
-const LIMITS: Limits = Limits {
-    sessions_per_service: 10,
-    state_keys: 10,
-    state_value_bytes: 100,
-    state_bytes: 1_000,
-    streams: 4,
-    message_bytes: 400,
-    events: 40,
-    event_bytes: 1_000,
-    stream_events: 18,
-    stream_event_bytes: 500,
-    event_age_ms: 0,
-    handles: 1,
-    handle_life_ms: 1,
-    owner_bytes: usize::MAX,
-    total_bytes: usize::MAX,
-    idle_ms: 0,
-    absolute_ms: 0,
-    grace_ms: 0,
-    tombstone_ms: 1,
-    poll_ms: 1,
-};
+
+fn limits() -> Limits {
+    Limits {
+        message_bytes: 400,
+        streams: 4,
+        events: 40,
+        event_bytes: 1_000,
+        stream_events: 18,
+        stream_event_bytes: 500,
+        owner_bytes: usize::MAX,
+        total_bytes: usize::MAX,
+        ..Limits::default()
+    }
+}
+
+/// Nothing ends by itself.
+fn sessions() -> Sessions {
+    Sessions { event_age_ms: 0, idle_ms: 0, absolute_ms: 0, grace_ms: 0, ..Sessions::default() }
+}
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -118,7 +116,8 @@ fn name(stream: usize) -> StreamId {
 impl World {
     async fn new() -> Self {
         let clock = Arc::new(Clock::manual(1));
-        let contents = Contents::new(Arc::new(Memory::default()), clock, LIMITS, Arc::new(Meters::default()));
+        let bounds = Bounds { limits: limits(), sessions: sessions() };
+        let contents = Contents::new(Arc::new(Memory::default()), clock, bounds, Arc::new(Meters::default()));
         let access = Access::service(&"x".parse().expect("a name"), &"s".parse().expect("an id"), None);
         let lifetimes = Lifetimes::default();
         let created =
@@ -190,7 +189,7 @@ impl World {
             Some((_, true)) => assert_eq!(opened, Err(Error::StreamClosed)),
             Some((_, false)) => assert!(opened.is_ok()),
             None => {
-                if self.streams.len() >= LIMITS.streams {
+                if self.streams.len() >= limits().streams {
                     // The closed one that has been silent for the longest; of several that never spoke, the first.
                     let closed = self.streams.iter().filter(|(_, (_, closed))| *closed);
                     let silent = closed.min_by_key(|(_, (life, _))| {
@@ -233,8 +232,8 @@ impl World {
             messages: messages.clone(),
         };
         let appended = self.contents.append(&self.access, &request).await;
-        if sizes.iter().any(|size| *size > LIMITS.message_bytes)
-            || sizes.iter().sum::<usize>() > LIMITS.stream_event_bytes
+        if sizes.iter().any(|size| *size > limits().message_bytes)
+            || sizes.iter().sum::<usize>() > limits().stream_event_bytes
         {
             assert!(matches!(appended, Err(Error::QuotaExceeded { .. })));
             return;
@@ -322,7 +321,7 @@ impl World {
     /// The view counts what can be replayed, and it is within the caps.
     async fn count(&self) {
         let seen = self.contents.get(&self.access).await.expect("a session");
-        assert!(seen.events as usize <= LIMITS.events && seen.event_bytes <= LIMITS.event_bytes as u64);
+        assert!(seen.events as usize <= limits().events && seen.event_bytes <= limits().event_bytes as u64);
         assert_eq!((seen.last_number, seen.streams as usize), (self.last_number(), self.streams.len()));
         let request = ReplayRequest { of: Self::of(), after: Cursor::Number(0), most: None };
         let all = self.contents.replay(&self.access, &request).await.expect("replayed");

@@ -39,10 +39,10 @@ fn target(limit: usize) -> u64 {
 }
 
 fn prune_stream(draft: &mut Draft<'_>, stream: &StreamId) -> Result<bool, Halt> {
-    let limits = draft.limits;
+    let bounds = draft.bounds;
     let Some(row) = draft.stream(stream)? else { return Ok(false) };
     let over = |row: &StreamRow, events: u64, bytes: u64| row.events() > events || row.bytes > bytes;
-    if !over(&row, limits.stream_events as u64, limits.stream_event_bytes as u64) {
+    if !over(&row, bounds.limits.stream_events as u64, bounds.limits.stream_event_bytes as u64) {
         return Ok(false);
     }
     let start = row.first_number.max(draft.head.pruned + 1);
@@ -51,7 +51,7 @@ fn prune_stream(draft: &mut Draft<'_>, stream: &StreamId) -> Result<bool, Halt> 
     let chunks = draft.scan(scan)?;
     for item in chunks {
         let Some(row) = draft.stream(stream)? else { break };
-        if !over(&row, target(limits.stream_events), target(limits.stream_event_bytes)) {
+        if !over(&row, target(bounds.limits.stream_events), target(bounds.limits.stream_event_bytes)) {
             return Ok(false);
         }
         drop_chunk(draft, item)?;
@@ -61,13 +61,15 @@ fn prune_stream(draft: &mut Draft<'_>, stream: &StreamId) -> Result<bool, Halt> 
 }
 
 fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
-    let limits = draft.limits;
+    let bounds = draft.bounds;
     let now_ms = draft.now_ms;
-    let aged = |at_ms: u64| limits.event_age_ms > 0 && at_ms.saturating_add(limits.event_age_ms) <= now_ms;
+    let aged = |at_ms: u64| {
+        bounds.sessions.event_age_ms > 0 && at_ms.saturating_add(bounds.sessions.event_age_ms) <= now_ms
+    };
     let over = |draft: &Draft<'_>, events: u64, bytes: u64| {
         u64::from(draft.head.events) > events || draft.head.event_bytes > bytes
     };
-    let is_over = over(draft, limits.events as u64, limits.event_bytes as u64);
+    let is_over = over(draft, bounds.limits.events as u64, bounds.limits.event_bytes as u64);
     if draft.head.events == 0 || !(is_over || aged(draft.head.oldest_ms)) {
         return Ok(false);
     }
@@ -94,7 +96,8 @@ fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
     let mut stopped = false;
     for item in &candidates {
         let chunk: Chunk = head::decode(&item.value)?;
-        let too_much = is_over && over(draft, target(limits.events), target(limits.event_bytes));
+        let too_much =
+            is_over && over(draft, target(bounds.limits.events), target(bounds.limits.event_bytes));
         if !too_much && !aged(chunk.at_ms) {
             oldest_ms = chunk.at_ms;
             stopped = true;

@@ -83,7 +83,7 @@ impl Contents {
             let look_again = if replayed.more {
                 Instant::now()
             } else if self.storage.is_shared() {
-                deadline.min(Instant::now() + Duration::from_millis(self.limits().poll_ms))
+                deadline.min(Instant::now() + Duration::from_millis(self.bounds().sessions.poll_ms))
             } else {
                 deadline
             };

@@ -91,13 +91,21 @@ impl Contents {
             // What makes it less is let through, although the limits may have become narrower meanwhile.
             let quota =
                 |what: &str, limit: usize| Error::QuotaExceeded { what: what.into(), limit: limit as u64 };
-            if draft.head.state_keys > before.0 && draft.head.state_keys as usize > draft.limits.state_keys {
-                return Err(
-                    quota("the number of state values of this session", draft.limits.state_keys).into()
-                );
+            if draft.head.state_keys > before.0
+                && draft.head.state_keys as usize > draft.bounds.limits.state_keys
+            {
+                return Err(quota(
+                    "the number of state values of this session",
+                    draft.bounds.limits.state_keys,
+                )
+                .into());
             }
-            if draft.head.state_bytes > before.1 && draft.head.state_bytes > draft.limits.state_bytes as u64 {
-                return Err(quota("the bytes of this session's state", draft.limits.state_bytes).into());
+            if draft.head.state_bytes > before.1
+                && draft.head.state_bytes > draft.bounds.limits.state_bytes as u64
+            {
+                return Err(
+                    quota("the bytes of this session's state", draft.bounds.limits.state_bytes).into()
+                );
             }
             Ok(entries)
         })
@@ -148,11 +156,13 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
             StateVersion(0)
         }
         Some(json) => {
-            if json.len() > draft.limits.state_value_bytes {
+            if json.len() > draft.bounds.limits.state_value_bytes {
                 let what = format!("a state value of {} bytes", json.len());
-                return Err(
-                    Error::QuotaExceeded { what, limit: draft.limits.state_value_bytes as u64 }.into()
-                );
+                return Err(Error::QuotaExceeded {
+                    what,
+                    limit: draft.bounds.limits.state_value_bytes as u64,
+                }
+                .into());
             }
             draft.head.state_version += 1;
             draft.head.state_keys += 1;

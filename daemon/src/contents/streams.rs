@@ -42,7 +42,7 @@ impl Contents {
                     Ok(Some(view(draft, request.stream.clone(), row)))
                 };
             }
-            if draft.head.streams as usize >= draft.limits.streams && !retire(draft)? {
+            if draft.head.streams as usize >= draft.bounds.limits.streams && !retire(draft)? {
                 return Ok(None);
             }
             let opened_at = draft.head.last_number;
@@ -135,7 +135,7 @@ fn retire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
     let closed = rows(draft, None, usize::MAX)?.into_iter().filter(|(_, row)| row.closed);
     let Some((stream, row)) = closed.min_by_key(|(_, row)| row.last_number) else {
         let what = "the number of open streams of this session".into();
-        return Err(Error::QuotaExceeded { what, limit: draft.limits.streams as u64 }.into());
+        return Err(Error::QuotaExceeded { what, limit: draft.bounds.limits.streams as u64 }.into());
     };
     if row.events() > 0 && !prune::drop_all(draft, &stream, &row, RETIRED_CHUNKS_MAX)? {
         return Ok(false);

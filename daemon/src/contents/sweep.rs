@@ -5,7 +5,7 @@ use mcp_sessiond_proto::{Error, SessionId};
 
 use super::draft::{Draft, Halt};
 use super::head::{self, HandleHead, Head, Why};
-use super::{Access, Admit, CONFLICTS_MAX, Contents, Limits, Writer, draw_version, handles, prune, streams};
+use super::{Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, handles, prune, streams};
 use crate::counters::count;
 use crate::storage::{Change, Listed, Place, StorageError};
 
@@ -176,7 +176,7 @@ impl Contents {
         let late_ms =
             if standing == Standing::Elsewhere { now_ms.saturating_sub(ELSEWHERE_MS) } else { now_ms };
         let elsewhere = self.is_attached_elsewhere(&draft.head, now_ms);
-        if let Some(why) = draft.head.ended(late_ms, draft.limits, in_use || elsewhere) {
+        if let Some(why) = draft.head.ended(late_ms, draft.bounds, in_use || elsewhere) {
             draft.end();
             return Ok((Some(why), false));
         }
@@ -199,7 +199,7 @@ impl Contents {
             }
             draft.spare(now_ms.saturating_add(SPARED_LOOK_MS));
         }
-        if draft.head.end(draft.limits).0 <= now_ms {
+        if draft.head.end(draft.bounds).0 <= now_ms {
             draft.spare(now_ms.saturating_add(SPARED_LOOK_MS));
         }
         draft.touch();
@@ -274,7 +274,7 @@ impl Contents {
         after: Option<&Place>,
         most: usize,
     ) -> Result<Vec<(Place, ContentInfo)>, Error> {
-        let limits = self.limits();
+        let bounds = self.bounds();
         let mut after = after.cloned();
         let mut found = Vec::new();
         while found.len() < most {
@@ -286,7 +286,7 @@ impl Contents {
                 if found.len() < most && !handles::is_handle(&place) {
                     match head::decode::<Head>(&head) {
                         Ok(head) => {
-                            let info = self.info(&place, &head, &limits);
+                            let info = self.info(&place, &head, &bounds);
                             found.push((place, info));
                         }
                         // The log has it; the others can be shown.
@@ -314,7 +314,7 @@ impl Contents {
                 events: u32::try_from(row.events()).unwrap_or(u32::MAX),
                 bytes: row.bytes,
             };
-            let info = self.info(place, &draft.head, draft.limits);
+            let info = self.info(place, &draft.head, draft.bounds);
             Ok((info, streams.into_iter().map(stream).collect()))
         });
         match seen.await {
@@ -323,8 +323,8 @@ impl Contents {
         }
     }
 
-    fn info(&self, place: &Place, head: &Head, limits: &Limits) -> ContentInfo {
-        let session = self.session(place, head, None, limits);
+    fn info(&self, place: &Place, head: &Head, bounds: &Bounds) -> ContentInfo {
+        let session = self.session(place, head, None, bounds);
         let now_ms = self.clock.now_ms();
         let good = head.handles.iter().filter(|expires_ms| **expires_ms > now_ms).count();
         ContentInfo {

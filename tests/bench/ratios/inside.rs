@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mcp_sessiond_daemon::contents::{Access, Clock, Contents, Limits};
+use mcp_sessiond_daemon::contents::{Access, Bounds, Clock, Contents};
 use mcp_sessiond_daemon::storage::{Durability, Memory, Sqlite, Storage};
 use mcp_sessiond_proto::sessions::{CreateRequest, SessionRef};
 use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest};
@@ -38,7 +38,7 @@ pub(crate) async fn all(scratch: &Path) -> Outcome<Vec<Inside>> {
     let mut all = Vec::new();
     for (name, storage) in storages {
         let clock = Arc::new(Clock::system());
-        let contents = Arc::new(Contents::new(storage, clock, Limits::default(), Arc::default()));
+        let contents = Arc::new(Contents::new(storage, clock, Bounds::default(), Arc::default()));
         for (part, _) in PARTS {
             for index in 0..MANY {
                 let access = access(part, index)?;

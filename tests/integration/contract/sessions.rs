@@ -20,7 +20,7 @@ mod state;
 mod visit;
 mod waits;
 
-use mcp_sessiond_daemon::contents::Limits;
+use mcp_sessiond_daemon::config::Limits;
 
 pub(crate) use binding::*;
 pub(crate) use errors::*;

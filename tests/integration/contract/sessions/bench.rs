@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use mcp_sessiond_daemon::contents::{Access, Clock, Contents, Limits, Standing, SweptSession, Why};
+use mcp_sessiond_daemon::config::Limits;
+use mcp_sessiond_daemon::contents::{Access, Bounds, Clock, Contents, Standing, SweptSession, Why};
 use mcp_sessiond_daemon::counters::Meters;
 use mcp_sessiond_daemon::storage::Storage;
 use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes};
@@ -23,21 +24,21 @@ pub(super) const SERVICE: &str = "shop";
 pub(super) struct Bench<B> {
     backend: B,
     pub(super) clock: Arc<Clock>,
-    pub(super) limits: Limits,
+    pub(super) bounds: Bounds,
     pub(super) contents: Arc<Contents>,
 }
 
 impl<B: Backend> Bench<B> {
-    /// With the limits that are the default.
+    /// With the limits and lifetimes that are the default.
     pub(super) fn new(backend: B) -> Self {
-        Self::with(backend, Limits::default())
+        Self::with(backend, Bounds::default())
     }
 
-    /// With these limits.
-    pub(super) fn with(backend: B, limits: Limits) -> Self {
-        let clock = Arc::new(Clock::manual(START_MS));
-        let contents = contents(backend.store(), &clock, &limits);
-        Self { backend, clock, limits, contents }
+    /// With these limits, or lifetimes too.
+    pub(super) fn with(backend: B, bounds: impl Into<Bounds>) -> Self {
+        let (clock, bounds) = (Arc::new(Clock::manual(START_MS)), bounds.into());
+        let contents = contents(backend.store(), &clock, &bounds);
+        Self { backend, clock, bounds, contents }
     }
 
     /// The daemon crashes, and starts again.
@@ -53,7 +54,7 @@ impl<B: Backend> Bench<B> {
 
     /// Contents over what the case has put between them and the backend.
     pub(super) fn over(&self, storage: Arc<dyn Storage>) -> Arc<Contents> {
-        contents(storage, &self.clock, &self.limits)
+        contents(storage, &self.clock, &self.bounds)
     }
 
     /// The backend's handle.
@@ -63,8 +64,8 @@ impl<B: Backend> Bench<B> {
 
     /// Puts other limits in force.
     pub(super) fn limit(&mut self, limits: Limits) {
-        self.contents.set_limits(limits.clone());
-        self.limits = limits;
+        self.bounds.limits = limits;
+        self.contents.set_bounds(self.bounds.clone());
     }
 
     /// A session of the service's that need not be there.
@@ -85,8 +86,8 @@ impl<B: Backend> Bench<B> {
     }
 }
 
-fn contents(storage: Arc<dyn Storage>, clock: &Arc<Clock>, limits: &Limits) -> Arc<Contents> {
-    Arc::new(Contents::new(storage, clock.clone(), limits.clone(), Arc::new(Meters::default())))
+fn contents(storage: Arc<dyn Storage>, clock: &Arc<Clock>, bounds: &Bounds) -> Arc<Contents> {
+    Arc::new(Contents::new(storage, clock.clone(), bounds.clone(), Arc::new(Meters::default())))
 }
 
 /// Lets a daemon sweep: names and reasons.

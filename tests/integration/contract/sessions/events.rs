@@ -107,9 +107,9 @@ pub(crate) async fn as_many_at_once_as_there_may_be<B: Backend>(backend: B) {
     session.append_all("_GET_stream", None, most.clone()).await.expect("appended");
     let more = [most, vec![Some(json("1"))]].concat();
     assert_eq!(session.append_all("_GET_stream", None, more).await, refused(5, APPEND_BYTES_MAX + 1));
-    let larger = large(bench.limits.message_bytes + 1);
+    let larger = large(bench.bounds.limits.message_bytes + 1);
     let what = format!("a message of {} bytes", larger.len());
-    let refused = Error::QuotaExceeded { what, limit: bench.limits.message_bytes as u64 };
+    let refused = Error::QuotaExceeded { what, limit: bench.bounds.limits.message_bytes as u64 };
     assert_eq!(session.append("_GET_stream", &[larger.as_str()]).await, Err(refused));
     assert_eq!(session.get().await.map(|seen| seen.last_number), Ok(APPEND_MAX as u64 + 4));
 }

@@ -110,10 +110,10 @@ pub(crate) async fn as_configured<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.visit("s");
     let created = session.create().await.expect("created");
-    assert_eq!(created.expires_ms, Some(START_MS + bench.limits.idle_ms));
+    assert_eq!(created.expires_ms, Some(START_MS + bench.bounds.sessions.idle_ms));
     let endless = bench.visit("other").create_with(endless()).await.expect("created");
     assert_eq!(endless.expires_ms, None);
-    bench.clock.advance(bench.limits.idle_ms);
+    bench.clock.advance(bench.bounds.sessions.idle_ms);
     assert_eq!(bench.sweep().await, [("s".into(), Why::Idle)]);
 }
 

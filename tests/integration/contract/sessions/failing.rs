@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_daemon::contents::Limits;
+use mcp_sessiond_daemon::config::Limits;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::Status;
 use mcp_sessiond_proto::streams::Cursor;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use mcp_sessiond_daemon::contents::Limits;
+use mcp_sessiond_daemon::config::Limits;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::{HANDLE_LEN, Handle, Lifetimes};
 
@@ -50,7 +50,7 @@ pub(crate) async fn good_for_its_life<B: Backend>(backend: B) {
     bench.sweep().await;
     assert_eq!(open().await, Err(Error::UnknownHandle));
     assert_eq!(bench.store().list_all(None, 10).await.map(|left| left.len()), Ok(1), "the session");
-    let longest = bench.limits.handle_life_ms;
+    let longest = bench.bounds.sessions.handle_life_ms;
     for wrong in [0, longest + 1, u64::MAX] {
         let sentence = format!("`life_ms` is 1 to {longest}");
         assert_eq!(session.mint(Some(wrong)).await.err(), Some(Error::InvalidArgument { sentence }));

@@ -70,7 +70,7 @@ pub(crate) async fn a_creation_that_is_repeated<B: Backend>(backend: B) {
 
 pub(crate) async fn as_many_as_there_may_be<B: Backend>(backend: B) {
     let mut bench = Bench::new(backend);
-    bench.limit(super::Limits { sessions_per_service: 3, ..bench.limits.clone() });
+    bench.limit(super::Limits { sessions_per_service: 3, ..bench.bounds.limits.clone() });
     let asked = CreateRequest { request: Some(request("r")), ..endless() };
     for name in ["a", "b", "c"] {
         bench.visit(name).create_with(asked.clone()).await.expect("created");
@@ -227,7 +227,7 @@ pub(crate) async fn a_tombstone_is_forgotten<B: Backend>(backend: B) {
     let event = session.say("a", "1").await;
     let handle = session.mint(None).await.expect("minted").handle;
     session.terminate().await.expect("terminated");
-    bench.clock.advance(bench.limits.tombstone_ms - 1);
+    bench.clock.advance(bench.bounds.sessions.tombstone_ms - 1);
     assert_eq!(session.create().await, Err(Error::SessionTerminated));
     assert_eq!(session.touch().await, Err(Error::SessionTerminated), "which does not prolong it");
     bench.clock.advance(1);
@@ -253,7 +253,7 @@ pub(crate) async fn whoever_waits_is_told_of_the_end<B: Backend>(backend: B) {
     bench.contents.on_end(move |place| told.send(place.name.clone()).expect("received"));
     session.terminate().await.expect("terminated");
     assert_eq!(ends.recv().await.as_deref(), Some("s"));
-    bench.clock.advance(bench.limits.tombstone_ms);
+    bench.clock.advance(bench.bounds.sessions.tombstone_ms);
     bench.sweep().await;
     assert!(ends.try_recv().is_err(), "that was told already; there may be another of that id by now");
 }

@@ -1,6 +1,7 @@
 //! Caps: the oldest events go, and who comes for them is told of it once, exactly.
 
-use mcp_sessiond_daemon::contents::Limits;
+use mcp_sessiond_daemon::config::{Limits, Sessions};
+use mcp_sessiond_daemon::contents::Bounds;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::streams::Cursor;
 
@@ -132,7 +133,7 @@ pub(crate) async fn limits_that_become_narrower<B: Backend>(backend: B) {
     for at in 0..300 {
         session.say(&format!("s{}", at % 20), &at.to_string()).await;
     }
-    let narrow = Limits { events: 50, stream_events: 10, ..bench.limits.clone() };
+    let narrow = Limits { events: 50, stream_events: 10, ..bench.bounds.limits.clone() };
     bench.limit(narrow.clone());
     session.say("s0", "300").await;
     assert!(session.get().await.expect("a session").events <= 50);
@@ -140,8 +141,8 @@ pub(crate) async fn limits_that_become_narrower<B: Backend>(backend: B) {
 }
 
 pub(crate) async fn aged_events_go<B: Backend>(backend: B) {
-    let limits = Limits { event_age_ms: 1_000, ..Limits::default() };
-    let bench = Bench::with(backend, limits.clone());
+    let sessions = Sessions { event_age_ms: 1_000, ..Sessions::default() };
+    let bench = Bench::with(backend, Bounds { sessions, ..Bounds::default() });
     let session = bench.session("s").await;
     for at in 0..40 {
         session.open_stream(&format!("s{at}")).await.expect("opened");
@@ -158,7 +159,7 @@ pub(crate) async fn aged_events_go<B: Backend>(backend: B) {
     assert_eq!(bench.sweep().await, []);
     let seen = session.get().await.expect("a session");
     assert_eq!((seen.events, seen.active_ms), (1, before), "which is no use of the session");
-    assert_eq!(counted(&session, &limits).await, [41]);
+    assert_eq!(counted(&session, &bench.bounds.limits).await, [41]);
     let (events, gaps) = session.replay_all(start_of("s0"), None).await;
     assert_eq!((texts(&events), gaps), (vec!["2"], vec![gap("s0", 1, 1)]));
     bench.clock.advance(600);

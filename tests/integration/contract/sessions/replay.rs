@@ -132,7 +132,7 @@ pub(crate) async fn a_number_behind_large_messages<B: Backend>(backend: B) {
     bench.limit(super::Limits {
         event_bytes: 64 << 20,
         stream_event_bytes: 64 << 20,
-        ..bench.limits.clone()
+        ..bench.bounds.limits.clone()
     });
     let session = bench.session("s").await;
     // Sixteen MiB before the cursor that it could be in the middle of.
@@ -228,7 +228,7 @@ pub(crate) async fn cursors_that_go_together<B: Backend>(backend: B) {
 
 pub(crate) async fn another_stream_of_that_name<B: Backend>(backend: B) {
     let mut bench = Bench::new(backend);
-    bench.limit(super::Limits { streams: 2, ..bench.limits.clone() });
+    bench.limit(super::Limits { streams: 2, ..bench.bounds.limits.clone() });
     let session = bench.session("s").await;
     session.open_stream("a").await.expect("opened");
     let former = session.append("a", &["1", "2", "3"]).await.expect("appended");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mcp_sessiond_daemon::contents::Limits;
+use mcp_sessiond_daemon::config::Limits;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::state::{STATE_KEYS_MAX, StateVersion};
 use tokio::sync::Barrier;
@@ -126,7 +126,7 @@ pub(crate) async fn limits_of_state<B: Backend>(backend: B) {
     session.write(&[unset("a"), set("d", large(10).as_str())]).await.expect("written");
     session.write(&[set("e", "1"), unset("d")]).await.expect("in any order");
     // Narrower limits: what makes it less is let through.
-    bench.limit(Limits { state_keys: 1, state_bytes: 5, ..bench.limits.clone() });
+    bench.limit(Limits { state_keys: 1, state_bytes: 5, ..bench.bounds.limits.clone() });
     assert_eq!(session.set("f", "1").await, keys(1));
     assert_eq!(session.set("e", "12").await, bytes(5));
     session.set("b", large(9).as_str()).await.expect("less than before");
@@ -140,13 +140,13 @@ pub(crate) async fn limits_of_state<B: Backend>(backend: B) {
 pub(crate) async fn the_largest_values<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.session("s").await;
-    let largest = large(bench.limits.state_value_bytes);
+    let largest = large(bench.bounds.limits.state_value_bytes);
     for name in ["a", "b", "c"] {
         session.set(name, largest.as_str()).await.expect("written");
     }
     assert_eq!(session.value("b").await.1.as_deref(), Some(largest.as_str()));
     assert_eq!(session.read(&["a", "b", "c"]).await.map(|read| read.len()), Ok(3));
-    let nearly = large(bench.limits.state_value_bytes - 10);
+    let nearly = large(bench.bounds.limits.state_value_bytes - 10);
     session.set("d", nearly.as_str()).await.expect("written");
     let refused = session.read(&["a", "b", "c", "d"]).await.expect_err("too much for an answer");
     assert_eq!(refused.code(), "invalid_argument");
