@@ -13,6 +13,7 @@ mod awaited;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 pub mod memory;
+mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
@@ -29,10 +30,11 @@ use futures::future::BoxFuture;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use memory::Memory;
+pub use open::{OpenError, open};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use sqlite::{Durability, Sqlite};
-pub use url::{OpenError, Table, Url, UrlError, open, shown};
+pub use url::{Table, Url, UrlError, shown};
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
 /// there.

@@ -222,7 +222,7 @@ fn host(who: &WhoAmI) -> Finding {
             "host",
             State::Bad,
             format!("{walk}: {doubt}; resume is disabled"),
-            "start the server from its host, or see `launchers`, `adopters` and `pid1_is_host` in the README",
+            "start the server from its host, or see `launchers`, `adopters` and `pid1_is_host` in docs/settings.md",
         ),
     }
 }

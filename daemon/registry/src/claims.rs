@@ -8,11 +8,9 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Label, RequestId, SessionId, Siblings};
 
-use super::{Claimant, Effect, Lease, Millis, Owner, OwnerRecord, Registry, SessionRecord, TokenFile};
-
-/// Names a claim until it is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+use super::{
+    Claimant, Effect, Lease, Millis, Owner, OwnerRecord, Registry, SessionRecord, Ticket, TokenFile,
+};
 
 /// A claim, by a process whose host was verified.
 #[derive(Debug, Clone)]

@@ -4,7 +4,11 @@ use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
-use super::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, Ticket, TokenFile};
+use super::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
+
+/// Names a claim until it is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
 
 /// A granted claim.
 #[derive(Debug, Clone, PartialEq, Eq)]

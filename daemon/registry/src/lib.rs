@@ -26,8 +26,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub use claims::{Claim, Ticket, Wants};
-pub use effects::{Effect, Lease};
+pub use claims::{Claim, Wants};
+pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use records::{
     Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, TokenFile,

@@ -1,6 +1,7 @@
 //! A database that did not answer when the daemon started. Leases and tokens don't need it, so the daemon goes on, asks
 //! again until there is one, and says `unavailable` until then.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -8,8 +9,7 @@ use futures::FutureExt as _;
 use futures::future;
 
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, OpenError, Place, Record, Scan, Storage, StorageError, Usage,
-    Version,
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
 };
 
 /// The pause before it is asked again.
@@ -23,16 +23,19 @@ struct Awaited {
     why: Mutex<String>,
 }
 
-/// Opens a storage; where it does not answer at the moment, goes on trying behind what is returned.
-pub(super) async fn open<F>(
+/// Opens a storage; where it does not answer at the moment, goes on trying behind what is returned. `passes` tells why it does
+/// not answer, of an error after which it may.
+pub(super) async fn open<F, E>(
     name: &'static str,
+    passes: impl FnOnce(&E) -> Option<String>,
     attempt: impl Fn() -> F + Send + 'static,
-) -> Result<Arc<dyn Storage>, OpenError>
+) -> Result<Arc<dyn Storage>, E>
 where
-    F: Future<Output = Result<Arc<dyn Storage>, OpenError>> + Send,
+    F: Future<Output = Result<Arc<dyn Storage>, E>> + Send,
+    E: Display,
 {
     let why = match attempt().await {
-        Err(error) => error.passes().ok_or(error)?,
+        Err(error) => passes(&error).ok_or(error)?,
         opened => return opened,
     };
     tracing::error!(storage = name, %why, "the storage does not answer; trying again");

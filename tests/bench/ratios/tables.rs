@@ -1,4 +1,4 @@
-//! What was measured, as the README's tables.
+//! What was measured, as the tables of docs/speed.md.
 
 use std::io::Write as _;
 

@@ -1,0 +1,200 @@
+//! The layout: which room may name which, where a crate alone can't say it. `ARCHITECTURE.md` has the picture.
+//!
+//! Between crates the compiler keeps the doors: what a `Cargo.toml` does not name can't be imported, and the first test
+//! says what each may name. The other tests read the paths that the code mentions.
+
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use source::{Module, Package, circles};
+
+use crate::fixture;
+
+/// Every package, and the packages of ours that it may depend on.
+const PACKAGES: [(&str, &[&str]); 9] = [
+    ("proto", &[]),
+    ("process/identity", &["proto"]),
+    ("process", &["identity"]),
+    ("client/rust", &["proto"]),
+    ("daemon/registry", &["identity", "proto"]),
+    ("daemon", &["process", "proto", "registry"]),
+    ("wrap/relay", &["proto"]),
+    ("wrap", &["client", "process", "proto", "relay"]),
+    ("cli", &["client", "daemon", "process", "proto", "wrap"]),
+];
+
+/// Packages that do no I/O and read no clock: everything that they depend on, `std` not among it.
+const PURE: [(&str, &[&str]); 3] = [
+    ("process/identity", &["mcp-sessiond-proto", "sha2", "thiserror"]),
+    ("daemon/registry", &["mcp-sessiond-identity", "mcp-sessiond-proto"]),
+    ("wrap/relay", &["bytes", "mcp-sessiond-proto", "serde", "serde_json"]),
+];
+
+/// Rooms of one package, each with the rooms that it may name, all of which stand above it, and with the packages of
+/// ours. Every package may name `proto`.
+type Rooms = &'static [(&'static str, &'static [&'static str])];
+
+const DAEMON: Rooms = &[
+    ("counters", &[]),
+    ("writer", &[]),
+    ("storage", &["writer", "process"]),
+    ("config", &["storage", "process", "registry"]),
+    ("logging", &["config"]),
+    ("gauge", &["config", "process"]),
+    ("contents", &["config", "counters", "storage"]),
+    ("tokens", &["process", "registry"]),
+    ("ledger", &["writer", "process", "registry"]),
+    ("edge", &["config", "contents", "counters", "ledger", "storage", "tokens", "process", "registry"]),
+    ("killer", &["edge", "process", "registry"]),
+    ("reaper", &["contents", "edge"]),
+    ("service", &["contents", "counters", "edge", "gauge", "storage", "process", "registry"]),
+    ("listener", &["counters", "service", "process"]),
+    (
+        "run",
+        &[
+            "config", "contents", "counters", "edge", "killer", "listener", "logging", "reaper", "service",
+            "storage", "process",
+        ],
+    ),
+];
+
+const WRAP: Rooms =
+    &[("keeper", &["client", "process", "relay"]), ("front", &["keeper", "client", "process", "relay"])];
+
+fn package(path: &str) -> Package {
+    Package::read(fixture("..").as_ref(), path)
+}
+
+/// The short name of a package of ours: `registry` of `mcp-sessiond-registry`.
+fn short(dependency: &str) -> Option<&str> {
+    dependency.strip_prefix("mcp-sessiond-")
+}
+
+#[test]
+fn packages_depend_on_what_they_may_and_on_nothing_else() {
+    for (path, allowed) in PACKAGES {
+        let found: BTreeSet<String> = package(path).dependencies();
+        let ours: Vec<&str> = found.iter().filter_map(|name| short(name)).collect();
+        assert_eq!(ours, allowed, "{path}/Cargo.toml");
+    }
+}
+
+#[test]
+fn what_does_no_io_has_nothing_that_could() {
+    for (path, allowed) in PURE {
+        let package = package(path);
+        assert_eq!(package.dependencies().into_iter().collect::<Vec<_>>(), allowed, "{path}/Cargo.toml");
+        let door = package.root().text.clone();
+        assert!(door.contains("#![cfg_attr(not(test), no_std)]"), "{path} has no std");
+        assert!(!door.contains("extern crate std"), "{path} has no std");
+        for module in &package.modules {
+            let outside = module.mentions.iter().find(|path| is_outside(path));
+            assert_eq!(outside, None, "{}: it comes with the facts, or not at all", module.file.display());
+        }
+    }
+}
+
+/// What `proto` has that reads a clock, randomness or the environment.
+fn is_outside(path: &[String]) -> bool {
+    path.first().is_some_and(|root| root == "mcp_sessiond_proto")
+        && path.iter().any(|part| ["paths", "frame", "hello"].contains(&part.as_str()))
+        || path.last().is_some_and(|last| last == "mint")
+}
+
+#[test]
+fn unsafe_code_is_in_one_file() {
+    for (path, _) in PACKAGES {
+        for module in package(path).modules {
+            let allowed = path == "process" && module.path == ["sys"];
+            assert_eq!(module.text.contains("allow(unsafe_code)"), allowed, "{}", module.file.display());
+        }
+        let forbids = package(path).root().text.contains("#![forbid(unsafe_code)]");
+        assert_eq!(forbids, path != "process", "{path}");
+    }
+}
+
+#[test]
+fn rooms_name_only_what_they_may() {
+    for (path, rooms) in [("daemon", DAEMON), ("wrap", WRAP)] {
+        let package = package(path);
+        let listed: BTreeSet<&str> = rooms.iter().map(|(room, _)| *room).collect();
+        let there: BTreeSet<&str> = package.modules.iter().filter_map(|module| module.room()).collect();
+        assert_eq!(there, listed, "the rooms of {path}");
+        assert_eq!(trespasses(&package.modules, rooms), [""; 0], "{path}");
+    }
+}
+
+/// Who names a room, or a package, that it may not.
+fn trespasses(modules: &[Module], rooms: Rooms) -> Vec<String> {
+    let mut above = BTreeSet::new();
+    let mut found = Vec::new();
+    for (room, allowed) in rooms {
+        let mut may: BTreeSet<&str> = allowed.iter().copied().collect();
+        may.extend([*room, "proto"]);
+        let named = rooms.iter().map(|(name, _)| *name).filter(|name| may.contains(name) && name != room);
+        found.extend(
+            named.filter(|name| !above.contains(name)).map(|name| format!("{room}: {name} stands below it")),
+        );
+        above.insert(*room);
+        for module in modules.iter().filter(|module| module.room() == Some(room)) {
+            let strange = module.named().filter(|named| !may.contains(named.as_str()));
+            found.extend(strange.map(|named| format!("{}: {named}", module.file.display())));
+        }
+    }
+    found
+}
+
+#[test]
+fn no_file_leads_back_to_itself() {
+    let of = |path| circles(&package(path).modules).into_iter().map(move |circle| (path, circle));
+    let found: Vec<(&str, Vec<String>)> = PACKAGES.into_iter().flat_map(|(path, _)| of(path)).collect();
+    assert_eq!(found, []);
+}
+
+#[test]
+fn what_is_forbidden_is_found() {
+    let modules = |storage: &str, contents: &str| {
+        vec![
+            Module::of("", "pub mod storage; pub mod contents; pub mod edge;"),
+            Module::of("storage", storage),
+            Module::of("contents", contents),
+            Module::of("contents::rules", "use super::super::edge::Edge;"),
+            Module::of("edge", ""),
+        ]
+    };
+    let rooms: Rooms = &[("storage", &[]), ("contents", &["storage"]), ("edge", &["contents"])];
+    let sound = modules("", "// crate::edge\nconst TEXT: &str = \"crate::edge::Edge\";");
+    assert_eq!(trespasses(&sound[..3], rooms), [""; 0]);
+    assert_eq!(trespasses(&sound, rooms), ["contents/rules.rs: edge"]);
+    for forbidden in [
+        "use crate::{edge::Edge, storage};",
+        "use crate::storage::{self};\nfn f() { super::edge::g() }",
+        "use mcp_sessiond_registry as rules;",
+    ] {
+        let found = trespasses(&modules("", forbidden)[..3], rooms);
+        assert_eq!(found.len(), 1, "{forbidden}: {found:?}");
+    }
+    let backwards: Rooms = &[("edge", &["contents"]), ("contents", &["storage"]), ("storage", &[])];
+    assert_eq!(trespasses(&[], backwards).len(), 2);
+
+    let round = modules("use crate::contents::{rules, Contents};", "use crate::storage::Storage;");
+    assert_eq!(circles(&round), [["contents", "storage"]]);
+    assert_eq!(circles(&sound), [[""; 0]; 0]);
+    let by_the_door = [
+        Module::of("", "mod storage; pub use storage::Sqlite;"),
+        Module::of("storage", "mod memory; mod sqlite; use memory::Memory; pub use sqlite::Sqlite;"),
+        Module::of("storage::memory", "use crate::Sqlite;"),
+        Module::of("storage::sqlite", "use super::Memory;"),
+    ];
+    assert_eq!(circles(&by_the_door), [["storage::memory", "storage::sqlite"]]);
+    let mint: BTreeMap<&str, bool> = [
+        ("use mcp_sessiond_proto::paths;", true),
+        ("let id = SessionId::mint();", true),
+        ("use mcp_sessiond_proto::Epoch;", false),
+    ]
+    .into();
+    for (text, is_found) in mint {
+        assert_eq!(Module::of("", text).mentions.iter().any(|path| is_outside(path)), is_found, "{text}");
+    }
+}
