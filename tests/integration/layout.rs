@@ -81,6 +81,35 @@ fn packages_depend_on_what_they_may_and_on_nothing_else() {
 }
 
 #[test]
+fn a_package_is_published_after_those_that_it_depends_on() {
+    let order = std::fs::read_to_string(fixture("../packaging/order")).expect("packaging/order");
+    let order: Vec<&str> = order.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(order.len(), PACKAGES.len());
+    for (path, _) in PACKAGES {
+        let package = package(path);
+        let place = |name: &str| order.iter().position(|listed| *listed == name);
+        let own = place(package.field("name")).unwrap_or_else(|| panic!("{path} is not in packaging/order"));
+        for dependency in package.dependencies().iter().filter(|name| short(name).is_some()) {
+            assert!(place(dependency).is_some_and(|at| at < own), "{path} is published before {dependency}");
+        }
+    }
+}
+
+#[test]
+fn a_package_says_what_it_is() {
+    for (path, _) in PACKAGES {
+        let package = package(path);
+        for field in ["description", "readme", "keywords", "categories"] {
+            assert!(!package.field(field).is_empty(), "{path}/Cargo.toml has no {field}");
+        }
+        for file in ["README.md", "LICENSE"] {
+            let text = std::fs::read_to_string(fixture(&format!("../{path}/{file}")));
+            assert!(text.is_ok_and(|text| !text.is_empty()), "{path}/{file}");
+        }
+    }
+}
+
+#[test]
 fn what_does_no_io_has_nothing_that_could() {
     for (path, allowed) in PURE {
         let package = package(path);

@@ -143,11 +143,11 @@ async fn look(asked: &Asked) -> Vec<Finding> {
 }
 
 fn service() -> Finding {
-    match install::installed() {
-        Some(_) if let Some(install::Ailment { finding, advice }) = install::ailment() => {
+    match install::installed().map(|path| (path, install::ailment())) {
+        Some((_, Some(install::Ailment { finding, advice }))) => {
             Finding::other("service", State::Doubtful, finding, advice)
         }
-        Some(path) => Finding::good("service", format!("installed as {}", path.display())),
+        Some((path, None)) => Finding::good("service", format!("installed as {}", path.display())),
         None => Finding::other(
             "service",
             State::Doubtful,

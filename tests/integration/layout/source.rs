@@ -35,6 +35,12 @@ impl Package {
         Self { manifest, modules: all.into_iter().filter(|module| !is_test(module)).collect() }
     }
 
+    /// What the manifest says of the package; nothing where it says nothing.
+    pub(super) fn field(&self, name: &str) -> &str {
+        let value = self.manifest.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+        value.unwrap_or_default().trim_matches('"')
+    }
+
     /// The names in `[dependencies]`.
     pub(super) fn dependencies(&self) -> BTreeSet<String> {
         let lines = self.manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
