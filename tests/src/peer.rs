@@ -85,6 +85,15 @@ impl Peer {
         Some(body)
     }
 
+    /// Reads a frame of JSON.
+    ///
+    /// # Panics
+    /// When the connection was ended, or it is no JSON.
+    #[track_caller]
+    pub fn answer(&mut self) -> Value {
+        serde_json::from_slice(&self.receive().expect("an answer")).expect("JSON")
+    }
+
     /// Whether the daemon has ended the connection, or does so now, without another word.
     pub fn is_ended(&mut self) -> bool {
         self.receive().is_none()
@@ -114,6 +123,23 @@ impl Peer {
         }
         let error = answer["error"].take();
         Err(error.get("data").unwrap_or(&error).clone())
+    }
+
+    /// Claims a session for the test, which has a lease then.
+    ///
+    /// # Panics
+    /// When there is none to be had.
+    pub fn claim(&mut self) -> Value {
+        self.call("claim", json!({})).expect("a session")
+    }
+
+    /// Stores a token, in base64, under the lease that was claimed.
+    ///
+    /// # Errors
+    /// The error that the daemon answered with.
+    pub fn store(&mut self, claimed: &Value, token: &str) -> Result<Value, Value> {
+        let request = json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token});
+        self.call("store_token", request)
     }
 
     /// A call in MessagePack, written as JSON: `{"id":…,"deadline_ms":…,"call":{…}}`.

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Daemon, Host, Log, Peer, gone};
+use crate::{Daemon, Host, Log, Peer, gone, until};
 
 /// Where the helpers are: only the test binary itself is told, when it is compiled.
 #[derive(Debug)]
@@ -188,14 +188,43 @@ impl World {
         value.unwrap_or_else(|| panic!("no counter {name} in {stats}"))
     }
 
-    /// What the daemon knows of sessions.
+    /// Waits until a counter of `debug stats` is so.
+    pub fn wait_stat(&self, name: &str, value: u64) {
+        until(&format!("{name} is {value}"), || (self.stat(name) == value).then_some(()));
+    }
+
+    /// What the daemon says of itself.
     ///
     /// # Panics
     /// When it does not say.
     #[must_use]
-    pub fn sessions(&self) -> Vec<Value> {
-        let listed = self.peer().call("list_sessions", json!({})).expect("sessions");
+    pub fn about(&self) -> Value {
+        self.peer().call("about", json!({})).expect("the daemon about itself")
+    }
+
+    /// The pid of the daemon, whoever has started it.
+    ///
+    /// # Panics
+    /// When it does not say.
+    #[must_use]
+    pub fn daemon_pid(&self) -> u32 {
+        self.about()["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid")
+    }
+
+    /// What the daemon answers to a method that lists, such as `list_backends`.
+    ///
+    /// # Panics
+    /// When it is no list.
+    #[must_use]
+    pub fn listed(&self, method: &str) -> Vec<Value> {
+        let listed = self.peer().call(method, json!({})).expect(method);
         listed.as_array().expect("a list").clone()
+    }
+
+    /// What the daemon knows of sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<Value> {
+        self.listed("list_sessions")
     }
 
     /// The token file of a session.
