@@ -56,18 +56,15 @@ fn kill_meanwhile(
             let enough = done.load(Ordering::Relaxed) + random.u64(0..40);
             until("rotations go on", || (done.load(Ordering::Relaxed) >= enough || finished()).then_some(()));
             (0..random.u32(0..200_000)).for_each(|_| std::hint::spin_loop());
-            daemon.kill();
-            daemon.start_with(&[(VARIABLE, &format!("{}:{}", POINTS[point], random.u32(0..20)))]);
+            daemon.restart_with(&[(VARIABLE, &format!("{}:{}", POINTS[point], random.u32(0..20)))]);
         } else {
             until("the fault point is reached", || (daemon.ended().is_some() || finished()).then_some(()));
             reached[point] += u32::from(daemon.ended().is_some());
-            daemon.kill();
-            daemon.start_again();
+            daemon.restart();
         }
         if finished() {
             // Whatever comes now needs a daemon without a fault.
-            daemon.kill();
-            daemon.start_again();
+            daemon.restart();
             assert!(reached.iter().all(|times| *times > 0), "of {POINTS:?} only {reached:?} were reached");
             return;
         }
@@ -161,13 +158,10 @@ fn a_daemon_killed_at_each_point_of_a_store_keeps_one_of_the_two_tokens() {
     let world = world("");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("0");
+    let mut instance = host.holder(&[], "0");
     let mut kept = String::from("0");
     for (round, point) in POINTS.iter().cycle().take(3 * POINTS.len()).enumerate() {
-        daemon.kill();
-        daemon.start_with(&[(VARIABLE, point)]);
+        daemon.restart_with(&[(VARIABLE, point)]);
         // The ledger's point may already be passed by what the start has to record.
         let started = daemon.ready_or_ended();
         let token = format!("{}", round + 1);
@@ -178,10 +172,9 @@ fn a_daemon_killed_at_each_point_of_a_store_keeps_one_of_the_two_tokens() {
         }
         // It dies with the daemon, so nobody repeats its store.
         instance.kill();
-        daemon.kill();
-        daemon.start_again();
-        instance = host.instance(&[]);
-        let loaded = instance.load();
+        daemon.restart();
+        let loaded;
+        (instance, loaded) = host.loaded(&[]);
         let found = loaded.token.clone().unwrap_or_else(|| panic!("{point}: nothing is left: {loaded:?}"));
         assert!(found == kept || found == token, "{point}: {found}, neither {kept} nor {token}");
         kept = found;
@@ -197,16 +190,14 @@ fn a_store_is_carried_over_the_death_of_the_daemon() {
     let mut instance = host.instance(&[]);
     let session = instance.load().assert_fresh().session();
     for point in POINTS {
-        daemon.kill();
-        daemon.start_with(&[(VARIABLE, point)]);
+        daemon.restart_with(&[(VARIABLE, point)]);
         let _ = daemon.ready_or_ended();
         instance.begin(&format!("store {point}"));
         daemon.wait();
         daemon.start_again();
         let stored = instance.answer();
         assert!(stored.done, "{point}: {stored:?}");
-        let loaded = instance.load();
-        assert_eq!((loaded.token.as_deref(), loaded.session()), (Some(point), session.clone()));
+        instance.load().assert_resumed(&session, Some(point));
     }
 }
 
@@ -246,10 +237,9 @@ fn a_holder_that_died_meanwhile_is_seen_to_be_dead() {
         old.kill();
         daemon.start_again();
         assert_eq!((world.stat("sessions"), world.stat("leases")), (1, 0));
-        let mut new = host.instance(&[]);
-        let resumed = new.load();
-        assert_eq!((resumed.token, resumed.session), (Some(round.to_string()), Some(session.clone())));
-        old = new;
+        let resumed;
+        (old, resumed) = host.loaded(&[]);
+        resumed.assert_resumed(&session, Some(&round.to_string()));
     }
 }
 
@@ -258,9 +248,7 @@ fn a_host_that_died_meanwhile_leaves_nothing() {
     let world = world("");
     let mut daemon = world.daemon();
     let mut host = world.host();
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("one");
+    let _holder = host.holder(&[], "one");
     daemon.kill();
     host.kill();
     assert_eq!(world.token_files().len(), 1);
@@ -275,10 +263,8 @@ fn a_plural_key_stays_plural() {
     let mut daemon = world.daemon();
     let host = world.host();
     let (mut one, mut other) = (host.instance(&[]), host.instance(&[]));
-    one.load().assert_fresh();
-    one.store("one");
-    other.load().assert_fresh();
-    other.store("other");
+    one.first_run("one");
+    other.first_run("other");
     daemon.kill();
     one.kill();
     other.kill();
@@ -291,14 +277,12 @@ fn a_claim_that_waits_is_carried_over_the_death_of_the_daemon() {
     let world = world("claim_wait_ms = 5000");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut old = host.instance(&[]);
-    old.load().assert_fresh();
-    old.store("one");
+    let mut old = host.holder(&[], "one");
     let mut new = host.instance(&[]);
     new.begin("load");
-    until("the claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+    world.wait_stat("claims_waiting", 1);
     daemon.restart();
-    until("the claim waits again", || (world.stat("claims_waiting") == 1).then_some(()));
+    world.wait_stat("claims_waiting", 1);
     old.kill();
     assert_eq!(new.answer().token.as_deref(), Some("one"));
 }
