@@ -141,16 +141,14 @@ fn oversized_and_truncated_frames_end_their_own_connection() {
         for codec in [Codec::JsonRpc, Codec::MessagePack] {
             let mut peer = world.peer_in(codec);
             // Nothing of it has to be sent for that.
-            peer.stream.write_all(&length.to_be_bytes()).expect("written");
+            peer.announce(length, b"");
             assert!(peer.is_ended(), "{length}");
         }
     }
     for _ in 0..50 {
         for sent in [0, 1, 100_000] {
-            let mut peer = world.peer();
-            peer.stream.write_all(&FRAME_MAX.to_be_bytes()).expect("written");
-            peer.stream.write_all(&vec![b' '; sent]).expect("written");
             // And gone.
+            world.peer().announce(FRAME_MAX, &vec![b' '; sent]);
         }
     }
     // The largest frame that there is may be sent.
@@ -175,7 +173,7 @@ fn slow_peers_keep_nobody_waiting() {
         slow.push(peer);
         for length in [100_u32, FRAME_MAX] {
             let mut peer = world.peer();
-            peer.stream.write_all(&[&length.to_be_bytes()[..], b"{"].concat()).expect("written");
+            peer.announce(length, b"{");
             slow.push(peer);
         }
     }

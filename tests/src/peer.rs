@@ -69,6 +69,14 @@ impl Peer {
         self.stream.write_all(&[&length.to_be_bytes(), body].concat())
     }
 
+    /// Sends the beginning of a frame that is to have so many bytes.
+    ///
+    /// # Panics
+    /// When the daemon has hung up.
+    pub fn announce(&mut self, length: u32, beginning: &[u8]) {
+        self.stream.write_all(&[&length.to_be_bytes(), beginning].concat()).expect("written");
+    }
+
     /// Reads a frame. None: the connection was ended.
     ///
     /// # Panics
