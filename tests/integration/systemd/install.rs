@@ -103,7 +103,7 @@ fn the_units_are_valid_as_they_stand_and_as_installed() {
     let home = machine.world.root().join("h");
     create_dir_all(home.join(".cargo/bin")).expect("a directory");
     symlink(machine.world.binaries.daemon, home.join(".cargo/bin/mcp-sessiond")).expect("linked");
-    for directory in [PathBuf::from(fixture("../systemd")), units(&machine.world)] {
+    for directory in [PathBuf::from(fixture("../cli/systemd")), units(&machine.world)] {
         let mut verify = machine.manager.command("systemd-analyze");
         verify
             .args(["--user", "verify"])
