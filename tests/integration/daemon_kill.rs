@@ -166,9 +166,7 @@ fn a_claim_that_waits_is_carried_over_the_death_of_the_daemon() {
     let mut daemon = world.daemon();
     let host = world.host();
     let mut old = host.holder(&[], "one");
-    let mut new = host.instance(&[]);
-    new.begin("load");
-    world.wait_stat("claims_waiting", 1);
+    let mut new = world.waiting(&host);
     daemon.restart();
     world.wait_stat("claims_waiting", 1);
     old.kill();

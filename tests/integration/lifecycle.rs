@@ -50,9 +50,7 @@ fn it_does_not_wait_for_ever_for_a_call_under_way() {
     let mut daemon = world.daemon();
     let host = world.host();
     let mut old = host.holder(&[], "kept");
-    let mut new = host.instance(&[]);
-    new.begin("load");
-    world.wait_stat("claims_waiting", 1);
+    let mut new = world.waiting(&host);
     assert_eq!(daemon.stop().code(), Some(0));
     world.log.wait("calls were still under way");
     daemon.start_again();

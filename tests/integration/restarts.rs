@@ -74,9 +74,7 @@ fn one_that_is_started_before_its_predecessor_dies_resumes() {
     let session = old.load().assert_fresh().session();
     for round in 0..20 {
         old.store(&format!("early-{round}"));
-        let mut new = host.instance(&[]);
-        new.begin("load");
-        world.wait_stat("claims_waiting", 1);
+        let mut new = world.waiting(&host);
         // What the old one does until its end is not lost.
         old.store(&format!("late-{round}"));
         old.kill();
@@ -91,9 +89,7 @@ fn a_released_session_is_free_at_once() {
     let _daemon = world.daemon();
     let host = world.host();
     let mut old = host.holder(&[], "one");
-    let mut new = host.instance(&[]);
-    new.begin("load");
-    world.wait_stat("claims_waiting", 1);
+    let mut new = world.waiting(&host);
     old.release();
     assert_eq!(new.answer().token.as_deref(), Some("one"));
 }

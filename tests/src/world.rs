@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Daemon, Host, Log, Peer, gone, until};
+use crate::{Daemon, Host, Instance, Log, Peer, gone, until};
 
 /// Where the helpers are: only the test binary itself is told, when it is compiled.
 #[derive(Debug)]
@@ -153,6 +153,18 @@ impl World {
     #[must_use]
     pub fn host(&self) -> Host {
         Host::spawn(self.command(self.binaries.host), self.binaries)
+    }
+
+    /// An instance of this host whose claim waits for the end of another one's lease.
+    ///
+    /// # Panics
+    /// When it does not wait, or does not do so alone.
+    #[must_use]
+    pub fn waiting(&self, host: &Host) -> Instance {
+        let instance = host.instance(&[]);
+        instance.begin("load");
+        self.wait_stat("claims_waiting", 1);
+        instance
     }
 
     /// A broker.
