@@ -14,6 +14,7 @@
 
 mod backend;
 pub mod broker;
+mod broker_process;
 mod client;
 mod daemon;
 mod disk;
@@ -32,6 +33,7 @@ mod steady;
 mod world;
 
 pub use backend::Backend;
+pub use broker_process::BrokerProcess;
 pub use client::{Client, Pipe};
 pub use daemon::Daemon;
 pub use disk::SmallDisk;
@@ -47,7 +49,7 @@ pub use peer::Peer;
 pub use process::{gone, lives, signal, start_time, stat};
 pub use raw::Raw;
 pub use steady::Steady;
-pub use world::{Binaries, BrokerProcess, World};
+pub use world::{Binaries, World};
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};

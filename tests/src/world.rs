@@ -1,10 +1,10 @@
 //! A directory, and everything that runs in it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use mcp_sessiond_proto::hello::Codec;
 use nix::sys::signal::{Signal, kill};
@@ -167,12 +167,6 @@ impl World {
         instance
     }
 
-    /// A broker.
-    #[must_use]
-    pub fn broker(&self) -> BrokerProcess {
-        BrokerProcess::spawn(self.command(self.binaries.broker), self.root().join("broker.sock"))
-    }
-
     /// A connection of this process to the daemon, in JSON-RPC.
     #[must_use]
     pub fn peer(&self) -> Peer {
@@ -282,50 +276,5 @@ impl Drop for World {
             let detached = std::fs::read_to_string(self.directory().join("daemon.log")).unwrap_or_default();
             let _ = writeln!(std::io::stderr(), "the daemon's log:\n{}\n{detached}", self.log.text());
         }
-    }
-}
-
-/// The broker as a process.
-#[derive(Debug)]
-pub struct BrokerProcess {
-    child: Child,
-    /// Its socket.
-    pub socket: PathBuf,
-}
-
-impl BrokerProcess {
-    fn spawn(mut command: Command, socket: PathBuf) -> Self {
-        command.arg(&socket).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the broker");
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-        assert_eq!(ready, "ready\n");
-        Self { child, socket }
-    }
-
-    /// Asks it something.
-    ///
-    /// # Panics
-    /// When it does not answer.
-    #[must_use]
-    pub fn ask(&self, question: &Value) -> Value {
-        let mut stream = UnixStream::connect(&self.socket).expect("the broker");
-        stream.write_all(format!("{question}\n").as_bytes()).expect("asked");
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).expect("answered");
-        serde_json::from_str(&line).expect("json")
-    }
-
-    /// How many tokens were refused.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.ask(&json!({"op": "tally"}))["refused"].as_u64().expect("a number")
-    }
-}
-
-impl Drop for BrokerProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
