@@ -4,40 +4,30 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::process::{Output, Stdio};
 
-use mcp_sessiond_tests::{Host, Server, World};
+use mcp_sessiond_tests::{Server, World};
 use serde_json::{Value, json};
 
 use crate::{fixture, world};
 
-/// A server without a library: it answers each command with an exit code and what was printed.
-fn scripted(host: &Host, arguments: &[&str]) -> Server {
-    host.server(arguments)
-}
-
-fn ask(server: &mut Server, command: &str) -> String {
-    server.write(command);
-    server.read().trim_end().to_owned()
-}
-
-/// The flow of version 1, by a server that is started by `start`.
+/// The flow of version 1, by a server without a library: it answers each command with an exit code and what was printed.
 fn goes_through_the_whole_flow(world: &World, start: &dyn Fn() -> Server) {
     let mut server = start();
-    assert_eq!(ask(&mut server, "load"), "3", "there is nothing to resume");
-    assert_eq!(ask(&mut server, "store one"), "0");
-    assert_eq!(ask(&mut server, "load"), "0 one");
+    assert_eq!(server.ask("load"), "3", "there is nothing to resume");
+    assert_eq!(server.ask("store one"), "0");
+    assert_eq!(server.ask("load"), "0 one");
     for round in 0..3 {
         server.kill();
         server = start();
         let before = if round == 0 { "one".to_owned() } else { format!("round {}", round - 1) };
-        assert_eq!(ask(&mut server, "load"), format!("0 {before}"));
-        assert_eq!(ask(&mut server, &format!("store round {round}")), "0");
+        assert_eq!(server.ask("load"), format!("0 {before}"));
+        assert_eq!(server.ask(&format!("store round {round}")), "0");
     }
     assert_eq!(world.stat("sessions"), 1);
-    assert_eq!(ask(&mut server, "reject"), "0");
-    assert_eq!(ask(&mut server, "load"), "3");
-    assert_eq!(ask(&mut server, "reject"), "0", "there was none, which is as good");
+    assert_eq!(server.ask("reject"), "0");
+    assert_eq!(server.ask("load"), "3");
+    assert_eq!(server.ask("reject"), "0", "there was none, which is as good");
     server.kill();
-    assert_eq!(ask(&mut start(), "load"), "3");
+    assert_eq!(start().ask("load"), "3");
 }
 
 #[test]
@@ -46,7 +36,7 @@ fn a_shell_script_needs_no_library() {
     let _daemon = world.daemon();
     let host = world.host();
     let script = fixture("shell/server.sh");
-    goes_through_the_whole_flow(&world, &|| scripted(&host, &[&script, world.binaries.daemon]));
+    goes_through_the_whole_flow(&world, &|| host.server(&[&script, world.binaries.daemon]));
     host.log.wait("Token file not found (first run or clean slate)");
     host.log.wait("Session resumed successfully");
     host.log.wait("Broker rejected resume token, starting fresh session");
@@ -58,7 +48,7 @@ fn bash_and_its_dying_subshells_too() {
     let _daemon = world.daemon();
     let host = world.host();
     let script = fixture("shell/server.sh");
-    goes_through_the_whole_flow(&world, &|| scripted(&host, &["bash", &script, world.binaries.daemon]));
+    goes_through_the_whole_flow(&world, &|| host.server(&["bash", &script, world.binaries.daemon]));
 }
 
 #[test]
@@ -68,7 +58,7 @@ fn python_needs_no_library() {
     let host = world.host();
     let script = fixture("python/server.py");
     goes_through_the_whole_flow(&world, &|| {
-        scripted(&host, &["python3", &script, "command", world.binaries.daemon])
+        host.server(&["python3", &script, "command", world.binaries.daemon])
     });
 }
 
@@ -81,11 +71,11 @@ fn two_scripts_that_differ_in_one_argument_never_meet() {
     let start = |name: &str| host.server(&[&script, world.binaries.daemon, name]);
     for name in ["a", "b"] {
         let mut server = start(name);
-        assert_eq!(ask(&mut server, &format!("store {name}")), "0");
+        assert_eq!(server.ask(&format!("store {name}")), "0");
         server.kill();
     }
     for name in ["b", "a"] {
-        assert_eq!(ask(&mut start(name), "load"), format!("0 {name}"));
+        assert_eq!(start(name).ask("load"), format!("0 {name}"));
     }
 }
 
@@ -195,8 +185,7 @@ fn token_starts_a_daemon_where_none_runs() {
     let world = world("idle_exit_ms = 600000");
     assert_eq!(code(&world, &["token", "store"], b"one"), Some(0));
     assert_eq!(run(&world, &["token", "load"], b"").stdout, b"one");
-    let about = world.peer().call("about", json!({})).expect("about");
-    assert_eq!(about["started_by"], "on_demand");
+    assert_eq!(world.about()["started_by"], "on_demand");
 }
 
 fn json_of(world: &World, arguments: &[&str]) -> Value {
@@ -213,8 +202,7 @@ fn debug_shows_what_there_is_and_no_secrets() {
     let host = world.host();
     let mut instances: Vec<_> = (0..3).map(|n| host.instance(&["--label", &format!("l{n}")])).collect();
     for instance in &mut instances {
-        instance.load().assert_fresh();
-        instance.store("hunter2");
+        instance.first_run("hunter2");
     }
     instances[0].kill();
     let hosts = json_of(&world, &["debug", "hosts", "--json"]);

@@ -1,15 +1,15 @@
 //! The daemon is killed with SIGKILL: what it acknowledged is kept, and who held a session still does.
 
+mod rotations;
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcp_sessiond_process::fault::{POINTS, VARIABLE};
-use mcp_sessiond_tests::{Daemon, Host, Instance, Loaded, random, until};
+use mcp_sessiond_tests::{Loaded, random, until};
 
+use self::rotations::{ROTATIONS, WORKERS, Worker, kill_meanwhile};
 use crate::{fixture, world};
-
-const WORKERS: u64 = 16;
-const ROTATIONS: u64 = 2_000;
 
 #[test]
 fn nothing_acknowledged_is_lost_in_2000_rotations_under_kills() {
@@ -41,133 +41,15 @@ fn nothing_acknowledged_is_lost_in_2000_rotations_under_kills() {
     });
 }
 
-/// Kills the daemon at each named point and at random moments, until the workers are done.
-fn kill_meanwhile(
-    daemon: &mut Daemon,
-    random: &mut fastrand::Rng,
-    done: &AtomicU64,
-    finished: impl Fn() -> bool,
-) {
-    let mut reached = [0; POINTS.len()];
-    for round in 0.. {
-        let point = (round / 2) % POINTS.len();
-        if round % 2 == 0 {
-            // A random moment: after some rotations, and some turns of the processor.
-            let enough = done.load(Ordering::Relaxed) + random.u64(0..40);
-            until("rotations go on", || (done.load(Ordering::Relaxed) >= enough || finished()).then_some(()));
-            (0..random.u32(0..200_000)).for_each(|_| std::hint::spin_loop());
-            daemon.kill();
-            daemon.start_with(&[(VARIABLE, &format!("{}:{}", POINTS[point], random.u32(0..20)))]);
-        } else {
-            until("the fault point is reached", || (daemon.ended().is_some() || finished()).then_some(()));
-            reached[point] += u32::from(daemon.ended().is_some());
-            daemon.kill();
-            daemon.start_again();
-        }
-        if finished() {
-            // Whatever comes now needs a daemon without a fault.
-            daemon.kill();
-            daemon.start_again();
-            assert!(reached.iter().all(|times| *times > 0), "of {POINTS:?} only {reached:?} were reached");
-            return;
-        }
-    }
-}
-
-/// One instance after the other, with one key, and what the daemon has acknowledged to them.
-struct Worker<'a> {
-    host: &'a Host,
-    number: u64,
-    random: fastrand::Rng,
-    instance: Instance,
-    acknowledged: Option<String>,
-}
-
-impl<'a> Worker<'a> {
-    fn start(host: &'a Host, number: u64, random: fastrand::Rng) -> Self {
-        let (instance, loaded) = first_load(host, number);
-        // Fresh; or held, where the daemon was killed between granting the lease and saying so.
-        assert_eq!(loaded.token, None, "{loaded:?}");
-        Self { host, number, random, instance, acknowledged: None }
-    }
-
-    fn rotate(mut self, done: &AtomicU64) -> Self {
-        for rotation in 0..ROTATIONS / WORKERS {
-            let token = format!("worker {} rotation {rotation}", self.number);
-            match self.random.u32(0..40) {
-                0 => self.die_while_storing(&token),
-                1 => self.be_followed_while_storing(token),
-                _ => {
-                    self.instance.store(&token);
-                    self.acknowledged = Some(token);
-                }
-            }
-            let loaded = self.instance.load();
-            assert_eq!(loaded.token, self.acknowledged, "worker {}: {loaded:?}", self.number);
-            done.fetch_add(1, Ordering::Relaxed);
-        }
-        self
-    }
-
-    /// The instance is killed before it knows whether its token was kept. Either the new one or the former is.
-    fn die_while_storing(&mut self, token: &str) {
-        self.instance.begin(&format!("store {token}"));
-        (0..self.random.u32(0..100_000)).for_each(|_| std::hint::spin_loop());
-        self.instance.kill();
-        let loaded;
-        (self.instance, loaded) = first_load(self.host, self.number);
-        assert!(loaded.token == self.acknowledged || loaded.token.as_deref() == Some(token), "{loaded:?}");
-        self.acknowledged = loaded.token;
-    }
-
-    /// The next instance is started while this one still stores.
-    fn be_followed_while_storing(&mut self, token: String) {
-        let follower = instance(self.host, self.number);
-        follower.begin("load");
-        self.instance.store(&token);
-        self.acknowledged = Some(token);
-        self.instance.kill();
-        self.instance = follower;
-        let loaded = self.instance.answer();
-        if loaded.disabled.is_some() {
-            // There was no daemon just then.
-            self.instance.kill();
-            self.instance = first_load(self.host, self.number).0;
-        } else {
-            assert_eq!(loaded.token, self.acknowledged, "{loaded:?}");
-        }
-    }
-}
-
-fn instance(host: &Host, number: u64) -> Instance {
-    host.instance(&["--worker", &number.to_string()])
-}
-
-/// Starts instances until one meets a daemon: who finds none at its start goes on without resuming.
-fn first_load(host: &Host, number: u64) -> (Instance, Loaded) {
-    until("an instance meets the daemon", || {
-        let mut instance = instance(host, number);
-        let loaded = instance.load();
-        if loaded.disabled.is_some() {
-            instance.kill();
-            return None;
-        }
-        Some((instance, loaded))
-    })
-}
-
 #[test]
 fn a_daemon_killed_at_each_point_of_a_store_keeps_one_of_the_two_tokens() {
     let world = world("");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("0");
+    let mut instance = host.holder(&[], "0");
     let mut kept = String::from("0");
     for (round, point) in POINTS.iter().cycle().take(3 * POINTS.len()).enumerate() {
-        daemon.kill();
-        daemon.start_with(&[(VARIABLE, point)]);
+        daemon.restart_with(&[(VARIABLE, point)]);
         // The ledger's point may already be passed by what the start has to record.
         let started = daemon.ready_or_ended();
         let token = format!("{}", round + 1);
@@ -178,10 +60,9 @@ fn a_daemon_killed_at_each_point_of_a_store_keeps_one_of_the_two_tokens() {
         }
         // It dies with the daemon, so nobody repeats its store.
         instance.kill();
-        daemon.kill();
-        daemon.start_again();
-        instance = host.instance(&[]);
-        let loaded = instance.load();
+        daemon.restart();
+        let loaded;
+        (instance, loaded) = host.loaded(&[]);
         let found = loaded.token.clone().unwrap_or_else(|| panic!("{point}: nothing is left: {loaded:?}"));
         assert!(found == kept || found == token, "{point}: {found}, neither {kept} nor {token}");
         kept = found;
@@ -197,16 +78,14 @@ fn a_store_is_carried_over_the_death_of_the_daemon() {
     let mut instance = host.instance(&[]);
     let session = instance.load().assert_fresh().session();
     for point in POINTS {
-        daemon.kill();
-        daemon.start_with(&[(VARIABLE, point)]);
+        daemon.restart_with(&[(VARIABLE, point)]);
         let _ = daemon.ready_or_ended();
         instance.begin(&format!("store {point}"));
         daemon.wait();
         daemon.start_again();
         let stored = instance.answer();
         assert!(stored.done, "{point}: {stored:?}");
-        let loaded = instance.load();
-        assert_eq!((loaded.token.as_deref(), loaded.session()), (Some(point), session.clone()));
+        instance.load().assert_resumed(&session, Some(point));
     }
 }
 
@@ -246,10 +125,9 @@ fn a_holder_that_died_meanwhile_is_seen_to_be_dead() {
         old.kill();
         daemon.start_again();
         assert_eq!((world.stat("sessions"), world.stat("leases")), (1, 0));
-        let mut new = host.instance(&[]);
-        let resumed = new.load();
-        assert_eq!((resumed.token, resumed.session), (Some(round.to_string()), Some(session.clone())));
-        old = new;
+        let resumed;
+        (old, resumed) = host.loaded(&[]);
+        resumed.assert_resumed(&session, Some(&round.to_string()));
     }
 }
 
@@ -258,9 +136,7 @@ fn a_host_that_died_meanwhile_leaves_nothing() {
     let world = world("");
     let mut daemon = world.daemon();
     let mut host = world.host();
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("one");
+    let _holder = host.holder(&[], "one");
     daemon.kill();
     host.kill();
     assert_eq!(world.token_files().len(), 1);
@@ -275,10 +151,8 @@ fn a_plural_key_stays_plural() {
     let mut daemon = world.daemon();
     let host = world.host();
     let (mut one, mut other) = (host.instance(&[]), host.instance(&[]));
-    one.load().assert_fresh();
-    one.store("one");
-    other.load().assert_fresh();
-    other.store("other");
+    one.first_run("one");
+    other.first_run("other");
     daemon.kill();
     one.kill();
     other.kill();
@@ -291,14 +165,10 @@ fn a_claim_that_waits_is_carried_over_the_death_of_the_daemon() {
     let world = world("claim_wait_ms = 5000");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut old = host.instance(&[]);
-    old.load().assert_fresh();
-    old.store("one");
-    let mut new = host.instance(&[]);
-    new.begin("load");
-    until("the claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+    let mut old = host.holder(&[], "one");
+    let mut new = world.waiting(&host);
     daemon.restart();
-    until("the claim waits again", || (world.stat("claims_waiting") == 1).then_some(()));
+    world.wait_stat("claims_waiting", 1);
     old.kill();
     assert_eq!(new.answer().token.as_deref(), Some("one"));
 }

@@ -1,8 +1,9 @@
 //! Several daemons on one database: what was made through one is continued through another.
 
-use mcp_sessiond_tests::{Daemon, World, random, until};
+use mcp_sessiond_tests::{Daemon, World, assert_refused, random, until};
 use serde_json::{Value, json};
 
+use crate::sessions::leased;
 use crate::world;
 use crate::writers::{check, some_progress, write_under};
 
@@ -24,8 +25,7 @@ fn a_session_goes_from_daemon_to_daemon(url: &str) {
     let (mut here, mut there) = (here.peer(), there.peer());
     here.call("create_session", json!({"service": "web", "session": "s", "metadata": "{}"}))
         .expect("created");
-    let twice = there.call("create_session", of()).expect_err("there is one");
-    assert_eq!(twice["code"], "already_exists");
+    assert_refused(there.call("create_session", of()), "already_exists");
     let write = |value: &str, expected: &Value| json!({"of": of(), "writes": [{"key": "k", "value": value, "expected": expected}]});
     let written = here.call("write_state", write("1", &json!("0"))).expect("written");
     let version = written[0]["version"].clone();
@@ -33,8 +33,7 @@ fn a_session_goes_from_daemon_to_daemon(url: &str) {
     assert_eq!((&read[0]["value"], &read[0]["version"]), (&json!("1"), &version));
     there.call("write_state", write("2", &version)).expect("written");
     // Who has read before that does not overwrite it.
-    let late = here.call("write_state", write("3", &version)).expect_err("it has changed");
-    assert_eq!(late["code"], "version_conflict");
+    assert_refused(here.call("write_state", write("3", &version)), "version_conflict");
     let append = |message: &str| json!({"of": of(), "stream": "_GET_stream", "messages": [message], "request": format!("r{message}")});
     let first = here.call("append", append("1")).expect("appended");
     let second = there.call("append", append("2")).expect("appended");
@@ -62,7 +61,7 @@ fn a_termination_counts_everywhere(url: &str) {
     there.call("get_session", of()).expect("there");
     here.call("terminate_session", of()).expect("terminated");
     for method in ["open_session", "touch_session", "reset_session", "create_session"] {
-        assert_eq!(there.call(method, of()).expect_err("terminated")["code"], "session_terminated");
+        assert_refused(there.call(method, of()), "session_terminated");
     }
 }
 
@@ -71,13 +70,11 @@ fn a_host_s_session_is_its_own_daemon_s(url: &str) {
     let [here, there] = machines(url);
     let mut daemons = [here.daemon(), there.daemon()];
     let host = here.host();
-    let mut server = host.instance(&[]);
-    let loaded = server.load();
-    let lease = json!({"session": loaded.session(), "epoch": loaded.epoch.expect("a lease").to_string()});
+    let (mut server, loaded) = host.loaded(&[]);
+    let lease = leased(&loaded);
     let write = json!({"of": lease, "writes": [{"key": "k", "value": "1"}]});
     server.call("write_state", write).expect("written");
-    let unknown = there.peer().call("get_session", lease.clone()).expect_err("of another machine");
-    assert_eq!(unknown["code"], "unknown_session");
+    assert_refused(there.peer().call("get_session", lease.clone()), "unknown_session");
     // Neither daemon's sweep ends it.
     for world in [&here, &there] {
         assert_eq!(world.peer().call("sweep", json!({})), Ok(json!([])));
@@ -87,9 +84,7 @@ fn a_host_s_session_is_its_own_daemon_s(url: &str) {
     assert_eq!(read[0]["value"], "1");
     // With the host it goes, from the database too.
     drop((server, host));
-    let left =
-        || there.peer().call("list_contents", json!({})).expect("a list").as_array().map_or(0, Vec::len);
-    until("nothing is left", || (left() == 0).then_some(()));
+    until("nothing is left", || there.listed("list_contents").is_empty().then_some(()));
 }
 
 fn the_kill_of_either_loses_nothing(url: &str, kills: usize) {
@@ -149,18 +144,16 @@ fn a_database_that_is_away_keeps_no_daemon_from_starting() {
     let world =
         world(&format!("[storage]\nurl = \"postgres://me:hunter2@127.0.0.1:{port}/x?sslmode=disable\"\n"));
     let _daemon = world.daemon();
-    let mut instance = world.host();
-    let mut server = instance.instance(&[]);
-    server.load().assert_fresh();
-    server.store("token");
-    let refused = world.peer().call("create_session", of()).expect_err("there is no database");
-    assert_eq!((&refused["code"], &refused["http_status"]), (&json!("unavailable"), &json!(503)));
+    let mut host = world.host();
+    let _holder = host.holder(&[], "token");
+    let refused = assert_refused(world.peer().call("create_session", of()), "unavailable");
+    assert_eq!(refused["http_status"], 503);
     assert!(refused["retry_after_ms"].as_u64().is_some_and(|ms| ms > 0), "{refused}");
-    let about = world.peer().call("about", json!({})).expect("about");
+    let about = world.about();
     assert!(about["storage_failure"].is_string(), "{about}");
     let check = world.sessiond(&["debug", "check"]).output().expect("debug");
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
     assert!(text.contains("bad       storage") && !text.contains("hunter2"), "{text}");
     assert!(!world.log.text().contains("hunter2"), "{}", world.log.text());
-    instance.kill();
+    host.kill();
 }

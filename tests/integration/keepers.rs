@@ -3,17 +3,25 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
-use mcp_sessiond_tests::{Keeper, Loaded, World, gone, lives, until};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use mcp_sessiond_tests::{Instance, Keeper, Loaded, World, assert_refused, gone, lives, signal, until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::world;
 
 /// The backends that the daemon knows.
 fn backends(world: &World) -> Vec<Value> {
-    let listed = world.peer().call("list_backends", json!({})).expect("backends");
-    listed.as_array().expect("a list").clone()
+    world.listed("list_backends")
+}
+
+/// Waits until the daemon knows of no backend any more.
+fn wait_off_the_record(world: &World) {
+    until("nothing is on the record", || backends(world).is_empty().then_some(()));
+}
+
+/// An instance asks for the backend of a session.
+fn find(instance: &mut Instance, of: &Loaded, epoch: u64) -> Result<Value, Value> {
+    instance.call("find_backend", json!({"session": of.session(), "epoch": epoch.to_string()}))
 }
 
 /// A keeper asks who may attach.
@@ -22,26 +30,18 @@ fn front(keeper: &mut Keeper, of: &Loaded, epoch: u64) -> Result<Value, Value> {
     keeper.call("check_front", params)
 }
 
-#[track_caller]
-fn assert_refused(answer: Result<Value, Value>, code: &str) {
-    let error = answer.expect_err(code);
-    assert_eq!(error["code"], code, "{error}");
-}
-
 #[test]
 fn only_who_is_below_the_holder_registers() {
     let world = world("");
     let _daemon = world.daemon();
     let (host, other_host) = (world.host(), world.host());
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
+    let (mut holder, of) = host.loaded(&[]);
     let epoch = of.epoch.unwrap_or_default();
 
-    let mut sibling = host.instance(&["--label", "sibling"]);
-    sibling.load();
+    let (mut sibling, _) = host.loaded(&["--label", "sibling"]);
     let mut keeper = Keeper::below(&world, &mut sibling);
-    let error = keeper.register(&of).expect_err("not below the holder");
-    assert_eq!((&error["code"], &error["pid"]), (&json!("not_an_ancestor"), &json!(holder.0.pid())));
+    let error = assert_refused(keeper.register(&of), "not_an_ancestor");
+    assert_eq!(error["pid"], holder.0.pid());
 
     // Whoever is of another host learns nothing.
     let mut stranger = other_host.instance(&[]);
@@ -82,23 +82,18 @@ fn the_epoch_says_who_attaches() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut first = host.instance(&[]);
-    let of = first.load();
-    let mut keeper = Keeper::below(&world, &mut first);
-    keeper.register(&of).expect("below the holder");
-    let find = json!({"session": of.session(), "epoch": of.epoch.unwrap_or_default().to_string()});
-    assert_eq!(first.call("find_backend", find.clone()).expect("its own")["keeper"], keeper.name);
+    let (mut first, of, mut keeper) = world.keeper(&host);
+    let epoch = of.epoch.unwrap_or_default();
+    assert_eq!(find(&mut first, &of, epoch).expect("its own")["keeper"], keeper.name);
 
     first.kill();
     assert_refused(front(&mut keeper, &of, 1), "lease_ended");
-    let mut second = host.instance(&[]);
-    let again = second.load();
+    let (mut second, again) = host.loaded(&[]);
     assert_eq!((again.session(), again.epoch), (of.session(), Some(2)));
     assert_refused(front(&mut keeper, &of, 1), "stale_epoch");
     assert_eq!(front(&mut keeper, &of, 2).expect("the newest")["pid"], second.0.pid());
-    assert_refused(second.call("find_backend", find), "stale_epoch");
-    let find = json!({"session": of.session(), "epoch": "2"});
-    assert_eq!(second.call("find_backend", find).expect("its own")["keeper_pid"], keeper.pid);
+    assert_refused(find(&mut second, &of, epoch), "stale_epoch");
+    assert_eq!(find(&mut second, &of, 2).expect("its own")["keeper_pid"], keeper.pid);
 
     // What was started under a lease that is gone does not register.
     let mut late = Keeper::below(&world, &mut second);
@@ -106,7 +101,7 @@ fn the_epoch_says_who_attaches() {
     // Another one in its place, and the former has to go.
     late.register(&again).expect("below the holder");
     gone(keeper.pid);
-    until("the former is off the record", || (world.stat("backends_ended_total") == 1).then_some(()));
+    world.wait_stat("backends_ended_total", 1);
     assert_eq!(backends(&world).len(), 1);
     assert_eq!(backends(&world)[0]["keeper"], late.name);
 }
@@ -116,10 +111,7 @@ fn a_daemon_that_was_killed_has_its_keepers_again() {
     let world = world("");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
-    let mut keeper = Keeper::below(&world, &mut holder);
-    keeper.register(&of).expect("below the holder");
+    let (mut holder, of, mut keeper) = world.keeper(&host);
     let backend = keeper.start_and_tell(&of);
     let known = backends(&world);
     assert_eq!(known[0]["pid"], backend);
@@ -131,7 +123,7 @@ fn a_daemon_that_was_killed_has_its_keepers_again() {
 
     keeper.kill();
     gone(backend);
-    until("it is off the record", || backends(&world).is_empty().then_some(()));
+    wait_off_the_record(&world);
 }
 
 #[test]
@@ -139,20 +131,16 @@ fn what_a_killed_keeper_leaves_is_killed() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
-    let mut keeper = Keeper::below(&world, &mut holder);
-    keeper.register(&of).expect("below the holder");
+    let (mut holder, of, mut keeper) = world.keeper(&host);
     let told = keeper.start_and_tell(&of);
     // Another one of the same session of processes, which the daemon was not told of.
     let untold = keeper.start_backend();
     keeper.kill();
     gone(told);
     gone(untold);
-    until("it is off the record", || backends(&world).is_empty().then_some(()));
+    wait_off_the_record(&world);
     // The session goes on, and has another one.
-    let mut next = Keeper::below(&world, &mut holder);
-    next.register(&of).expect("below the holder");
+    let _next = Keeper::below(&world, &mut holder).registered(&of);
 }
 
 /// A pid is told by a keeper, and believed only of its own child.
@@ -161,10 +149,7 @@ fn a_backend_is_a_child_of_its_keeper() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
-    let mut keeper = Keeper::below(&world, &mut holder);
-    keeper.register(&of).expect("below the holder");
+    let (mut holder, of, mut keeper) = world.keeper(&host);
     for pid in [std::process::id(), host.pid(), holder.0.pid(), keeper.pid, 1, 0] {
         let params = json!({"session": of.session(), "keeper": keeper.name, "pid": pid});
         assert_refused(keeper.call("backend_started", params), "invalid_argument");
@@ -184,17 +169,12 @@ fn what_lost_its_keeper_while_there_was_no_daemon_is_killed_by_the_next() {
     let world = world("");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
-    let mut keeper = Keeper::below(&world, &mut holder);
-    keeper.register(&of).expect("below the holder");
+    let (_holder, of, mut keeper) = world.keeper(&host);
     let told = keeper.start_and_tell(&of);
     let untold = keeper.start_backend();
     // A keeper of which nothing is left that the daemon could be sure of.
-    let mut sibling = host.instance(&["--label", "sibling"]);
-    let of_sibling = sibling.load();
-    let mut doubtful = Keeper::below(&world, &mut sibling);
-    doubtful.register(&of_sibling).expect("below the holder");
+    let (mut sibling, of_sibling) = host.loaded(&["--label", "sibling"]);
+    let mut doubtful = Keeper::below(&world, &mut sibling).registered(&of_sibling);
     let not_ours = doubtful.start_backend();
 
     daemon.kill();
@@ -203,9 +183,9 @@ fn what_lost_its_keeper_while_there_was_no_daemon_is_killed_by_the_next() {
     daemon.start_again();
     gone(told);
     gone(untold);
-    until("they are off the record", || backends(&world).is_empty().then_some(()));
+    wait_off_the_record(&world);
     assert!(lives(not_ours), "whose it is could not be known");
-    let _ = kill(Pid::from_raw(not_ours.cast_signed()), Signal::SIGKILL);
+    signal(not_ours, Signal::SIGKILL);
 }
 
 #[test]
@@ -213,21 +193,18 @@ fn no_keeper_outlives_its_host() {
     let world = world("backends.stop_wait_ms = 1");
     let _daemon = world.daemon();
     let mut host = world.host();
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
+    let (mut holder, of) = host.loaded(&[]);
     let mut keeper = Keeper::below(&world, &mut holder);
     assert_eq!(keeper.register(&of).expect("below the holder")["stop_wait_ms"], "1");
-    let mut sibling = host.instance(&["--label", "sibling"]);
-    let of_sibling = sibling.load();
-    let mut deaf = Keeper::deaf_below(&world, &mut sibling);
-    deaf.register(&of_sibling).expect("below the holder");
+    let (mut sibling, of_sibling) = host.loaded(&["--label", "sibling"]);
+    let mut deaf = Keeper::deaf_below(&world, &mut sibling).registered(&of_sibling);
     let left = [keeper.start_and_tell(&of), deaf.start_and_tell(&of_sibling)];
     host.kill();
     gone(keeper.pid);
     gone(deaf.pid);
     world.log.wait("was killed");
     left.into_iter().for_each(gone);
-    until("nothing is left", || (world.stat("backends_ended_total") == 2).then_some(()));
+    world.wait_stat("backends_ended_total", 2);
     assert_eq!((world.stat("backends"), world.stat("hosts")), (0, 0));
 }
 
@@ -237,13 +214,10 @@ fn the_next_daemon_sees_to_it_that_keepers_end() {
     let world = world("backends.stop_wait_ms = 1");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
-    let mut former = Keeper::deaf_below(&world, &mut holder);
-    former.register(&of).expect("below the holder");
+    let (mut holder, of) = host.loaded(&[]);
+    let mut former = Keeper::deaf_below(&world, &mut holder).registered(&of);
     let left = former.start_and_tell(&of);
-    let mut next = Keeper::below(&world, &mut holder);
-    next.register(&of).expect("below the holder");
+    let next = Keeper::below(&world, &mut holder).registered(&of);
     daemon.restart();
     gone(former.pid);
     gone(left);
@@ -255,13 +229,10 @@ fn the_next_daemon_sees_to_it_that_keepers_end() {
 fn a_daemon_on_demand_stays_until_the_last_keeper_is_gone() {
     let world = world("idle_exit_ms = 0\nbackends.stop_wait_ms = 1");
     let mut host = world.host();
-    let mut holder = host.instance(&["--start"]);
-    let of = holder.load();
-    let mut deaf = Keeper::deaf_below(&world, &mut holder);
-    deaf.register(&of).expect("below the holder");
+    let (mut holder, of) = host.loaded(&["--start"]);
+    let mut deaf = Keeper::deaf_below(&world, &mut holder).registered(&of);
     let left = deaf.start_and_tell(&of);
-    let about = world.peer().call("about", json!({})).expect("about");
-    let daemon = about["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid");
+    let daemon = world.daemon_pid();
     host.kill();
     gone(daemon);
     assert!(!lives(deaf.pid) && !lives(left), "nobody is left to end them");
@@ -277,10 +248,7 @@ fn a_backend_can_be_stopped_by_hand() {
     assert_eq!(stop("any").0, Some(69), "none is started");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
-    let mut keeper = Keeper::below(&world, &mut holder);
-    keeper.register(&of).expect("below the holder");
+    let (mut holder, of, mut keeper) = world.keeper(&host);
     let backend = keeper.start_and_tell(&of);
     let (code, said) = stop("none");
     assert!(code == Some(66) && said.contains("no backend"), "{said}");
@@ -288,8 +256,7 @@ fn a_backend_can_be_stopped_by_hand() {
     assert!(!lives(keeper.pid), "it was waited for");
     gone(backend);
     assert_eq!(stop(&of.session()).0, Some(66));
-    let find = json!({"session": of.session(), "epoch": "1"});
-    assert_eq!(holder.call("find_backend", find).expect("its own"), Value::Null);
+    assert_eq!(find(&mut holder, &of, 1).expect("its own"), Value::Null);
     daemon.kill();
     assert_eq!(stop(&of.session()).0, Some(69));
 }
@@ -299,10 +266,7 @@ fn sockets_of_nobody_are_deleted_at_the_start() {
     let world = world("");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut holder = host.instance(&[]);
-    let of = holder.load();
-    let mut keeper = Keeper::below(&world, &mut holder);
-    keeper.register(&of).expect("below the holder");
+    let (_holder, _, mut keeper) = world.keeper(&host);
     daemon.kill();
     let socket = |name: &str| world.directory().join("keepers").join(name);
     let bind = |name: &str| UnixListener::bind(socket(name)).expect("nobody has the name");

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Stdio;
 
-use mcp_sessiond_tests::{Instance, World, until};
+use mcp_sessiond_tests::{Instance, World, signal, stat, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -20,8 +20,7 @@ fn of_daemons_that_race_one_wins_and_the_others_exit_75() {
         assert_eq!(ready.iter().filter(|ready| **ready).count(), 1, "{}", world.log.text());
         for (daemon, ready) in daemons.iter_mut().zip(&ready) {
             if *ready {
-                let about = world.peer().call("about", json!({})).expect("about");
-                assert_eq!(about["pid"], daemon.pid(), "the socket is the winner's");
+                assert_eq!(world.daemon_pid(), daemon.pid(), "the socket is the winner's");
             } else {
                 assert_eq!(daemon.wait().code(), Some(75));
             }
@@ -35,9 +34,7 @@ fn it_stops_in_order_and_exits_0() {
         let world = world("claim_wait_ms = 5000");
         let mut daemon = world.daemon();
         let host = world.host();
-        let mut instance = host.instance(&[]);
-        instance.load().assert_fresh();
-        instance.store("kept");
+        let mut instance = host.holder(&[], "kept");
         daemon.signal(signal);
         assert_eq!(daemon.wait().code(), Some(0), "{signal}");
         assert!(!world.socket().exists(), "nobody shall connect to what is gone");
@@ -52,12 +49,8 @@ fn it_does_not_wait_for_ever_for_a_call_under_way() {
     let world = world("claim_wait_ms = 5000\ndrain_ms = 50");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut old = host.instance(&[]);
-    old.load().assert_fresh();
-    old.store("kept");
-    let mut new = host.instance(&[]);
-    new.begin("load");
-    until("the claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+    let mut old = host.holder(&[], "kept");
+    let mut new = world.waiting(&host);
     assert_eq!(daemon.stop().code(), Some(0));
     world.log.wait("calls were still under way");
     daemon.start_again();
@@ -151,13 +144,10 @@ fn a_directory_that_is_removed_ends_the_daemon_and_nobody_is_left_alone() {
     let mut daemon = world.daemon();
     let host = world.host();
     let mut instance = host.instance(&["--start"]);
-    let lost = instance.load().assert_fresh().session();
-    instance.store("lost");
+    let lost = instance.first_run("lost").session();
     fs::remove_dir_all(world.directory()).expect("removed");
     // Whoever comes now finds nothing, and starts another one, which makes its own directory.
-    let mut newcomer = host.instance(&["--start", "newcomer"]);
-    newcomer.load().assert_fresh();
-    newcomer.store("two");
+    let mut newcomer = host.holder(&["--start", "newcomer"], "two");
     assert_eq!(daemon.wait().code(), Some(0), "the first has noticed");
     assert!(world.socket().exists(), "and left the socket of the second alone");
     let loaded = instance.load();
@@ -183,28 +173,28 @@ fn detached_log(world: &World) -> String {
     fs::read_to_string(world.directory().join("daemon.log")).unwrap_or_default()
 }
 
+/// The daemon is detached from everything: directory, session, descriptors, and the instance that has started it.
+fn assert_detached(pid: u32, instances: &mut [Instance]) {
+    let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).expect("it runs");
+    assert_eq!((link("cwd"), link("fd/0")), ("/".into(), "/dev/null".into()));
+    let fields = stat(pid);
+    assert!(instances.iter_mut().all(|instance| instance.0.pid().to_string() != fields[1]), "its parent");
+    assert_ne!(fields[3], nix::unistd::getsid(None).expect("ours").to_string(), "its session");
+}
+
 #[test]
 fn twenty_who_find_no_daemon_start_one() {
     let world = world("claim_wait_ms = 0\nidle_exit_ms = 100");
     for round in 1..=3 {
         let mut host = world.host();
-        let mut instances: Vec<Instance> =
-            (0..20).map(|n| host.instance(&["--start", &n.to_string()])).collect();
-        instances.iter().for_each(|instance| instance.begin("load"));
+        let mut instances = host.loading((0..20).map(|n| vec!["--start".into(), n.to_string()]));
         let sessions: HashSet<String> =
             instances.iter_mut().map(|instance| instance.answer().assert_fresh().session()).collect();
         assert_eq!(sessions.len(), instances.len());
-        let about = world.peer().call("about", json!({})).expect("about");
-        assert_eq!(about["started_by"], "on_demand");
+        assert_eq!(world.about()["started_by"], "on_demand");
         assert_eq!(world.stat("leases"), 20, "all of them are with the same one");
-        let pid = about["pid"].as_u64().expect("a pid");
-        // It is detached from everything: directory, session, descriptors, and the one that started it.
-        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).expect("it runs");
-        assert_eq!((link("cwd"), link("fd/0")), ("/".into(), "/dev/null".into()));
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-        let fields: Vec<&str> = stat.rsplit_once(") ").expect("a name").1.split(' ').collect();
-        assert!(instances.iter_mut().all(|instance| instance.0.pid().to_string() != fields[1]), "its parent");
-        assert_ne!(fields[3], nix::unistd::getsid(None).expect("ours").to_string(), "its session");
+        let pid = world.daemon_pid();
+        assert_detached(pid, &mut instances);
         // When nobody needs it any more it goes.
         host.kill();
         until("it has gone", || (!world.socket().exists()).then_some(()));
@@ -222,17 +212,15 @@ fn twenty_who_find_no_daemon_start_one() {
 fn a_daemon_on_demand_stays_while_a_host_lives() {
     let world = world("idle_exit_ms = 1");
     let host = world.host();
-    let mut instance = host.instance(&["--start"]);
-    instance.load().assert_fresh();
-    instance.store("one");
-    let pid = world.peer().call("about", json!({})).expect("about")["pid"].clone();
+    let mut instance = host.holder(&["--start"], "one");
+    let pid = world.daemon_pid();
     instance.kill();
     // Three looks of the daemon at whether it is needed: it has ticked that often when its uptime says so.
     until("it had the time to go", || {
         let uptime: u64 = world.peer().call("about", json!({})).ok()?["uptime_ms"].as_str()?.parse().ok()?;
         (uptime > 3_000).then_some(())
     });
-    assert_eq!(world.peer().call("about", json!({})).expect("about")["pid"], pid);
+    assert_eq!(world.daemon_pid(), pid);
     assert_eq!(host.instance(&["--start"]).load().token.as_deref(), Some("one"));
 }
 
@@ -260,9 +248,7 @@ fn a_store_finds_or_starts_the_daemon_that_was_killed() {
     let mut instance = host.instance(&["--start"]);
     let session = instance.load().assert_fresh().session();
     for round in 0..5 {
-        let about = world.peer().call("about", json!({})).expect("about");
-        let pid = i32::try_from(about["pid"].as_i64().expect("a pid")).expect("a pid");
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).expect("ours");
+        signal(world.daemon_pid(), Signal::SIGKILL);
         let stored = instance.store(&round.to_string());
         assert_eq!(stored.session(), session);
         assert_eq!(instance.load().token, Some(round.to_string()));

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use mcp_sessiond_tests::{BrokerProcess, World, until};
+use mcp_sessiond_tests::{BrokerProcess, Daemon, World};
 use serde_json::{Value, json};
 
 use crate::{BINARIES, fixture, needs_root, world};
@@ -66,6 +66,14 @@ impl Drop for NodeHost {
     }
 }
 
+/// A world with this configuration, its daemon, a broker and a host.
+fn started(configuration: &str) -> (World, Daemon, BrokerProcess, NodeHost) {
+    let world = world(configuration);
+    let (daemon, broker) = (world.daemon(), world.broker());
+    let host = NodeHost::spawn(&world, &broker);
+    (world, daemon, broker, host)
+}
+
 fn differing(count: usize) -> Vec<Value> {
     (0..count).map(|n| json!({"name": format!("s{n}"), "args": ["--db", format!("db{n}")]})).collect()
 }
@@ -80,10 +88,7 @@ fn sessions(began: &[(String, String)]) -> HashSet<&str> {
 
 #[test]
 fn a_server_that_is_killed_and_started_again_is_in_the_same_broker_session() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let broker = world.broker();
-    let mut host = NodeHost::spawn(&world, &broker);
+    let (_world, _daemon, broker, mut host) = started("");
     let one = [json!({"name": "s", "args": []})];
     assert_eq!(host.all("start", &one), [("session-1".into(), "fresh".into())]);
     for _ in 0..5 {
@@ -95,10 +100,7 @@ fn a_server_that_is_killed_and_started_again_is_in_the_same_broker_session() {
 }
 
 fn each_gets_its_own(count: usize) {
-    let world = world("");
-    let _daemon = world.daemon();
-    let broker = world.broker();
-    let mut host = NodeHost::spawn(&world, &broker);
+    let (_world, _daemon, broker, mut host) = started("");
     let servers = differing(count);
     let began = host.all("start", &servers);
     assert_eq!(sessions(&began).len(), count);
@@ -123,10 +125,7 @@ fn eight_that_differ_get_each_its_own_ten_times_over() {
 
 #[test]
 fn eight_identical_ones_begin_afresh_and_never_share_a_token() {
-    let world = world("claim_wait_ms = 100");
-    let _daemon = world.daemon();
-    let broker = world.broker();
-    let mut host = NodeHost::spawn(&world, &broker);
+    let (_world, _daemon, broker, mut host) = started("claim_wait_ms = 100");
     let servers = identical(8);
     let mut seen = 0;
     for round in 0..10 {
@@ -140,10 +139,7 @@ fn eight_identical_ones_begin_afresh_and_never_share_a_token() {
 
 #[test]
 fn eight_identical_ones_resume_each_another_one_where_that_is_wanted() {
-    let world = world("siblings = \"oldest\"");
-    let _daemon = world.daemon();
-    let broker = world.broker();
-    let mut host = NodeHost::spawn(&world, &broker);
+    let (_world, _daemon, broker, mut host) = started("siblings = \"oldest\"");
     let servers = identical(8);
     let began = host.all("start", &servers);
     assert_eq!(sessions(&began).len(), 8);
@@ -157,15 +153,12 @@ fn eight_identical_ones_resume_each_another_one_where_that_is_wanted() {
 
 #[test]
 fn a_server_that_is_started_before_its_predecessor_dies_resumes() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let broker = world.broker();
-    let mut host = NodeHost::spawn(&world, &broker);
+    let (world, _daemon, _broker, mut host) = started("");
     let began = host.all("start", &[json!({"name": "s0", "args": []})]);
     for round in 1..=5 {
         let (old, new) = (format!("s{}", round - 1), format!("s{round}"));
         assert_eq!(host.order(&json!({"begin": {"name": new, "args": []}})), true);
-        until("its claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+        world.wait_stat("claims_waiting", 1);
         assert_eq!(host.order(&json!({"kill": [old]})), true);
         let resumed = host.order(&json!({"finish": new}));
         assert_eq!((&resumed["broker_session"], &resumed["began"]), (&json!(began[0].0), &json!("resumed")));

@@ -1,5 +1,6 @@
 //! Whoever knows the id of another owner's session learns nothing from it.
 
+use mcp_sessiond_tests::assert_refused;
 use serde_json::{Value, json};
 
 use crate::sessions::{create, leased, of, set};
@@ -104,8 +105,7 @@ fn another_owner_learns_nothing_from_an_id() {
         &known,
     );
     for open in [json!({"handle": handle, "service": "other"}), json!({"handle": handle})] {
-        let refused = other.call("open_handle", open).expect_err("another owner's");
-        assert_eq!(refused["code"], "unknown_handle");
+        assert_refused(other.call("open_handle", open), "unknown_handle");
     }
     // Its id can be had by everybody else.
     create(&mut peer, "other", "s");
@@ -123,8 +123,7 @@ fn another_owner_learns_nothing_from_an_id() {
     ] {
         learns_nothing(|method, params| other.call(method, params), reference, &known);
     }
-    let refused = other.call("open_handle", json!({"handle": handle})).expect_err("another host's");
-    assert_eq!(refused["code"], "unknown_handle");
+    assert_refused(other.call("open_handle", json!({"handle": handle})), "unknown_handle");
     let own = other.call("list_own_sessions", json!({})).expect("a list");
     assert_eq!(own, json!([]));
     // All of it is as it was.

@@ -1,49 +1,22 @@
 //! Peers that misbehave are refused within their bounds, while others are served.
 
+mod footprint;
+mod malformed;
+
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use mcp_sessiond_proto::hello::{Answer, Codec, FRAME_MAX, Hello};
-use mcp_sessiond_tests::{Daemon, Peer, World, until};
+use mcp_sessiond_tests::{Peer, until};
 use serde_json::{Value, json};
 
+use self::footprint::{Footprint, ROOMY, assert_serves, ping, serving};
+use self::malformed::MALFORMED;
 use crate::world;
-
-/// Room for every peer of these tests, which all are this one process.
-const ROOMY: &str = "[limits]\nconnections_per_process = 1000\n";
-
-/// Memory that may come and go with what an allocator keeps, in KiB. What is looked for are the megabytes that a peer
-/// can make the daemon hold.
-const NOISE_KIB: u64 = 12 * 1024;
-
-/// That the daemon still serves who behaves.
-fn assert_serves(world: &World) {
-    for codec in [Codec::JsonRpc, Codec::MessagePack] {
-        let mut peer = world.peer_in(codec);
-        match codec {
-            Codec::JsonRpc => assert_eq!(peer.call("ping", json!({})), Ok(Value::Null)),
-            Codec::MessagePack => assert_eq!(ping(&mut peer, 1_000)["reply"], json!({"Ping": null})),
-        }
-    }
-}
-
-fn ping(peer: &mut Peer, deadline_ms: u64) -> Value {
-    peer.ask_packed(&json!({"id": 7, "deadline_ms": deadline_ms, "call": {"Ping": {}}})).expect("an answer")
-}
-
-/// Whether memory and descriptors are as they were.
-fn assert_flat(daemon: &Daemon, before: (u64, usize)) {
-    until("the connections are gone", || (daemon.descriptors() <= before.1).then_some(()));
-    let resident = daemon.resident_kib();
-    assert!(resident < before.0 + NOISE_KIB, "{} KiB before, {resident} KiB now", before.0);
-}
 
 #[test]
 fn whoever_does_not_speak_the_protocol_is_hung_up_on() {
-    let world = world(ROOMY);
-    let daemon = world.daemon();
-    assert_serves(&world);
-    let before = (daemon.resident_kib(), daemon.descriptors());
+    let (world, daemon, before) = serving(ROOMY);
     for _ in 0..50 {
         let mut peer = Peer::connect(&world.socket());
         assert!(peer.hello(b"GET / HTTP/1.1\r\nHost: localhost\r\n").is_none());
@@ -54,7 +27,7 @@ fn whoever_does_not_speak_the_protocol_is_hung_up_on() {
         }
     }
     assert_serves(&world);
-    assert_flat(&daemon, before);
+    before.assert_flat(&daemon);
 }
 
 #[test]
@@ -83,36 +56,14 @@ fn malformed_json_is_answered_and_the_connection_goes_on() {
     let world = world("");
     let _daemon = world.daemon();
     let mut peer = world.peer();
-    for (text, code) in [
-        ("", -32700),
-        ("{", -32700),
-        ("\u{0}", -32700),
-        ("[]", -32600),
-        ("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", -32600),
-        ("{}", -32600),
-        ("{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"ping\"}", -32600),
-        ("{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", -32600),
-        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":7}", -32600),
-        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"drop_tables\"}", -32601),
-        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"claim\",\"params\":[]}", -32602),
-        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"claim\",\"params\":{\"pid\":1}}", -32602),
-        ("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"store_token\"}", -32602),
-        (
-            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"release\",\"params\":{\"session\":\"\",\"epoch\":\"1\"}}",
-            -32602,
-        ),
-        (
-            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"release\",\"params\":{\"session\":\"x\",\"epoch\":\"-1\"}}",
-            -32602,
-        ),
-    ] {
+    for (text, code) in MALFORMED {
         peer.send(text.as_bytes()).expect("sent");
-        let answer: Value = serde_json::from_slice(&peer.receive().expect(text)).expect("JSON");
+        let answer = peer.answer();
         assert_eq!(answer["error"]["code"], code, "{text}: {answer}");
     }
     // A deep one must not overflow a stack.
     peer.send("[".repeat(1_000_000).as_bytes()).expect("sent");
-    let answer: Value = serde_json::from_slice(&peer.receive().expect("an answer")).expect("JSON");
+    let answer = peer.answer();
     assert_eq!(answer["error"]["code"], -32700, "{answer}");
     assert_eq!(peer.call("ping", json!({})), Ok(Value::Null));
     // What was sent is never quoted: it might have been a token.
@@ -127,11 +78,8 @@ fn a_token_is_1_to_65536_bytes() {
     let world = world("");
     let _daemon = world.daemon();
     let mut peer = world.peer();
-    let claimed = peer.call("claim", json!({})).expect("a session");
-    let mut store = |base64: &str| {
-        let request = json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": base64});
-        peer.call("store_token", request)
-    };
+    let claimed = peer.claim();
+    let mut store = |base64: &str| peer.store(&claimed, base64);
     assert!(store("").is_err());
     assert!(store(&"AAAA".repeat(21_846)).is_err(), "65,538 bytes");
     assert!(store(&format!("{}AA==", "AAAA".repeat(21_845))).is_ok(), "65,536 bytes");
@@ -140,10 +88,7 @@ fn a_token_is_1_to_65536_bytes() {
 
 #[test]
 fn malformed_message_pack_ends_at_most_its_own_connection() {
-    let world = world(ROOMY);
-    let daemon = world.daemon();
-    assert_serves(&world);
-    let before = (daemon.resident_kib(), daemon.descriptors());
+    let (world, daemon, before) = serving(ROOMY);
     // An array that says it has four thousand million elements, and a map, a string and bytes that do.
     for garbage in [
         &b""[..],
@@ -174,7 +119,7 @@ fn malformed_message_pack_ends_at_most_its_own_connection() {
     drop(peer);
     drop(deep);
     assert_serves(&world);
-    assert_flat(&daemon, before);
+    before.assert_flat(&daemon);
 }
 
 #[test]
@@ -191,24 +136,19 @@ fn any_deadline_is_taken() {
 
 #[test]
 fn oversized_and_truncated_frames_end_their_own_connection() {
-    let world = world(ROOMY);
-    let daemon = world.daemon();
-    assert_serves(&world);
-    let before = (daemon.resident_kib(), daemon.descriptors());
+    let (world, daemon, before) = serving(ROOMY);
     for length in [FRAME_MAX + 1, u32::MAX] {
         for codec in [Codec::JsonRpc, Codec::MessagePack] {
             let mut peer = world.peer_in(codec);
             // Nothing of it has to be sent for that.
-            peer.stream.write_all(&length.to_be_bytes()).expect("written");
+            peer.announce(length, b"");
             assert!(peer.is_ended(), "{length}");
         }
     }
     for _ in 0..50 {
         for sent in [0, 1, 100_000] {
-            let mut peer = world.peer();
-            peer.stream.write_all(&FRAME_MAX.to_be_bytes()).expect("written");
-            peer.stream.write_all(&vec![b' '; sent]).expect("written");
             // And gone.
+            world.peer().announce(FRAME_MAX, &vec![b' '; sent]);
         }
     }
     // The largest frame that there is may be sent.
@@ -219,15 +159,12 @@ fn oversized_and_truncated_frames_end_their_own_connection() {
     assert!(peer.receive().is_some());
     drop(peer);
     assert_serves(&world);
-    assert_flat(&daemon, before);
+    before.assert_flat(&daemon);
 }
 
 #[test]
 fn slow_peers_keep_nobody_waiting() {
-    let world = world(ROOMY);
-    let daemon = world.daemon();
-    assert_serves(&world);
-    let before = (daemon.resident_kib(), daemon.descriptors());
+    let (world, daemon, before) = serving(ROOMY);
     let mut slow = Vec::new();
     for _ in 0..200 {
         // One that never finishes its hello, one that never finishes a frame, one that announces the largest.
@@ -236,28 +173,22 @@ fn slow_peers_keep_nobody_waiting() {
         slow.push(peer);
         for length in [100_u32, FRAME_MAX] {
             let mut peer = world.peer();
-            peer.stream.write_all(&[&length.to_be_bytes()[..], b"{"].concat()).expect("written");
+            peer.announce(length, b"{");
             slow.push(peer);
         }
     }
-    for _ in 0..20 {
-        assert_serves(&world);
-    }
-    let resident = daemon.resident_kib();
-    let each = resident.saturating_sub(before.0) / 600;
+    (0..20).for_each(|_| assert_serves(&world));
+    let each = before.more_for_each(&daemon, 600);
     assert!(each < 32, "600 slow peers cost {each} KiB each");
     // Of the largest frames, no more are received at once than the limit allows: the others were hung up on.
     assert!(world.stat("connections_broken_total") >= 200 - 16);
     drop(slow);
-    assert_flat(&daemon, before);
+    before.assert_flat(&daemon);
 }
 
 #[test]
 fn peers_that_never_read_are_stopped_and_cost_little() {
-    let world = world(ROOMY);
-    let daemon = world.daemon();
-    assert_serves(&world);
-    let before = (daemon.resident_kib(), daemon.descriptors());
+    let (world, daemon, before) = serving(ROOMY);
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "settings"}).to_string();
     let length = u32::try_from(call.len()).expect("short").to_be_bytes();
     let call = [&length[..], call.as_bytes()].concat();
@@ -269,13 +200,11 @@ fn peers_that_never_read_are_stopped_and_cost_little() {
             peer
         })
         .collect();
-    for _ in 0..20 {
-        assert_serves(&world);
-    }
-    let each = daemon.resident_kib().saturating_sub(before.0) / 20;
+    (0..20).for_each(|_| assert_serves(&world));
+    let each = before.more_for_each(&daemon, 20);
     assert!(each < 2 * 1024, "a peer that never reads costs {each} KiB");
     drop(deaf);
-    assert_flat(&daemon, before);
+    before.assert_flat(&daemon);
 }
 
 /// Writes the same again and again, until the other side has taken nothing for a while.
@@ -332,10 +261,7 @@ fn a_host_has_so_many_sessions_and_no_more() {
 
 #[test]
 fn many_calls_at_once_on_one_connection_are_all_answered() {
-    let world = world("");
-    let daemon = world.daemon();
-    assert_serves(&world);
-    let before = (daemon.resident_kib(), daemon.descriptors());
+    let (world, daemon, before) = serving("");
     let mut peer = world.peer();
     let mut writing = peer.twin();
     let calls = 20_000;
@@ -348,7 +274,7 @@ fn many_calls_at_once_on_one_connection_are_all_answered() {
         });
         let mut answered = vec![false; calls];
         for _ in 0..calls {
-            let answer: Value = serde_json::from_slice(&peer.receive().expect("an answer")).expect("JSON");
+            let answer = peer.answer();
             let id = answer["id"].as_u64().and_then(|id| usize::try_from(id).ok()).expect("an id");
             assert!(!std::mem::replace(&mut answered[id], true), "{id} was answered twice");
             // Too many in flight is an answer too, and says when to try again.
@@ -359,7 +285,7 @@ fn many_calls_at_once_on_one_connection_are_all_answered() {
         }
     });
     drop(peer);
-    assert_flat(&daemon, before);
+    before.assert_flat(&daemon);
 }
 
 #[test]
@@ -367,23 +293,19 @@ fn a_caller_that_hangs_up_leaves_the_former_token_or_the_new_one() {
     let world = world("");
     let daemon = world.daemon();
     let mut peer = world.peer();
-    let held = |peer: &mut Peer| peer.call("claim", json!({})).expect("a session");
-    let claimed = held(&mut peer);
-    let request = |number: u32| {
-        let token = format!("{number:04}");
-        json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token})
-    };
-    peer.call("store_token", request(0)).expect("stored");
-    let before = (daemon.resident_kib(), daemon.descriptors());
+    let claimed = peer.claim();
+    peer.store(&claimed, "0000").expect("stored");
+    let before = Footprint::of(&daemon);
     let mut kept = json!("0000");
     let mut carried_out = 0;
     for number in 1..=300 {
-        let request = request(number);
+        let token = format!("{number:04}");
+        let request = json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token});
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "store_token", "params": request});
         let mut caller = world.peer();
         caller.send(call.to_string().as_bytes()).expect("sent");
         drop(caller);
-        let now = held(&mut peer);
+        let now = peer.claim();
         assert_eq!(now["token_status"], "present", "{now}");
         // It may still be on its way to the daemon, and be found later.
         let found: u32 = now["token"].as_str().and_then(|token| token.parse().ok()).expect("a number");
@@ -392,5 +314,5 @@ fn a_caller_that_hangs_up_leaves_the_former_token_or_the_new_one() {
         kept = now["token"].clone();
     }
     assert!(carried_out > 0);
-    assert_flat(&daemon, before);
+    before.assert_flat(&daemon);
 }

@@ -1,13 +1,6 @@
 //! The protocol in thirty lines of Python, standard library only: `tests/python/sessiond.py`.
 
-use mcp_sessiond_tests::Server;
-
 use crate::{fixture, world};
-
-fn ask(server: &mut Server, command: &str) -> String {
-    server.write(command);
-    server.read().trim_end().to_owned()
-}
 
 #[test]
 fn a_server_in_python_speaks_the_protocol_itself() {
@@ -19,18 +12,18 @@ fn a_server_in_python_speaks_the_protocol_itself() {
     for round in 0..3 {
         for name in ["a", "b"] {
             let mut server = start(name);
-            let before = ask(&mut server, "load");
+            let before = server.ask("load");
             assert_eq!(before, if round == 0 { "3".into() } else { format!("0 {name} {}", round - 1) });
-            assert_eq!(ask(&mut server, &format!("store {name} {round}")), "0");
-            assert_eq!(ask(&mut server, "load"), format!("0 {name} {round}"));
+            assert_eq!(server.ask(&format!("store {name} {round}")), "0");
+            assert_eq!(server.ask("load"), format!("0 {name} {round}"));
             server.kill();
         }
         daemon.restart();
     }
     let mut server = start("a");
-    assert_eq!(ask(&mut server, "reject"), "0");
-    assert_eq!(ask(&mut server, "load"), "3");
-    assert_eq!(ask(&mut start("b"), "load"), "0 b 2");
+    assert_eq!(server.ask("reject"), "0");
+    assert_eq!(server.ask("load"), "3");
+    assert_eq!(start("b").ask("load"), "0 b 2");
 }
 
 #[test]

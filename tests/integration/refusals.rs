@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
 
-use mcp_sessiond_tests::{Daemon, Host, Instance, World, until};
+use mcp_sessiond_tests::{Daemon, Host, Instance, World, assert_refused, start_time};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -56,29 +56,25 @@ fn a_late_write_of_a_former_holder_is_refused() {
         sibling.call(method, params)
     };
     let mut old = host.instance(&[]);
-    let session = old.load().assert_fresh().session();
-    let mut epoch = old.store("one").epoch.expect("a lease");
+    let first = old.first_run("one");
+    let (session, mut epoch) = (first.session(), first.epoch.expect("a lease"));
     for round in 0..10 {
         // Between two holders nobody may write.
         old.kill();
-        until("its exit is known", || (world.stat("leases") == 0).then_some(()));
+        world.wait_stat("leases", 0);
         for method in ["store_token", "reject_token", "release"] {
-            let refused = write(method, &session, epoch).expect_err("nobody holds it");
-            assert_eq!((&refused["code"], &refused["http_status"]), (&json!("lease_ended"), &json!(409)));
+            let refused = assert_refused(write(method, &session, epoch), "lease_ended");
+            assert_eq!(refused["http_status"], 409);
         }
-        let mut new = host.instance(&[]);
-        let resumed = new.load();
+        let (mut new, resumed) = host.loaded(&[]);
         assert_eq!(resumed.session(), session);
         let newest = resumed.epoch.expect("a lease");
         assert!(newest > epoch, "epochs only grow");
         for method in ["store_token", "reject_token", "release"] {
             for given in [epoch, newest + 1, 0, u64::MAX] {
-                let refused = write(method, &session, given).expect_err("not the newest");
+                let refused = assert_refused(write(method, &session, given), "stale_epoch");
                 let both = json!([given.to_string(), newest.to_string()]);
-                assert_eq!(
-                    (&refused["code"], json!([refused["given"], refused["newest"]])),
-                    (&json!("stale_epoch"), both)
-                );
+                assert_eq!(json!([refused["given"], refused["newest"]]), both);
             }
         }
         // None of it did anything.
@@ -87,8 +83,8 @@ fn a_late_write_of_a_former_holder_is_refused() {
         new.store(&round.to_string());
         (old, epoch) = (new, newest);
     }
-    let unknown = write("store_token", "no-such-session", 1).expect_err("there is none");
-    assert_eq!((&unknown["code"], &unknown["http_status"]), (&json!("unknown_session"), &json!(404)));
+    let unknown = assert_refused(write("store_token", "no-such-session", 1), "unknown_session");
+    assert_eq!(unknown["http_status"], 404);
     assert!(world.stat("stale_writes_total") >= 10 * 15);
 }
 
@@ -97,9 +93,7 @@ fn another_host_gets_nothing() {
     let world = world("");
     let _daemon = world.daemon();
     let (host, other) = (world.host(), world.host());
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("one");
+    let mut instance = host.holder(&[], "one");
     assert_eq!(other.instance(&[]).load().assert_fresh().outcome.as_deref(), Some("fresh_first"));
     instance.kill();
     assert_eq!(other.instance(&["other"]).load().assert_fresh().outcome.as_deref(), Some("fresh_first"));
@@ -110,9 +104,7 @@ fn nobody_claims_for_a_process_that_is_no_ancestor() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("one");
+    let mut instance = host.holder(&[], "one");
     let mut peer = world.peer();
     for pid in [instance.0.pid(), host.pid(), 1, 0, u32::MAX, 4_194_304] {
         let refused = peer.call("claim", json!({"instance": pid})).expect_err("not an ancestor of this test");
@@ -138,44 +130,38 @@ fn an_instance_without_a_host_goes_on_without_resuming() {
 /// business with the session.
 #[test]
 fn a_pid_and_start_time_that_are_had_again_get_nothing() {
-    needs_root("to write ns_last_pid");
-    let world = world("");
-    let mut daemon = world.daemon();
-    let reuse = Reuse::new(&world);
-    let mut hits = 0;
-    for _ in 0..ATTEMPTS {
-        let Some(hit) = reuse.attempt(&mut daemon, false) else { continue };
-        hits += 1;
-        hit.gets_nothing(&reuse);
-        if hits == 10 {
-            return;
-        }
-    }
-    assert!(hits > 0, "in {ATTEMPTS} attempts no pid was had again with its start time");
+    those_had_again_get_nothing(false, 10);
 }
 
 /// The same, while there is no daemon to see the one go and the other come.
 #[test]
 fn a_pid_and_start_time_that_are_had_again_while_the_daemon_is_dead_get_nothing() {
+    those_had_again_get_nothing(true, 5);
+}
+
+const ATTEMPTS: usize = 200;
+
+/// Tries until a pid and its start time were had again so often, or long enough.
+fn those_had_again_get_nothing(kill_daemon: bool, enough: u32) {
     needs_root("to write ns_last_pid");
     let world = world("");
     let mut daemon = world.daemon();
     let reuse = Reuse::new(&world);
     let mut hits = 0;
     for _ in 0..ATTEMPTS {
-        let hit = reuse.attempt(&mut daemon, true);
-        daemon.start_again();
+        let hit = reuse.attempt(&mut daemon, kill_daemon);
+        if kill_daemon {
+            daemon.start_again();
+        }
         let Some(hit) = hit else { continue };
         hits += 1;
         hit.gets_nothing(&reuse);
-        if hits == 5 {
+        if hits == enough {
             return;
         }
     }
     assert!(hits > 0, "in {ATTEMPTS} attempts no pid was had again with its start time");
 }
-
-const ATTEMPTS: usize = 200;
 
 struct Reuse<'a> {
     world: &'a World,
@@ -250,8 +236,7 @@ impl Hit {
         assert_eq!(loaded.assert_fresh().outcome.as_deref(), Some("fresh_first"), "{loaded:?}");
         assert_ne!(loaded.session(), self.session);
         let lease = json!({"session": self.session, "epoch": self.epoch.to_string()});
-        let refused = self.instance.call("reject_token", lease.clone()).expect_err("another host's");
-        assert_eq!(refused["code"], "unknown_session");
+        assert_refused(self.instance.call("reject_token", lease.clone()), "unknown_session");
         // Of the test itself the holder was an instance. To others of it the lease has ended.
         let (mut sibling, answer) = reuse.start(format!("call reject_token {lease}\n").as_bytes());
         assert_eq!(answer["error"]["code"], "lease_ended", "{answer}");
@@ -259,13 +244,6 @@ impl Hit {
         sibling.wait().expect("it is our child");
         self.instance.kill();
     }
-}
-
-/// Field 22 of /proc/PID/stat. The name of the program before it may hold blanks and parentheses.
-fn start_time(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
-    let after_name = stat.rsplit_once(") ").expect("a name").1;
-    after_name.split(' ').nth(19).and_then(|ticks| ticks.parse().ok()).expect("ticks")
 }
 
 /// Returns when a tick has just begun.

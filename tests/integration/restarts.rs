@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use mcp_sessiond_tests::{Instance, until};
+use mcp_sessiond_tests::{Host, Instance, McpServer, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -19,9 +19,8 @@ fn an_instance_that_is_started_again_resumes() {
     first.store("one");
     first.store("two");
     first.kill();
-    let mut second = host.instance(&["--db", "prod"]);
-    let resumed = second.load();
-    assert_eq!((resumed.token.as_deref(), resumed.session()), (Some("two"), session));
+    let (mut second, resumed) = host.loaded(&["--db", "prod"]);
+    resumed.assert_resumed(&session, Some("two"));
     second.store("three");
     host.log.wait("Session resumed successfully");
 }
@@ -32,21 +31,17 @@ fn a_session_without_a_token_is_resumed_too() {
     let _daemon = world.daemon();
     let host = world.host();
     let mut first = host.instance(&[]);
-    let session = first.load().assert_fresh().session();
-    first.store("one");
+    let session = first.first_run("one").session();
     first.reject();
     host.log.wait("Broker rejected resume token, starting fresh session");
     assert!(world.token_files().is_empty(), "{:?}", world.token_files());
     first.kill();
-    let resumed = host.instance(&[]).load();
-    assert_eq!((resumed.token.as_deref(), resumed.session()), (None, session));
+    host.instance(&[]).load().assert_resumed(&session, None);
 }
 
-/// Starts instances that differ in their arguments, all at once, and has each load.
-fn start_all(host: &mcp_sessiond_tests::Host, count: usize) -> Vec<Instance> {
-    let instances: Vec<Instance> = (0..count).map(|n| host.instance(&["--db", &n.to_string()])).collect();
-    instances.iter().for_each(|instance| instance.begin("load"));
-    instances
+/// Eight instances that differ in their arguments, which all load.
+fn eight(host: &Host) -> Vec<Instance> {
+    host.loading((0..8).map(|n| vec!["--db".into(), n.to_string()]))
 }
 
 #[test]
@@ -54,7 +49,7 @@ fn eight_that_differ_and_are_restarted_at_once_get_each_its_own() {
     let world = world("claim_wait_ms = 5000");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut instances = start_all(&host, 8);
+    let mut instances = eight(&host);
     let sessions: Vec<String> =
         instances.iter_mut().map(|instance| instance.answer().assert_fresh().session()).collect();
     for round in 0..10 {
@@ -63,11 +58,9 @@ fn eight_that_differ_and_are_restarted_at_once_get_each_its_own() {
         }
         // Nobody waits for the death of the old ones.
         instances.iter_mut().for_each(|instance| instance.0.signal(Signal::SIGKILL));
-        instances = start_all(&host, 8);
+        instances = eight(&host);
         for (n, instance) in instances.iter_mut().enumerate() {
-            let resumed = instance.answer();
-            assert_eq!(resumed.token, Some(format!("{n}-{round}")), "{resumed:?}");
-            assert_eq!(resumed.session(), sessions[n]);
+            instance.answer().assert_resumed(&sessions[n], Some(&format!("{n}-{round}")));
         }
     }
 }
@@ -81,14 +74,11 @@ fn one_that_is_started_before_its_predecessor_dies_resumes() {
     let session = old.load().assert_fresh().session();
     for round in 0..20 {
         old.store(&format!("early-{round}"));
-        let mut new = host.instance(&[]);
-        new.begin("load");
-        until("the claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+        let mut new = world.waiting(&host);
         // What the old one does until its end is not lost.
         old.store(&format!("late-{round}"));
         old.kill();
-        let resumed = new.answer();
-        assert_eq!((resumed.token, resumed.session), (Some(format!("late-{round}")), Some(session.clone())));
+        new.answer().assert_resumed(&session, Some(&format!("late-{round}")));
         old = new;
     }
 }
@@ -98,12 +88,8 @@ fn a_released_session_is_free_at_once() {
     let world = world("claim_wait_ms = 5000");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut old = host.instance(&[]);
-    old.load().assert_fresh();
-    old.store("one");
-    let mut new = host.instance(&[]);
-    new.begin("load");
-    until("the claim waits", || (world.stat("claims_waiting") == 1).then_some(()));
+    let mut old = host.holder(&[], "one");
+    let mut new = world.waiting(&host);
     old.release();
     assert_eq!(new.answer().token.as_deref(), Some("one"));
 }
@@ -133,18 +119,12 @@ fn arguments_label_directory_environment_and_conversation_tell_instances_apart()
     let mut sessions = Vec::new();
     for (n, kind) in kinds.iter().enumerate() {
         let mut instance = start(kind);
-        sessions.push(instance.load().assert_fresh().session());
-        instance.store(&n.to_string());
+        sessions.push(instance.first_run(&n.to_string()).session());
         instance.kill();
     }
     assert_eq!(sessions.iter().collect::<HashSet<_>>().len(), kinds.len());
     for (n, kind) in kinds.iter().enumerate() {
-        let resumed = start(kind).load();
-        assert_eq!(
-            (resumed.token, resumed.session.as_ref()),
-            (Some(n.to_string()), sessions.get(n)),
-            "{kind:?}"
-        );
+        start(kind).load().assert_resumed(&sessions[n], Some(&n.to_string()));
     }
     // A label takes the place of directory and environment, and shells only keep account of themselves.
     let resumed =
@@ -163,12 +143,11 @@ fn launchers_do_not_count_as_hosts() {
     // Neither shell nor env is replaced by what it starts: all of them stay, between host and instance.
     let script = "env sh -c '\"$0\"; true' \"$0\"; true";
     let mut wrapped = Instance(host.server(&["sh", "-c", script, program]));
-    let session = wrapped.load().assert_fresh().session();
-    wrapped.store("one");
+    let session = wrapped.first_run("one").session();
     // The instance itself is orphaned by this, and ends with its standard input.
     wrapped.kill();
-    let resumed = Instance(host.server(&["sh", "-c", script, program])).load();
-    assert_eq!((resumed.token.as_deref(), resumed.session()), (Some("one"), session));
+    let mut next = Instance(host.server(&["sh", "-c", script, program]));
+    next.load().assert_resumed(&session, Some("one"));
 }
 
 #[test]
@@ -176,12 +155,8 @@ fn a_host_and_what_belongs_to_it_end_together() {
     let world = world("");
     let _daemon = world.daemon();
     let (mut host, other) = (world.host(), world.host());
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("one");
-    let mut of_other = other.instance(&[]);
-    of_other.load().assert_fresh();
-    of_other.store("other");
+    let _holder = host.holder(&[], "one");
+    let mut of_other = other.holder(&[], "other");
     assert_eq!(world.token_files().len(), 2);
     host.kill();
     until("sessions and tokens of the dead host are gone", || {
@@ -199,7 +174,7 @@ fn a_real_server_goes_through_the_whole_flow_with_a_broker() {
     let _daemon = world.daemon();
     let broker = world.broker();
     let host = world.host();
-    let began = |server: &mut mcp_sessiond_tests::McpServer| {
+    let began = |server: &mut McpServer| {
         let session = server.call("session");
         (
             session["broker_session"].as_str().expect("text").to_owned(),

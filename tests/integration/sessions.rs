@@ -1,6 +1,6 @@
 //! Sessions with what they hold, by whoever owns them: hosts and services, through the daemon's socket.
 
-use mcp_sessiond_tests::{Loaded, Peer, World, until};
+use mcp_sessiond_tests::{Instance, Loaded, Peer, World, assert_refused, until};
 use serde_json::{Value, json};
 
 use crate::world;
@@ -23,6 +23,39 @@ pub(crate) fn set(key: &str, value: &str) -> Value {
     json!([{"key": key, "value": value}])
 }
 
+/// The lease of what was made, claimed or opened, in a request.
+fn lease_of(made: &Value) -> Value {
+    json!({"session": made["session"], "epoch": made["epoch"]})
+}
+
+/// An instance writes one key of a session that it holds.
+#[track_caller]
+fn write(instance: &mut Instance, lease: &Value, key: &str, value: &str) {
+    instance.call("write_state", json!({"of": lease, "writes": set(key, value)})).expect("written");
+}
+
+/// An instance reads one key of a session that it holds.
+#[track_caller]
+fn read(instance: &mut Instance, lease: &Value, key: &str) -> Value {
+    instance.call("read_state", json!({"of": lease, "keys": [key]})).expect("read")[0]["value"].take()
+}
+
+/// What is in a session is nowhere to be seen.
+#[track_caller]
+fn assert_not_shown(world: &World, session: &str, secret: &str) {
+    for arguments in [
+        &["debug", "sessions"][..],
+        &["debug", "streams"],
+        &["debug", "stats"],
+        &["debug", "session", session],
+    ] {
+        let output = world.sessiond(arguments).output().expect("debug");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && !text.contains(secret), "{arguments:?}: {output:?}");
+    }
+    assert!(!world.log.text().contains(secret));
+}
+
 #[test]
 fn what_a_claimed_session_holds_is_there_for_the_next_instance() {
     let world = world("");
@@ -30,7 +63,7 @@ fn what_a_claimed_session_holds_is_there_for_the_next_instance() {
     let host = world.host();
     let mut first = host.instance(&[]);
     let lease = leased(first.load().assert_fresh());
-    first.call("write_state", json!({"of": lease, "writes": set("a", "{\"hunter2\":1}")})).expect("written");
+    write(&mut first, &lease, "a", "{\"hunter2\":1}");
     let metadata = "{\"clientInfo\":{\"name\":\"x\"}}";
     let update = json!({"of": lease, "status": {"is": "ready"}, "metadata": metadata});
     first.call("update_session", update).expect("updated");
@@ -39,13 +72,11 @@ fn what_a_claimed_session_holds_is_there_for_the_next_instance() {
         .expect("appended");
     first.kill();
     daemon.restart();
-    let mut next = host.instance(&[]);
-    let loaded = next.load();
+    let (mut next, loaded) = host.loaded(&[]);
     assert_eq!(loaded.outcome.as_deref(), Some("resumed"));
     let lease_of_next = leased(&loaded);
     assert_eq!(lease_of_next["session"], lease["session"]);
-    let read = next.call("read_state", json!({"of": lease_of_next, "keys": ["a"]})).expect("read");
-    assert_eq!(read[0]["value"], "{\"hunter2\":1}");
+    assert_eq!(read(&mut next, &lease_of_next, "a"), "{\"hunter2\":1}");
     let view = next.call("get_session", lease_of_next.clone()).expect("there");
     assert_eq!((&view["metadata"], &view["status"]), (&json!(metadata), &json!({"is": "ready"})));
     let after = json!({"event": appended[0]["id"]});
@@ -53,22 +84,11 @@ fn what_a_claimed_session_holds_is_there_for_the_next_instance() {
     assert_eq!(replayed["events"][0]["message"], "2");
     // Whoever had it before can change nothing more.
     let mut sibling = host.instance(&["another"]);
-    let late = sibling.call("write_state", json!({"of": lease, "writes": set("a", "0")})).expect_err("late");
-    assert_eq!(late["code"], "stale_epoch");
-    let without = json!({"of": {"session": lease["session"]}, "writes": set("a", "0")});
-    assert_eq!(sibling.call("write_state", without).expect_err("no epoch")["code"], "invalid_argument");
-    // What is in it is nowhere to be seen.
-    for arguments in [
-        &["debug", "sessions"][..],
-        &["debug", "streams"],
-        &["debug", "stats"],
-        &["debug", "session", &loaded.session()],
-    ] {
-        let output = world.sessiond(arguments).output().expect("debug");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && !text.contains("hunter2"), "{arguments:?}: {output:?}");
-    }
-    assert!(!world.log.text().contains("hunter2"));
+    let late = json!({"of": lease, "writes": set("a", "0")});
+    assert_refused(sibling.call("write_state", late), "stale_epoch");
+    let without_epoch = json!({"of": {"session": lease["session"]}, "writes": set("a", "0")});
+    assert_refused(sibling.call("write_state", without_epoch), "invalid_argument");
+    assert_not_shown(&world, &loaded.session(), "hunter2");
 }
 
 #[test]
@@ -79,17 +99,16 @@ fn a_claim_may_ask_for_a_fresh_session() {
     let mut first = host.instance(&[]);
     let lease = leased(first.load().assert_fresh());
     first.store("token");
-    first.call("write_state", json!({"of": lease, "writes": set("a", "1")})).expect("written");
+    write(&mut first, &lease, "a", "1");
     // The same process, which begins anew.
     let fresh = first.call("claim", json!({"fresh": true})).expect("claimed");
     assert_eq!((&fresh["outcome"], &fresh["token_status"]), (&json!("fresh_first"), &json!("absent")));
     assert_ne!(fresh["session"], lease["session"]);
-    let gone = first.call("read_state", json!({"of": lease, "keys": ["a"]})).expect_err("it has ended");
-    assert_eq!(gone["code"], "unknown_session");
+    assert_refused(first.call("read_state", json!({"of": lease, "keys": ["a"]})), "unknown_session");
     // And one that comes after it.
     first.kill();
     let mut next = host.instance(&[]);
-    until("its exit is known", || (world.stat("leases") == 0).then_some(()));
+    world.wait_stat("leases", 0);
     let again = next.call("claim", json!({"fresh": true})).expect("claimed");
     assert_ne!(again["session"], fresh["session"]);
     assert_eq!(world.stat("sessions"), 1);
@@ -104,31 +123,26 @@ fn a_host_makes_sessions_and_takes_them_up_by_their_ids() {
     let made =
         server.call("create_session", json!({"request": "r1", "status": {"is": "ready"}})).expect("made");
     let again = server.call("create_session", json!({"request": "r1"})).expect("the first answer");
-    assert_eq!((&again["session"], &again["epoch"]), (&made["session"], &made["epoch"]));
+    assert_eq!(lease_of(&again), lease_of(&made));
     // An id of its own choice, which another host may choose as well.
     let chosen = json!({"session": "chosen"});
     let mine = server.call("create_session", chosen.clone()).expect("made");
     assert_eq!(mine["session"], "chosen");
-    assert_eq!(server.call("create_session", chosen.clone()).expect_err("taken")["code"], "already_exists");
+    assert_refused(server.call("create_session", chosen.clone()), "already_exists");
     let other_host = world.host();
     let mut stranger = other_host.instance(&[]);
-    assert_eq!(stranger.call("get_session", chosen.clone()).expect_err("not yet")["code"], "unknown_session");
+    assert_refused(stranger.call("get_session", chosen.clone()), "unknown_session");
     let theirs = stranger.call("create_session", chosen.clone()).expect("made");
-    let lease_of_chosen = json!({"session": "chosen", "epoch": mine["epoch"]});
-    let lease_of_theirs = json!({"session": "chosen", "epoch": theirs["epoch"]});
+    assert_eq!(theirs["session"], "chosen");
     let token = json!({"session": "chosen", "epoch": mine["epoch"], "token": "aGk="});
     server.call("store_token", token).expect("stored");
-    for (instance, lease, value) in
-        [(&mut server, &lease_of_chosen, "1"), (&mut stranger, &lease_of_theirs, "2")]
-    {
-        instance.call("write_state", json!({"of": lease, "writes": set("a", value)})).expect("written");
-    }
-    let read = server.call("read_state", json!({"of": lease_of_chosen, "keys": ["a"]})).expect("read");
-    assert_eq!(read[0]["value"], "1", "each has its own");
+    write(&mut server, &lease_of(&mine), "a", "1");
+    write(&mut stranger, &lease_of(&theirs), "a", "2");
+    assert_eq!(read(&mut server, &lease_of(&mine), "a"), "1", "each has its own");
     let shown = world.sessiond(&["debug", "session", "chosen", "--json"]).output().expect("debug");
     let shown: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     assert_eq!(shown.as_array().map(Vec::len), Some(2), "{shown}");
-    server.call("terminate_session", lease_of_chosen.clone()).expect("terminated");
+    server.call("terminate_session", lease_of(&mine)).expect("terminated");
     assert_eq!(
         server.call("get_session", chosen.clone()).expect("a tombstone")["status"]["is"],
         "terminated"
@@ -136,12 +150,11 @@ fn a_host_makes_sessions_and_takes_them_up_by_their_ids() {
     assert_eq!(stranger.call("get_session", chosen).expect("there")["status"]["is"], "initializing");
     let other = server.call("create_session", json!({})).expect("made");
     assert_ne!(other["session"], made["session"]);
-    let lease = json!({"session": made["session"], "epoch": made["epoch"]});
-    server.call("write_state", json!({"of": lease, "writes": set("a", "1")})).expect("written");
+    write(&mut server, &lease_of(&made), "a", "1");
     // A live process holds it.
     let named = json!({"session": made["session"]});
     let mut sibling = host.instance(&["sibling"]);
-    assert_eq!(sibling.call("open_session", named.clone()).expect_err("held")["code"], "session_held");
+    assert_refused(sibling.call("open_session", named.clone()), "session_held");
     server.kill();
     daemon.restart();
     let opened = sibling.call("open_session", named.clone()).expect("free");
@@ -156,7 +169,7 @@ fn a_host_makes_sessions_and_takes_them_up_by_their_ids() {
     let lease = json!({"session": made["session"], "epoch": "2"});
     sibling.call("terminate_session", lease.clone()).expect("terminated");
     for (method, params) in [("open_session", named), ("reset_session", lease)] {
-        assert_eq!(sibling.call(method, params).expect_err("terminated")["code"], "session_terminated");
+        assert_refused(sibling.call(method, params), "session_terminated");
     }
 }
 
@@ -172,20 +185,16 @@ fn an_id_that_is_used_again_is_another_session() {
     let ended = || world.peer().call("sweep", json!({})).expect("swept") != json!([]);
     until("it has outlived its time", || ended().then_some(()));
     let second = server.call("create_session", json!({"session": "x"})).expect("made again");
-    let write = |epoch: &Value| json!({"of": {"session": "x", "epoch": epoch}, "writes": set("a", "1")});
-    let late = server.call("write_state", write(&first["epoch"])).expect_err("of the former one");
-    assert_eq!(late["code"], "stale_epoch");
-    server.call("write_state", write(&second["epoch"])).expect("written");
+    let late = json!({"of": lease_of(&first), "writes": set("a", "1")});
+    assert_refused(server.call("write_state", late), "stale_epoch");
+    write(&mut server, &lease_of(&second), "a", "1");
     // What is to be ended is ended in its turn: when something later has gone, so has whatever there was of the former.
     let later = server.call("claim", json!({})).expect("claimed");
-    let lease = json!({"session": later["session"], "epoch": later["epoch"]});
-    server.call("write_state", json!({"of": lease, "writes": set("a", "1")})).expect("written");
+    write(&mut server, &lease_of(&later), "a", "1");
     server.call("claim", json!({"fresh": true})).expect("claimed");
     until("the later one has gone", || {
-        let left = world.peer().call("list_contents", json!({})).expect("a list");
-        let is_left =
-            left.as_array().is_some_and(|left| left.iter().any(|one| one["session"] == later["session"]));
-        (!is_left).then_some(())
+        let left = world.listed("list_contents");
+        (!left.iter().any(|one| one["session"] == later["session"])).then_some(())
     });
     let kept = server.call("get_session", json!({"session": "x"})).expect("still there");
     assert_eq!(kept["state_keys"], 1);
@@ -195,17 +204,15 @@ fn an_id_that_is_used_again_is_another_session() {
 fn nothing_is_left_of_a_host_that_is_gone() {
     let world = world("[sessions]\nhost_grace_ms = 0\n");
     let mut daemon = world.daemon();
-    let contents =
-        || world.peer().call("list_contents", json!({})).expect("a list").as_array().map_or(0, Vec::len);
+    let contents = || world.listed("list_contents").len();
     for daemon_is_dead in [false, true] {
         let mut host = world.host();
         let mut server = host.instance(&[]);
         let lease = leased(server.load().assert_fresh());
-        server.call("write_state", json!({"of": lease, "writes": set("a", "1")})).expect("written");
+        write(&mut server, &lease, "a", "1");
         server.call("create_session", json!({})).expect("made");
         let made = server.call("create_session", json!({})).expect("made");
-        let lease = json!({"session": made["session"], "epoch": made["epoch"]});
-        server.call("terminate_session", lease).expect("a tombstone");
+        server.call("terminate_session", lease_of(&made)).expect("a tombstone");
         assert_eq!(contents(), 3);
         if daemon_is_dead {
             daemon.kill();
@@ -247,7 +254,7 @@ fn a_wait_ends_with_an_event_with_its_time_and_with_the_daemon() {
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
     assert_eq!(waiting.ask(&ping).expect("an answer")["id"], 2);
     assert_eq!(daemon.stop().code(), Some(0));
-    let answer: Value = serde_json::from_slice(&waiting.receive().expect("an answer")).expect("JSON");
+    let answer = waiting.answer();
     assert_eq!(answer["result"]["events"], json!([]), "{answer}");
 }
 
@@ -267,7 +274,7 @@ fn a_session_ends_when_its_last_client_has_been_gone_for_a_while() {
     // It hangs up: that is how most clients go.
     drop(client);
     until("it has ended", || peer.call("get_session", of("web", "s")).is_err().then_some(()));
-    until("and is counted", || (world.stat("sessions_expired_total") == 1).then_some(()));
+    world.wait_stat("sessions_expired_total", 1);
 }
 
 #[test]
@@ -282,10 +289,10 @@ fn a_binding_is_to_whom_it_says() {
     let by = |caller: Value| json!({"service": "web", "session": "s", "caller": caller});
     peer.call("get_session", by(caller.clone())).expect("the right one");
     let other = json!({"kind": "identity", "iss": "https://issuer.example", "sub": "somebody"});
-    let refused = peer.call("get_session", by(other)).expect_err("another one");
-    assert_eq!((&refused["code"], &refused["http_status"]), (&json!("binding_mismatch"), &json!(403)));
-    let ended = peer.call("touch_session", by(caller)).expect_err("it was terminated for that");
-    assert_eq!(ended["code"], "session_terminated");
+    let refused = assert_refused(peer.call("get_session", by(other)), "binding_mismatch");
+    assert_eq!(refused["http_status"], 403);
+    // It was terminated for that.
+    assert_refused(peer.call("touch_session", by(caller)), "session_terminated");
     assert!(!world.log.text().contains("hunter2"), "who it is bound to is nobody's business");
 }
 

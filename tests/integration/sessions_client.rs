@@ -1,95 +1,39 @@
 //! The client's sessions against a daemon that is killed between calls and during them: nothing acknowledged is lost,
 //! nothing is done twice, and nobody who calls notices.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
+mod work;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcp_sessiond_client::{
-    Binding, Caller, CreateOptions, Cursor, Error, Json, Lifetimes, OnMismatch, Options, Session,
-    SessionError, Sessiond, Sessions, Start, StateKey, StateVersion, credential,
+    Caller, CreateOptions, Cursor, Error, Json, Lifetimes, SessionError, Sessiond, Sessions, StateVersion,
+    credential,
 };
-use mcp_sessiond_process::fault::{CONTENTS_COMMIT, VARIABLE};
-use mcp_sessiond_tests::{Daemon, PATIENCE, Steady, World, random, until};
+use mcp_sessiond_tests::{PATIENCE, Steady, random, until};
 use serde_json::json;
 
+use self::work::{
+    assert_refusal, assert_said, assert_unmoved, bound_to, key, listen, lose_the_answer, made, message,
+    options, service,
+};
 use crate::world;
-
-fn options(world: &World) -> Options {
-    // A call outlives a daemon that is killed, and whatever else the machine does at that time.
-    Options::default().directory(world.directory()).start(Start::Never).timeout(PATIENCE)
-}
-
-fn service(world: &World) -> Sessions {
-    Sessions::of_service("web".parse().expect("a name"), options(world))
-}
-
-fn key(name: &str) -> StateKey {
-    name.parse().expect("a key")
-}
-
-fn message(number: u64) -> Json {
-    Json::new(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"m\",\"params\":{{\"n\":{number}}}}}"))
-        .expect("JSON")
-}
-
-/// Asserts that the session has said the messages 1 to `last`, each once, in their order.
-async fn assert_said(session: &Session, last: u64) {
-    let said = session.replay_all(&Cursor::Number(0)).await.expect("replayed");
-    assert!(said.gaps.is_empty() && !said.more, "{said:?}");
-    let numbers: Vec<u64> = said.events.iter().map(|event| event.number).collect();
-    assert_eq!(numbers, (1..=last).collect::<Vec<_>>());
-    for event in &said.events {
-        assert_eq!(event.message, message(event.number), "number {}", event.number);
-    }
-}
-
-/// Works with a session, and kills the daemon after every call.
-async fn assert_unmoved(daemon: &mut Daemon, session: &Session) {
-    let stream = session.open_stream(&"answer-1".parse().expect("an id"), None).await.expect("opened");
-    let mut cursors =
-        vec![Cursor::Stream(stream.id().clone()), Cursor::Stream("_GET_stream".parse().expect("an id"))];
-    for round in 1..=5 {
-        daemon.restart();
-        session.set_as(&key("round"), &round).await.expect("written");
-        daemon.restart();
-        let to = if round % 2 == 0 { session.standalone() } else { stream.clone() };
-        let appended = to.append(message(round)).await.expect("appended");
-        assert_eq!(appended.number, round);
-        daemon.restart();
-        assert_eq!(session.get_as::<u64>(&key("round")).await.expect("read"), Some(round));
-        let said = session.wait(&cursors, PATIENCE).await.expect("said");
-        assert_eq!(said.events.iter().map(|event| &event.id).collect::<Vec<_>>(), [&appended.id]);
-        cursors = said.next;
-        daemon.restart();
-    }
-    stream.close().await.expect("closed");
-    daemon.restart();
-    assert_eq!(stream.append(message(6)).await.expect_err("closed").refusal(), Some(&Error::StreamClosed));
-    assert_said(session, 5).await;
-    let view = session.view().await.expect("it is there");
-    assert_eq!((view.last_number, view.state_keys, view.streams), (5, 1, 2));
-}
 
 #[tokio::test]
 async fn a_services_session_is_there_after_every_kill() {
     let world = world("");
     let mut daemon = world.daemon();
-    let session = service(&world).create(CreateOptions::default()).await.expect("made");
+    let session = made(&service(&world)).await;
     assert_unmoved(&mut daemon, &session).await;
     // For whoever says the name of the service, and for nobody else.
     let another = service(&world).open(session.id()).await.expect("opened");
     assert_said(&another, 5).await;
     let stranger = Sessions::of_service("other".parse().expect("a name"), options(&world));
-    let refused = stranger.open(session.id()).await.expect_err("not its own");
-    assert_eq!(refused.refusal(), Some(&Error::UnknownSession));
+    assert_refusal(stranger.open(session.id()).await, &Error::UnknownSession);
     assert!(stranger.list().await.expect("listed").is_empty());
     session.terminate().await.expect("ended");
     daemon.restart();
-    let refused = another.get(&key("round")).await.expect_err("ended");
-    assert_eq!(refused.refusal(), Some(&Error::SessionTerminated));
+    assert_refusal(another.get(&key("round")).await, &Error::SessionTerminated);
 }
 
 #[tokio::test]
@@ -97,7 +41,7 @@ async fn a_hosts_session_is_there_after_every_kill() {
     let world = world("");
     let mut daemon = world.daemon();
     let sessions = Sessions::of_host(options(&world));
-    let session = sessions.create(CreateOptions::default()).await.expect("made");
+    let session = made(&sessions).await;
     assert_unmoved(&mut daemon, &session).await;
     let listed = sessions.list().await.expect("listed");
     assert_eq!(listed.iter().map(|one| &one.session).collect::<Vec<_>>(), [session.id()]);
@@ -129,7 +73,7 @@ async fn the_session_that_is_claimed_is_there_after_every_kill_until_one_is_begu
     daemon.restart();
     assert!(sessiond.load().await.is_none(), "its token went with it");
     assert_eq!(fresh.get(&key("round")).await.expect("read"), None);
-    assert_eq!(session.touch().await.expect_err("ended").refusal(), Some(&Error::UnknownSession));
+    assert_refusal(session.touch().await, &Error::UnknownSession);
     assert_unmoved(&mut daemon, &fresh).await;
 }
 
@@ -143,7 +87,7 @@ async fn what_is_under_way_when_the_daemon_is_killed_is_done_once() {
     let done = Arc::new(AtomicU64::new(0));
     let mut workers = Vec::new();
     for sessions in of {
-        let session = sessions.create(CreateOptions::default()).await.expect("made");
+        let session = made(&sessions).await;
         let done = done.clone();
         workers.push(tokio::spawn(async move {
             // Somebody listens all the time, and hears everything once.
@@ -175,42 +119,12 @@ async fn what_is_under_way_when_the_daemon_is_killed_is_done_once() {
     assert!(kills > 5, "{kills} kills");
 }
 
-async fn listen(session: Session, last: u64) {
-    let mut after = vec![Cursor::Number(0)];
-    let mut heard = 0;
-    while heard < last {
-        let said = session.wait(&after, PATIENCE).await.expect("said");
-        for event in said.events {
-            heard += 1;
-            assert_eq!((event.number, &event.message), (heard, &message(heard)));
-        }
-        after = said.next;
-    }
-}
-
-/// Makes a call of which the answer is lost: the daemon is killed after it was committed, before anybody is told.
-async fn lose_the_answer<T>(daemon: &mut Daemon, call: impl Future<Output = T>) -> T {
-    daemon.kill();
-    daemon.start_with(&[(VARIABLE, &format!("{CONTENTS_COMMIT}:0"))]);
-    daemon.ready();
-    let log = daemon.log();
-    let dies = async {
-        // Elsewhere, so that the call goes on meanwhile.
-        let end = tokio::task::spawn_blocking(move || log.wait(Daemon::END));
-        end.await.expect("it dies at its point");
-        daemon.start_again();
-    };
-    tokio::join!(call, dies).0
-}
-
 #[tokio::test]
 async fn a_call_whose_answer_is_lost_is_done_once() {
     let world = world("");
     let mut daemon = world.daemon();
     for sessions in [service(&world), Sessions::of_host(options(&world))] {
-        let caller = credential(b"a key");
-        let binding = Some(Binding { caller, on_mismatch: OnMismatch::Terminate });
-        let made = sessions.create(CreateOptions { binding, ..CreateOptions::default() });
+        let made = sessions.create(bound_to(b"a key"));
         let session = lose_the_answer(&mut daemon, made).await.expect("made");
         let appended = lose_the_answer(&mut daemon, session.standalone().append(message(1))).await;
         assert_eq!(appended.expect("appended").number, 1);
@@ -263,8 +177,7 @@ async fn a_client_that_goes_after_its_credential_was_rotated_out_is_no_stranger(
     let world = world("");
     let _daemon = world.daemon();
     let sessions = service(&world);
-    let binding = Some(Binding { caller: credential(b"former"), on_mismatch: OnMismatch::Terminate });
-    let session = sessions.create(CreateOptions { binding, ..CreateOptions::default() }).await.expect("made");
+    let session = sessions.create(bound_to(b"former")).await.expect("made");
     let attachment = session.attach().await.expect("attached");
     let Caller::Credential { hash } = credential(b"new") else { panic!("no credential") };
     let of = json!({"session": session.id(), "service": "web", "caller": credential(b"former")});
@@ -274,20 +187,18 @@ async fn a_client_that_goes_after_its_credential_was_rotated_out_is_no_stranger(
     let session = sessions.on_behalf_of(credential(b"new")).open(session.id()).await.expect("it lives");
     assert_eq!(session.view().await.expect("it lives").attached, 0);
     // It is refused what it asks for from now on; a refresh never ends a session.
-    let refused = session.on_behalf_of(credential(b"former")).touch().await.expect_err("rotated out");
-    assert_eq!(refused.refusal(), Some(&Error::BindingMismatch));
+    assert_refusal(session.on_behalf_of(credential(b"former")).touch().await, &Error::BindingMismatch);
     session.touch().await.expect("it lives");
     // And whoever is a stranger, ends it.
-    let refused = session.on_behalf_of(credential(b"nobody's")).touch().await.expect_err("a stranger");
-    assert_eq!(refused.refusal(), Some(&Error::BindingMismatch));
-    assert_eq!(session.touch().await.expect_err("ended").refusal(), Some(&Error::SessionTerminated));
+    assert_refusal(session.on_behalf_of(credential(b"nobody's")).touch().await, &Error::BindingMismatch);
+    assert_refusal(session.touch().await, &Error::SessionTerminated);
 }
 
 #[tokio::test]
 async fn more_wait_than_one_connection_could_carry() {
     let world = world("");
     let _daemon = world.daemon();
-    let session = service(&world).create(CreateOptions::default()).await.expect("made");
+    let session = made(&service(&world)).await;
     let waits: Vec<_> = (0..100)
         .map(|_| {
             let session = session.clone();
@@ -326,7 +237,7 @@ async fn a_list_is_whole_although_some_have_ended() {
 async fn few_at_a_time_are_all_in_the_end() {
     let world = world("");
     let _daemon = world.daemon();
-    let session = service(&world).create(CreateOptions::default()).await.expect("made");
+    let session = made(&service(&world)).await;
     let other = session.open_stream(&"other".parse().expect("an id"), None).await.expect("opened");
     let standalone = session.standalone().append(message(1)).await.expect("appended").id;
     for number in 2..=300 {
@@ -346,48 +257,11 @@ async fn few_at_a_time_are_all_in_the_end() {
     }
 }
 
-/// The example of a service, until this is dropped.
-struct EventService {
-    child: Child,
-    address: String,
-}
-
-impl EventService {
-    fn start(world: &World) -> Self {
-        let mut command = world.command(world.binaries.event_service);
-        let mut child = command.arg("127.0.0.1:0").stdout(Stdio::piped()).spawn().expect("the example");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
-        let address = line.trim_end().rsplit(' ').next().expect("an address").to_owned();
-        Self { child, address }
-    }
-
-    /// Sends a request, and reads the answer to its end.
-    fn ask(&self, method: &str, headers: &[(&str, &str)], body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let length = body.len();
-        let request = format!("{method} / HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
-    }
-}
-
-impl Drop for EventService {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn the_example_says_again_what_was_missed() {
     let world = world("");
     let mut daemon = world.daemon();
-    let service = EventService::start(&world);
+    let service = world.event_service();
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"count"}"#;
     let first = service.ask("POST", &[], call);
     let (head, said) = first.split_once("\r\n\r\n").expect("a head");
@@ -397,7 +271,7 @@ fn the_example_says_again_what_was_missed() {
     assert!(rest.contains(r#""calls":1"#), "{rest}");
     drop(service);
     daemon.restart();
-    let service = EventService::start(&world);
+    let service = world.event_service();
     let of = ("mcp-session-id", session);
     let again = service.ask("GET", &[of, ("Last-Event-ID", primed)], "");
     assert_eq!(again.split_once("\r\n\r\n").map(|(_, said)| said), Some(rest));

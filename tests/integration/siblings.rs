@@ -9,9 +9,7 @@ use serde_json::json;
 use crate::world;
 
 fn start(host: &Host, count: usize) -> Vec<Instance> {
-    let instances: Vec<Instance> = (0..count).map(|_| host.instance(&[])).collect();
-    instances.iter().for_each(|instance| instance.begin("load"));
-    instances
+    host.loading((0..count).map(|_| Vec::new()))
 }
 
 fn answers(instances: &mut [Instance]) -> Vec<Loaded> {
@@ -116,11 +114,9 @@ fn of_two_that_wait_for_one_place_neither_gets_it() {
     for _ in 0..20 {
         // Each round has a host of its own, since a key that was raced for stays plural.
         let host = world.host();
-        let mut old = host.instance(&[]);
-        old.load().assert_fresh();
-        old.store("prize");
+        let mut old = host.holder(&[], "prize");
         let mut racers = start(&host, 2);
-        until("both wait", || (world.stat("claims_waiting") == 2).then_some(()));
+        world.wait_stat("claims_waiting", 2);
         old.kill();
         // Which of them follows the old one can't be told.
         let loaded = answers(&mut racers);
@@ -136,9 +132,7 @@ fn of_two_that_race_for_one_place_at_most_one_gets_it() {
     let mut random = random();
     for round in 0..40 {
         let host = world.host();
-        let mut old = host.instance(&[]);
-        old.load().assert_fresh();
-        old.store("prize");
+        let mut old = host.holder(&[], "prize");
         let mut racers = start(&host, 2);
         (0..random.u32(0..400_000)).for_each(|_| std::hint::spin_loop());
         old.0.signal(Signal::SIGKILL);
@@ -157,7 +151,7 @@ fn a_process_that_claims_many_times_at_once_has_one_lease() {
     let _daemon = world.daemon();
     let leases: HashSet<String> = std::thread::scope(|scope| {
         let claim = || {
-            let claimed = world.peer().call("claim", json!({})).expect("a session");
+            let claimed = world.peer().claim();
             json!([claimed["session"], claimed["epoch"]]).to_string()
         };
         let claims: Vec<_> = (0..32).map(|_| scope.spawn(claim)).collect();
@@ -171,9 +165,7 @@ fn a_holder_that_is_stopped_is_still_the_holder() {
     let world = world("claim_wait_ms = 50");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut asleep = host.instance(&[]);
-    asleep.load().assert_fresh();
-    asleep.store("mine");
+    let mut asleep = host.holder(&[], "mine");
     asleep.0.signal(Signal::SIGSTOP);
     assert_eq!(host.instance(&[]).load().assert_fresh().outcome.as_deref(), Some("fresh_held"));
     daemon.restart();
@@ -187,14 +179,9 @@ fn a_host_that_restarts_identical_ones_for_ever_does_not_run_out_of_sessions() {
     let world = world("claim_wait_ms = 0\n[limits]\nsessions_per_host = 4\n");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut holder = host.instance(&[]);
-    holder.load().assert_fresh();
-    holder.store("kept");
+    let mut holder = host.holder(&[], "kept");
     for _ in 0..20 {
-        let mut instance = host.instance(&[]);
-        instance.load().assert_fresh();
-        instance.store("soon forgotten");
-        instance.kill();
+        host.holder(&[], "soon forgotten").kill();
     }
     assert!(world.sessions().len() <= 4);
     until("their tokens go with them", || (world.token_files().len() <= 4).then_some(()));

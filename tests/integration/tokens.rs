@@ -1,16 +1,22 @@
 //! The token files: what can't be trusted is deleted, told, and never offered to a broker; what can't be written is
 //! refused, and the former token stays.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+mod mishaps;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::process::Command;
 
-use mcp_sessiond_tests::{World, until};
-use nix::sys::stat::Mode;
-use serde_json::json;
+use mcp_sessiond_tests::{Peer, SmallDisk, World, start_time, until};
+use serde_json::{Value, json};
 
+use self::mishaps::{MISHAPS, Mishap, mode};
 use crate::{needs_root, world};
+
+/// Of a file or a directory, without its kind.
+fn mode_of(path: &Path) -> u32 {
+    fs::symlink_metadata(path).expect("there").permissions().mode() & 0o7777
+}
 
 #[test]
 fn a_file_holds_the_token_and_nothing_else() {
@@ -20,70 +26,22 @@ fn a_file_holds_the_token_and_nothing_else() {
     let mut names = Vec::new();
     for (of, number) in [(&host, 1), (&host, 2), (&host, 3), (&other, 1)] {
         let mut instance = of.instance(&[&number.to_string()]);
-        instance.load().assert_fresh();
-        let session = instance.store("the token").session();
+        let session = instance.first_run("the token").session();
         let file = world.token_file(&session);
         assert_eq!(fs::read(&file).expect("readable"), b"the token");
         let found = fs::symlink_metadata(&file).expect("there");
         assert!(found.is_file() && found.uid() == nix::unistd::geteuid().as_raw());
-        assert_eq!(found.permissions().mode() & 0o7777, 0o600);
+        assert_eq!(mode_of(&file), 0o600);
         let name = file.file_name().expect("a name").to_string_lossy().into_owned();
-        let start = start_of(of.pid());
+        let start = start_time(of.pid());
         let suffix = if number == 1 { String::new() } else { format!("-{number}") };
         assert_eq!(name, format!("token-{}-{start}{suffix}", of.pid()));
         names.push(name);
     }
     for directory in [world.directory(), world.directory().join("tokens")] {
-        assert_eq!(fs::metadata(directory).expect("there").permissions().mode() & 0o7777, 0o700);
+        assert_eq!(mode_of(&directory), 0o700);
     }
     assert_eq!(world.token_files().len(), names.len(), "nothing else is left there");
-}
-
-/// Field 22 of /proc/PID/stat.
-fn start_of(pid: u32) -> String {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(19)).expect("22 fields").to_owned()
-}
-
-/// What can happen to a file, each with a name.
-type Mishap = (&'static str, fn(&Path));
-
-const MISHAPS: [Mishap; 14] = [
-    ("other content", |file| overwrite(file, b"hunter4")),
-    ("a token of its past", |file| overwrite(file, b"hunter1")),
-    ("cut off", |file| overwrite(file, b"hunter")),
-    ("more behind it", |file| overwrite(file, b"hunter2\n")),
-    ("empty", |file| overwrite(file, b"")),
-    ("one byte too large", |file| overwrite(file, &[b'x'; 65_537])),
-    ("huge", |file| {
-        let file = fs::File::options().write(true).open(file);
-        file.and_then(|file| file.set_len(1 << 40)).expect("sparse");
-    }),
-    ("readable by the group", |file| mode(file, 0o640)),
-    ("writable by all", |file| mode(file, 0o622)),
-    ("set-uid", |file| mode(file, 0o4600)),
-    ("not writable", |file| mode(file, 0o400)),
-    ("a symlink to the very token", |file| {
-        let elsewhere = file.with_extension("elsewhere");
-        fs::rename(file, &elsewhere).expect("moved");
-        symlink(&elsewhere, file).expect("a link");
-    }),
-    ("a directory", |file| {
-        fs::remove_file(file).expect("removed");
-        fs::create_dir(file).expect("made");
-    }),
-    ("a pipe that nobody writes to", |file| {
-        fs::remove_file(file).expect("removed");
-        nix::unistd::mkfifo(file, Mode::S_IRUSR | Mode::S_IWUSR).expect("made");
-    }),
-];
-
-fn overwrite(file: &Path, content: &[u8]) {
-    fs::write(file, content).expect("written");
-}
-
-fn mode(file: &Path, mode: u32) {
-    fs::set_permissions(file, Permissions::from_mode(mode)).expect("changed");
 }
 
 /// Stores a token, has something happen to its file, and starts the next instance: it must not be offered anything.
@@ -91,14 +49,12 @@ fn assert_corrupted(world: &World, mishaps: &[Mishap]) {
     let host = world.host();
     for (count, (name, mishap)) in (1..).zip(mishaps) {
         let mut instance = host.instance(&[name]);
-        let session = instance.load().assert_fresh().session();
-        instance.store("hunter1");
+        let session = instance.first_run("hunter1").session();
         instance.store("hunter2");
         let file = world.token_file(&session);
         instance.kill();
         mishap(&file);
-        let mut next = host.instance(&[name]);
-        let loaded = next.load();
+        let (mut next, loaded) = host.loaded(&[name]);
         assert_eq!((loaded.token.as_deref(), loaded.session()), (None, session), "{name}");
         assert!(fs::symlink_metadata(&file).is_err(), "{name}: it was not deleted");
         assert_eq!(world.stat("tokens_corrupted_total"), count, "{name}");
@@ -149,8 +105,7 @@ fn files_that_belong_to_nobody_are_swept_at_the_start() {
     let mut daemon = world.daemon();
     let host = world.host();
     let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    let session = instance.store("mine").session();
+    let session = instance.first_run("mine").session();
     let tokens = world.directory().join("tokens");
     for name in ["token-1-1", "token-4194304-7-2", "new-token-1-1"] {
         fs::write(tokens.join(name), "left over").expect("written");
@@ -165,18 +120,13 @@ fn a_token_directory_that_is_removed_is_made_again() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("one");
+    let mut instance = host.holder(&[], "one");
     fs::remove_dir_all(world.directory().join("tokens")).expect("removed");
     assert_eq!(instance.load().token, None);
     host.log.wait("Token file corrupted, treating as stale");
     instance.store("two");
     assert_eq!(instance.load().token.as_deref(), Some("two"));
-    assert_eq!(
-        fs::metadata(world.directory().join("tokens")).expect("made").permissions().mode() & 0o7777,
-        0o700
-    );
+    assert_eq!(mode_of(&world.directory().join("tokens")), 0o700);
 }
 
 #[test]
@@ -184,9 +134,7 @@ fn a_token_directory_that_others_may_enter_is_not_used() {
     let world = world("");
     let mut daemon = world.daemon();
     let host = world.host();
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
-    instance.store("one");
+    let mut instance = host.holder(&[], "one");
     let tokens = world.directory().join("tokens");
     mode(&tokens, 0o755);
     assert!(!instance.try_store("two").done);
@@ -201,24 +149,6 @@ fn a_token_directory_that_others_may_enter_is_not_used() {
     assert_eq!(instance.load().token.as_deref(), Some("one"));
 }
 
-/// A small file system, until this is dropped.
-struct SmallDisk<'a>(&'a Path);
-
-impl<'a> SmallDisk<'a> {
-    fn mount(at: &'a Path, size: &str) -> Self {
-        let options = format!("size={size},mode=0700");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).status();
-        assert!(mounted.expect("mount").success());
-        Self(at)
-    }
-}
-
-impl Drop for SmallDisk<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0).status();
-    }
-}
-
 #[test]
 fn on_a_full_disk_the_former_token_stays() {
     needs_root("to mount a small file system");
@@ -227,10 +157,8 @@ fn on_a_full_disk_the_former_token_stays() {
     let tokens = world.directory().join("tokens");
     let _disk = SmallDisk::mount(&tokens, "64k");
     let host = world.host();
-    let mut instance = host.instance(&[]);
-    instance.load().assert_fresh();
     let large = "x".repeat(40_000);
-    instance.store(&large);
+    let mut instance = host.holder(&[], &large);
     for _ in 0..5 {
         assert!(!instance.try_store(&"y".repeat(40_000)).done, "there is no room for a second one");
         assert_eq!(instance.load().token.as_ref(), Some(&large));
@@ -252,8 +180,7 @@ fn where_the_files_cannot_be_used_for_a_while_the_former_token_stays() {
     let host = world.host();
     let tokens = world.directory().join("tokens");
     for restarted in [false, true] {
-        let mut instance = host.instance(&[]);
-        instance.load();
+        let (mut instance, _) = host.loaded(&[]);
         instance.store("one");
         mode(&tokens, 0o755);
         for late in ["two", "three"] {
@@ -277,22 +204,27 @@ fn on_a_disk_that_is_full_for_the_ledger_too_nothing_acknowledged_is_lost() {
     let _disk = SmallDisk::mount(&directory, "2m");
     let mut daemon = world.daemon();
     let mut peer = world.peer();
-    let claimed = peer.call("claim", json!({})).expect("a session");
-    let store = |peer: &mut mcp_sessiond_tests::Peer, token: &str| {
-        let request = json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token});
-        peer.call("store_token", request)
-    };
-    assert!(store(&mut peer, "AAAA").is_ok());
+    let claimed = peer.claim();
+    peer.store(&claimed, "AAAA").expect("there is room");
     let filler = directory.join("filler");
-    let mut bytes = vec![0; 4 << 20];
-    bytes.fill(1);
-    assert!(fs::write(&filler, &bytes).is_err(), "the disk is full now");
-    let mut kept = "AAAA";
+    assert!(fs::write(&filler, vec![1; 4 << 20]).is_err(), "the disk is full now");
+    let kept = store_until_refused(&mut peer, &claimed, "AAAA");
+    let again = peer.call("claim", json!({}));
+    assert!(again.is_err() || again.is_ok_and(|held| held["token"] == kept));
+    fs::remove_file(&filler).expect("room again");
+    until("it goes on", || peer.store(&claimed, "DDDD").ok());
+    daemon.restart();
+    let held = world.peer().claim();
+    assert_eq!((&held["session"], &held["token"]), (&claimed["session"], &json!("DDDD")));
+}
+
+/// Stores tokens until three were refused for want of room. Returns the last one that was stored, at first `kept`.
+fn store_until_refused<'a>(peer: &mut Peer, claimed: &Value, mut kept: &'a str) -> &'a str {
     let mut refused = 0;
     // The ledger may have some room in its own files still.
     for n in 0..2_000 {
         let token = if n % 2 == 0 { "BBBB" } else { "CCCC" };
-        match store(&mut peer, token) {
+        match peer.store(claimed, token) {
             Ok(_) => kept = token,
             Err(error) => {
                 let code = error["code"].as_str().expect("text");
@@ -305,13 +237,7 @@ fn on_a_disk_that_is_full_for_the_ledger_too_nothing_acknowledged_is_lost() {
         }
     }
     assert_eq!(refused, 3, "a full disk has to show");
-    let again = peer.call("claim", json!({}));
-    assert!(again.is_err() || again.is_ok_and(|held| held["token"] == kept));
-    fs::remove_file(&filler).expect("room again");
-    until("it goes on", || store(&mut peer, "DDDD").ok());
-    daemon.restart();
-    let held = world.peer().call("claim", json!({})).expect("the same session");
-    assert_eq!((&held["session"], &held["token"]), (&claimed["session"], &json!("DDDD")));
+    kept
 }
 
 #[test]
@@ -323,7 +249,7 @@ fn a_token_of_version_1_is_adopted_once() {
     world.configure(&format!("adopt_version_1 = {:?}", old.display().to_string()));
     let _daemon = world.daemon();
     let host = world.host();
-    let name = format!("token-{}-{}", host.pid(), start_of(host.pid()));
+    let name = format!("token-{}-{}", host.pid(), start_time(host.pid()));
     let file = old.join(&name);
     fs::write(&file, "of version 1").expect("written");
     mode(&file, 0o600);

@@ -16,7 +16,7 @@ mod sizes;
 mod soak;
 mod without;
 
-use mcp_sessiond_tests::{Client, Front, World};
+use mcp_sessiond_tests::{Client, Front, NodeHost, Raw, World};
 
 use crate::{fixture, world};
 
@@ -46,6 +46,20 @@ pub(crate) fn wrapped(world: &World, server: &[String]) -> Vec<String> {
 /// This test as host of a wrapped server, which it has initialised.
 pub(crate) fn connect(world: &World, server: &[String]) -> Client<Front> {
     Client::connected(world.front(&wrapped(world, server)))
+}
+
+/// The official client as host of a wrapped server, which it calls `main`.
+fn connect_official(world: &World, server: &[String]) -> NodeHost {
+    let mut host = world.node_host();
+    host.connect("main", &wrapped(world, server));
+    host
+}
+
+/// A server that says what it is told to, wrapped, with this test as its host.
+fn connect_raw(world: &World) -> (Raw, Client<Front>) {
+    let raw = world.raw("server");
+    let client = connect(world, &raw.command);
+    (raw, client)
 }
 
 /// A world whose daemon starts, with this configuration of backends.

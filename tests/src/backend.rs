@@ -7,9 +7,9 @@ use mcp_sessiond_proto::{KeeperName, paths};
 use mcp_sessiond_wrap::keeper::dial::dial;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::{World, gone, until};
+use crate::{Front, World, gone, until};
 
 /// A backend that the daemon knew of when it was asked.
 #[derive(Debug, Clone)]
@@ -28,8 +28,8 @@ impl World {
     /// When it does not say.
     #[must_use]
     pub fn backends(&self) -> Vec<Backend> {
-        let listed = self.peer().call("list_backends", json!({})).expect("backends");
-        listed.as_array().expect("a list").iter().map(|known| Backend::of(&self.directory(), known)).collect()
+        let listed = self.listed("list_backends");
+        listed.iter().map(|known| Backend::of(&self.directory(), known)).collect()
     }
 
     /// The only backend there is.
@@ -92,6 +92,12 @@ impl Backend {
     /// Waits until its keeper has seen that nobody is attached.
     pub fn wait_alone(&self) -> BackendStatus {
         self.wait("the keeper has lost its front", |status| status.front.is_none())
+    }
+
+    /// Kills a front that is attached to it, and waits until the keeper has seen it. Returns how it is then.
+    pub fn cut_off(&self, front: &mut Front) -> BackendStatus {
+        front.kill();
+        self.wait_alone()
     }
 
     /// The pid of the server.

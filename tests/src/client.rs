@@ -81,6 +81,19 @@ impl<P: Pipe> Client<P> {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
+    /// Calls the tool that waits at a gate, and waits until it does. Returns the id.
+    pub fn begin_slow(&mut self, gate: &str) -> u64 {
+        let slow = self.begin("slow", json!({"gate": gate}));
+        self.said(|message| message["params"]["logger"] == "slow");
+        slow
+    }
+
+    /// Waits until the server has come to this, and with it has heard everything that was said before.
+    pub fn ping(&mut self) {
+        let ping = self.request("ping", json!({}));
+        self.answer(ping);
+    }
+
     /// The answer to a request.
     pub fn answer(&mut self, id: u64) -> Value {
         self.said(|message| message["id"] == id && message.get("method").is_none())

@@ -103,6 +103,15 @@ impl Daemon {
         self.start_again();
     }
 
+    /// [`Daemon::kill`], then [`Daemon::start_with`].
+    ///
+    /// # Panics
+    /// As these do.
+    pub fn restart_with(&mut self, variables: &[(&str, &str)]) {
+        self.kill();
+        self.start_with(variables);
+    }
+
     /// Asks it to stop, and waits until it has.
     ///
     /// # Panics

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::{Binaries, BrokerProcess, Instance, Log, McpServer, PATIENCE};
+use crate::{Binaries, BrokerProcess, Instance, Loaded, Log, McpServer, PATIENCE};
 
 /// A process that starts servers, as an MCP host does. When it ends, so do they.
 #[derive(Debug)]
@@ -89,6 +89,41 @@ impl Host {
         Instance(self.server(&[&[self.binaries.instance], arguments].concat()))
     }
 
+    /// Starts an [`Instance`] that loads. Returns what it loaded, too.
+    #[must_use]
+    pub fn loaded(&self, arguments: &[&str]) -> (Instance, Loaded) {
+        let mut instance = self.instance(arguments);
+        let loaded = instance.load();
+        (instance, loaded)
+    }
+
+    /// Starts an [`Instance`] that holds a session of its own, with this token in it.
+    ///
+    /// # Panics
+    /// When it gets another one's.
+    #[must_use]
+    pub fn holder(&self, arguments: &[&str], token: &str) -> Instance {
+        let mut instance = self.instance(arguments);
+        instance.first_run(token);
+        instance
+    }
+
+    /// Starts instances with these arguments, then has all of them load at once; [`Instance::answer`] is what each got.
+    #[must_use]
+    pub fn loading(&self, arguments: impl IntoIterator<Item = Vec<String>>) -> Vec<Instance> {
+        let start =
+            |arguments: Vec<String>| self.instance(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        let instances: Vec<Instance> = arguments.into_iter().map(start).collect();
+        instances.iter().for_each(|instance| instance.begin("load"));
+        instances
+    }
+
+    /// Starts a server by this command line: what [`World::front`](crate::World::front) does, with this as its host.
+    #[must_use]
+    pub fn front(&self, words: &[String]) -> Server {
+        self.server(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
     /// Starts the example server, without waiting for its answer to `initialize`.
     #[must_use]
     pub fn mcp_server(&self, broker: &BrokerProcess, arguments: &[&str]) -> McpServer {
@@ -156,6 +191,12 @@ impl Server {
         let report = self.report();
         let line = report["line"].as_str();
         line.unwrap_or_else(|| panic!("no line, but {report}")).to_owned()
+    }
+
+    /// Writes a line, and reads the answer, of which blanks at its end don't count.
+    pub fn ask(&mut self, command: &str) -> String {
+        self.write(command);
+        self.read().trim_end().to_owned()
     }
 
     /// Sends it a signal.

@@ -44,6 +44,16 @@ impl Loaded {
         assert!(self.outcome.as_deref().is_some_and(|outcome| outcome.starts_with("fresh")), "{self:?}");
         self
     }
+
+    /// Asserts that this is a session that there was before, with the token that it has.
+    ///
+    /// # Panics
+    /// When it is not.
+    #[track_caller]
+    pub fn assert_resumed(&self, session: &str, token: Option<&str>) -> &Self {
+        assert_eq!((self.session().as_str(), self.token.as_deref()), (session, token), "{self:?}");
+        self
+    }
 }
 
 impl Instance {
@@ -57,8 +67,7 @@ impl Instance {
     /// # Panics
     /// When there is none.
     pub fn answer(&mut self) -> Loaded {
-        let line = self.0.read();
-        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        let answer = self.line();
         let text = |name: &str| answer[name].as_str().map(str::to_owned);
         Loaded {
             token: text("token"),
@@ -68,6 +77,11 @@ impl Instance {
             disabled: text("disabled"),
             done: answer["done"].as_bool().unwrap_or_default(),
         }
+    }
+
+    fn line(&mut self) -> Value {
+        let line = self.0.read();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
     }
 
     fn ask(&mut self, command: &str) -> Loaded {
@@ -87,6 +101,18 @@ impl Instance {
     pub fn store(&mut self, token: &str) -> Loaded {
         let stored = self.try_store(token);
         assert!(stored.done, "{token:?} was not stored: {stored:?}");
+        stored
+    }
+
+    /// Loads what a first run gets, and stores a token. Returns the session and the lease, which stay.
+    ///
+    /// # Panics
+    /// When it does not get that, or the token is not accepted.
+    pub fn first_run(&mut self, token: &str) -> Loaded {
+        let loaded = self.load();
+        loaded.assert_fresh();
+        let stored = self.store(token);
+        assert_eq!((&stored.session, stored.epoch), (&loaded.session, loaded.epoch));
         stored
     }
 
@@ -115,8 +141,7 @@ impl Instance {
     #[expect(clippy::needless_pass_by_value, reason = "it is built for the call")]
     pub fn call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.begin(&format!("call {method} {params}"));
-        let line = self.0.read();
-        let mut answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        let mut answer = self.line();
         match answer.get_mut("error") {
             Some(error) => Err(error.take()),
             None => Ok(answer["result"].take()),
@@ -129,9 +154,8 @@ impl Instance {
     /// When it can't.
     pub fn spawn(&mut self, arguments: &[&str]) -> u32 {
         self.begin(&format!("spawn {}", Value::from(arguments)));
-        let line = self.0.read();
-        let answer: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-        answer["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_else(|| panic!("{line}"))
+        let answer = self.line();
+        answer["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_else(|| panic!("{answer}"))
     }
 
     /// Kills it, and waits until it is gone.

@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::{Instance, Loaded, PATIENCE, World, until};
+use crate::{Host, Instance, Loaded, PATIENCE, World, gone, until};
 
 /// The program `keeper`, which an instance has started. It ends with the test.
 #[derive(Debug)]
@@ -19,17 +19,18 @@ pub struct Keeper {
     control: BufReader<UnixStream>,
 }
 
-/// Whether a process runs. A zombie does not.
-#[must_use]
-pub fn lives(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
-    state.flatten().is_some_and(|state| state != 'Z' && state != 'X')
-}
-
-/// Waits until a process is gone.
-pub fn gone(pid: u32) {
-    until("a process exits", || (!lives(pid)).then_some(()));
+impl World {
+    /// A keeper that is registered; before it, the instance of this host that has started it and holds the session, and
+    /// what that one has loaded.
+    ///
+    /// # Panics
+    /// When it is refused.
+    #[must_use]
+    pub fn keeper(&self, host: &Host) -> (Instance, Loaded, Keeper) {
+        let (mut holder, of) = host.loaded(&[]);
+        let keeper = Keeper::below(self, &mut holder).registered(&of);
+        (holder, of, keeper)
+    }
 }
 
 impl Keeper {
@@ -90,6 +91,16 @@ impl Keeper {
         let params =
             json!({"session": of.session(), "epoch": epoch, "keeper": self.name, "program": "server"});
         self.call("keep_backend", params)
+    }
+
+    /// The same, for a session whose holder it is below.
+    ///
+    /// # Panics
+    /// When it is refused.
+    #[must_use]
+    pub fn registered(mut self, of: &Loaded) -> Self {
+        self.register(of).expect("below the holder");
+        self
     }
 
     /// Has it start a backend that ends for nothing but SIGKILL. Returns its pid.

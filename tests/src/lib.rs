@@ -3,7 +3,8 @@
 //! A [`World`] has a runtime directory, a configuration and a log; in it run [`Daemon`]s, [`Host`]s with the servers
 //! that they start ([`Instance`], [`McpServer`], or any [`Server`]), a [`BrokerProcess`], and [`Peer`]s that say to
 //! the daemon whatever they like. Servers that are kept have a [`Front`], where the test itself is the host, or a
-//! [`NodeHost`], and a [`Backend`] to look at; a [`Client`] speaks MCP to whatever takes lines.
+//! [`NodeHost`], and a [`Backend`] to look at; a [`Client`] speaks MCP to whatever takes lines. An [`EventService`] is a
+//! service over HTTP, and a [`SmallDisk`] is soon full.
 //!
 //! Nothing in here sleeps. A test waits for an event (a line of a log, an answer, an exit) under one deadline,
 //! [`PATIENCE`], which only a broken test ever sees; where there is no event, [`until`] looks again and again.
@@ -13,8 +14,11 @@
 
 mod backend;
 pub mod broker;
+mod broker_process;
 mod client;
 mod daemon;
+mod disk;
+mod event_service;
 mod front;
 mod host;
 mod instance;
@@ -23,26 +27,34 @@ mod log;
 mod mcp;
 mod node;
 mod peer;
+mod process;
 mod raw;
 mod steady;
 mod world;
 
 pub use backend::Backend;
+pub use broker_process::BrokerProcess;
 pub use client::{Client, Pipe};
 pub use daemon::Daemon;
+pub use disk::SmallDisk;
+pub use event_service::EventService;
 pub use front::Front;
 pub use host::{Host, Server};
 pub use instance::{Instance, Loaded};
-pub use keeper::{Keeper, gone, lives};
+pub use keeper::Keeper;
 pub use log::Log;
 pub use mcp::McpServer;
 pub use node::NodeHost;
 pub use peer::Peer;
+pub use process::{gone, lives, signal, start_time, stat};
 pub use raw::Raw;
 pub use steady::Steady;
-pub use world::{Binaries, BrokerProcess, World};
+pub use world::{Binaries, World};
 
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 /// How long anything may take on the slowest machine. It is a bound, never a measure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,6 +72,17 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Asserts that a call was refused with this code. Returns the whole error.
+///
+/// # Panics
+/// When it was not.
+#[track_caller]
+pub fn assert_refused<T: Debug>(answer: Result<T, Value>, code: &str) -> Value {
+    let error = answer.expect_err(code);
+    assert_eq!(error["code"], code, "{error}");
+    error
 }
 
 /// Randomness from a seed, which is printed, so that a failure can be had again: `SEED=n cargo nextest run …`.

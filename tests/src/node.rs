@@ -117,6 +117,13 @@ impl NodeHost {
         self.begin(json!({"do": "call", "as": name, "tool": tool, "arguments": arguments}))
     }
 
+    /// Calls the tool that waits at a gate, and waits until it does. Returns the id.
+    pub fn begin_slow(&mut self, name: &str, gate: &str) -> u64 {
+        let call = self.begin_call(name, "slow", json!({"gate": gate}));
+        self.told.wait(&format!("begun {gate}"));
+        call
+    }
+
     /// What the text of the answer to a call is.
     ///
     /// # Errors

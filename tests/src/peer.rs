@@ -69,6 +69,14 @@ impl Peer {
         self.stream.write_all(&[&length.to_be_bytes(), body].concat())
     }
 
+    /// Sends the beginning of a frame that is to have so many bytes.
+    ///
+    /// # Panics
+    /// When the daemon has hung up.
+    pub fn announce(&mut self, length: u32, beginning: &[u8]) {
+        self.stream.write_all(&[&length.to_be_bytes(), beginning].concat()).expect("written");
+    }
+
     /// Reads a frame. None: the connection was ended.
     ///
     /// # Panics
@@ -83,6 +91,15 @@ impl Peer {
         let mut body = vec![0; u32::from_be_bytes(length) as usize];
         self.stream.read_exact(&mut body).ok()?;
         Some(body)
+    }
+
+    /// Reads a frame of JSON.
+    ///
+    /// # Panics
+    /// When the connection was ended, or it is no JSON.
+    #[track_caller]
+    pub fn answer(&mut self) -> Value {
+        serde_json::from_slice(&self.receive().expect("an answer")).expect("JSON")
     }
 
     /// Whether the daemon has ended the connection, or does so now, without another word.
@@ -114,6 +131,23 @@ impl Peer {
         }
         let error = answer["error"].take();
         Err(error.get("data").unwrap_or(&error).clone())
+    }
+
+    /// Claims a session for the test, which has a lease then.
+    ///
+    /// # Panics
+    /// When there is none to be had.
+    pub fn claim(&mut self) -> Value {
+        self.call("claim", json!({})).expect("a session")
+    }
+
+    /// Stores a token, in base64, under the lease that was claimed.
+    ///
+    /// # Errors
+    /// The error that the daemon answered with.
+    pub fn store(&mut self, claimed: &Value, token: &str) -> Result<Value, Value> {
+        let request = json!({"session": claimed["session"], "epoch": claimed["epoch"], "token": token});
+        self.call("store_token", request)
     }
 
     /// A call in MessagePack, written as JSON: `{"id":…,"deadline_ms":…,"call":{…}}`.

@@ -1,10 +1,10 @@
 //! A directory, and everything that runs in it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use mcp_sessiond_proto::hello::Codec;
 use nix::sys::signal::{Signal, kill};
@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Daemon, Host, Log, Peer, gone};
+use crate::{Daemon, Host, Instance, Log, Peer, gone, until};
 
 /// Where the helpers are: only the test binary itself is told, when it is compiled.
 #[derive(Debug)]
@@ -155,10 +155,16 @@ impl World {
         Host::spawn(self.command(self.binaries.host), self.binaries)
     }
 
-    /// A broker.
+    /// An instance of this host whose claim waits for the end of another one's lease.
+    ///
+    /// # Panics
+    /// When it does not wait, or does not do so alone.
     #[must_use]
-    pub fn broker(&self) -> BrokerProcess {
-        BrokerProcess::spawn(self.command(self.binaries.broker), self.root().join("broker.sock"))
+    pub fn waiting(&self, host: &Host) -> Instance {
+        let instance = host.instance(&[]);
+        instance.begin("load");
+        self.wait_stat("claims_waiting", 1);
+        instance
     }
 
     /// A connection of this process to the daemon, in JSON-RPC.
@@ -188,14 +194,43 @@ impl World {
         value.unwrap_or_else(|| panic!("no counter {name} in {stats}"))
     }
 
-    /// What the daemon knows of sessions.
+    /// Waits until a counter of `debug stats` is so.
+    pub fn wait_stat(&self, name: &str, value: u64) {
+        until(&format!("{name} is {value}"), || (self.stat(name) == value).then_some(()));
+    }
+
+    /// What the daemon says of itself.
     ///
     /// # Panics
     /// When it does not say.
     #[must_use]
-    pub fn sessions(&self) -> Vec<Value> {
-        let listed = self.peer().call("list_sessions", json!({})).expect("sessions");
+    pub fn about(&self) -> Value {
+        self.peer().call("about", json!({})).expect("the daemon about itself")
+    }
+
+    /// The pid of the daemon, whoever has started it.
+    ///
+    /// # Panics
+    /// When it does not say.
+    #[must_use]
+    pub fn daemon_pid(&self) -> u32 {
+        self.about()["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid")
+    }
+
+    /// What the daemon answers to a method that lists, such as `list_backends`.
+    ///
+    /// # Panics
+    /// When it is no list.
+    #[must_use]
+    pub fn listed(&self, method: &str) -> Vec<Value> {
+        let listed = self.peer().call(method, json!({})).expect(method);
         listed.as_array().expect("a list").clone()
+    }
+
+    /// What the daemon knows of sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<Value> {
+        self.listed("list_sessions")
     }
 
     /// The token file of a session.
@@ -241,50 +276,5 @@ impl Drop for World {
             let detached = std::fs::read_to_string(self.directory().join("daemon.log")).unwrap_or_default();
             let _ = writeln!(std::io::stderr(), "the daemon's log:\n{}\n{detached}", self.log.text());
         }
-    }
-}
-
-/// The broker as a process.
-#[derive(Debug)]
-pub struct BrokerProcess {
-    child: Child,
-    /// Its socket.
-    pub socket: PathBuf,
-}
-
-impl BrokerProcess {
-    fn spawn(mut command: Command, socket: PathBuf) -> Self {
-        command.arg(&socket).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the broker");
-        let mut ready = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-        assert_eq!(ready, "ready\n");
-        Self { child, socket }
-    }
-
-    /// Asks it something.
-    ///
-    /// # Panics
-    /// When it does not answer.
-    #[must_use]
-    pub fn ask(&self, question: &Value) -> Value {
-        let mut stream = UnixStream::connect(&self.socket).expect("the broker");
-        stream.write_all(format!("{question}\n").as_bytes()).expect("asked");
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).expect("answered");
-        serde_json::from_str(&line).expect("json")
-    }
-
-    /// How many tokens were refused.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.ask(&json!({"op": "tally"}))["refused"].as_u64().expect("a number")
-    }
-}
-
-impl Drop for BrokerProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

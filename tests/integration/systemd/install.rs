@@ -1,17 +1,23 @@
 //! `install` and `uninstall`, and the units that they write.
 
-use super::*;
+use std::fs::{create_dir_all, read_to_string};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use mcp_sessiond_tests::World;
+
+use super::machine::{Machine, SERVICE, SOCKET, config, files, is_there, succeeded, units};
+use super::{Kept, keeping};
+use crate::{BINARIES, fixture};
 
 #[test]
 fn installed_again_it_says_what_has_changed() {
-    let machine = Machine::installed("");
-    let host = machine.world.host();
-    let mut kept = Kept::store(host.instance(&[]), "one");
-    let former = machine.about();
+    let (machine, _host, mut kept) = keeping("");
+    let former = machine.world.daemon_pid();
     let said = machine.install();
     assert!(!said.contains("wrote") && !said.contains("changed"), "{said}");
     // The executable may be a new one of the same name.
-    assert_ne!(pid(&machine.about()), pid(&former));
+    assert_ne!(machine.world.daemon_pid(), former);
     let moved = machine.world.root().join("mcp 100% sessiond");
     std::fs::copy(machine.world.binaries.daemon, &moved).expect("copied");
     let said = succeeded(&machine.run(moved.to_str().expect("UTF-8"), &["install"]));
@@ -34,10 +40,10 @@ fn uninstall_leaves_nothing_but_the_sessions() {
     let shown = succeeded(&machine.sessiond(&["uninstall", "--print"]));
     let host = machine.world.host();
     let mut kept = Kept::store(host.instance(&[]), "one");
-    let daemon = machine.about();
+    let daemon = machine.world.daemon_pid();
     let said = succeeded(&machine.sessiond(&["uninstall"]));
     assert!(said.contains("The sessions stay in"), "{said}");
-    assert!(kill(pid(&daemon), None).is_err(), "it is stopped");
+    assert!(!is_there(daemon), "it is stopped");
     assert_eq!(files(&config(&machine.world)), Vec::<PathBuf>::new());
     assert!(!machine.world.socket().exists());
     for unit in [SERVICE, SOCKET] {
@@ -97,7 +103,7 @@ fn the_units_are_valid_as_they_stand_and_as_installed() {
     let home = machine.world.root().join("h");
     create_dir_all(home.join(".cargo/bin")).expect("a directory");
     symlink(machine.world.binaries.daemon, home.join(".cargo/bin/mcp-sessiond")).expect("linked");
-    for directory in [PathBuf::from(fixture("../systemd")), units(&machine.world)] {
+    for directory in [PathBuf::from(fixture("../cli/systemd")), units(&machine.world)] {
         let mut verify = machine.manager.command("systemd-analyze");
         verify
             .args(["--user", "verify"])

@@ -5,7 +5,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::{connect, counter, gate, keeping, open, tiny, wrapped};
+use super::{connect, connect_official, counter, gate, keeping, open, tiny, wrapped};
 
 /// The official client, a counter, and what is done between one connection and the next.
 fn goes_on_after(mut between: impl FnMut(&mut NodeHost, &mut Daemon)) {
@@ -89,25 +89,18 @@ fn a_count_goes_on_when_a_launcher_is_killed_with_all_its_children() {
     }
 }
 
-fn slow_call(host: &mut NodeHost, gate: &str) -> u64 {
-    let call = host.begin_call("main", "slow", json!({"gate": gate}));
-    host.told.wait(&format!("begun {gate}"));
-    call
-}
-
 #[test]
 fn no_call_fails_when_the_daemon_is_killed_before_during_or_after_it() {
     let world = keeping("");
     let mut daemon = world.daemon();
-    let mut host = world.node_host();
-    host.connect("main", &wrapped(&world, &counter(&world)));
+    let mut host = connect_official(&world, &counter(&world));
     for round in 0..3 {
         let before = host.count("main");
         daemon.kill();
         assert_eq!(host.count("main"), before + 1, "a call while there is none");
         daemon.start_again();
         let gate = gate(&world, &format!("gate-{round}"));
-        let call = slow_call(&mut host, &gate);
+        let call = host.begin_slow("main", &gate);
         daemon.kill();
         open(&gate);
         assert_eq!(host.text(call), Ok((before + 2).to_string()), "a call during which it was killed");
@@ -127,7 +120,7 @@ fn a_call_goes_on_through_any_number_of_daemons() {
     host.connect("main", &command);
     assert_eq!(host.count("main"), 1);
     let gate = gate(&world, "gate");
-    let call = slow_call(&mut host, &gate);
+    let call = host.begin_slow("main", &gate);
     for _ in 0..5 {
         daemon.restart();
         assert_eq!(world.backends().len(), 1, "each knows of the keeper");

@@ -4,7 +4,7 @@
 use mcp_sessiond_tests::{Client, Log};
 use serde_json::{Value, json};
 
-use super::{connect, counter, gate, keeping, open, wrapped};
+use super::{connect, connect_raw, counter, gate, keeping, open, wrapped};
 
 #[test]
 fn notifications_wait_for_the_next_front_and_arrive_once_and_in_order() {
@@ -44,10 +44,8 @@ fn a_call_cut_off_is_not_made_again_and_its_late_answer_goes_to_nobody() {
     let gate = gate(&world, "gate");
     let mut first = connect(&world, &counter(&world));
     let backend = world.backend();
-    let slow = first.begin("slow", json!({"gate": gate}));
-    first.said(|message| message["params"]["logger"] == "slow");
-    first.pipe.kill();
-    let status = backend.wait_alone();
+    let slow = first.begin_slow(&gate);
+    let status = backend.cut_off(&mut first.pipe);
     assert_eq!((status.calls.len(), status.calls[0].former), (1, true));
     open(&gate);
     let status = backend.wait("the late answer is parked", |status| !status.parked.is_empty());
@@ -68,23 +66,20 @@ fn a_call_cut_off_is_not_made_again_and_its_late_answer_goes_to_nobody() {
 fn ids_and_progress_tokens_of_two_connections_never_meet() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let raw = world.raw("server");
+    let (raw, mut first) = connect_raw(&world);
     let hold = |client: &mut Client<_>| {
         let id = client.request("hold", json!({"_meta": {"progressToken": 2}}));
         assert_eq!(id, 2);
         id
     };
-    let mut first = connect(&world, &raw.command);
     let backend = world.backend();
     hold(&mut first);
     raw.wait_heard("\"hold\"");
-    first.pipe.kill();
-    backend.wait_alone();
+    backend.cut_off(&mut first.pipe);
     let mut second = connect(&world, &raw.command);
     let id = hold(&mut second);
     // It has heard of both when it answers this.
-    let ping = second.request("ping", json!({}));
-    second.answer(ping);
+    second.ping();
     assert_eq!(backend.status().calls.len(), 2);
     for n in [0, 1] {
         let progress = format!(
@@ -105,18 +100,15 @@ fn ids_and_progress_tokens_of_two_connections_never_meet() {
 fn a_cancelled_call_does_not_cancel_that_of_another_connection() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let raw = world.raw("server");
-    let mut first = connect(&world, &raw.command);
+    let (raw, mut first) = connect_raw(&world);
     let backend = world.backend();
     first.request("hold", json!({}));
     raw.wait_heard("\"hold\"");
-    first.pipe.kill();
-    backend.wait_alone();
+    backend.cut_off(&mut first.pipe);
     let mut second = connect(&world, &raw.command);
     // There is no such call of its own.
     second.notify("notifications/cancelled", json!({"requestId": 2}));
-    let ping = second.request("ping", json!({}));
-    second.answer(ping);
+    second.ping();
     assert!(!raw.heard().iter().any(|line| line.windows(9).any(|word| word == b"cancelled")));
 }
 
@@ -126,8 +118,7 @@ fn what_was_under_way_to_a_killed_front_is_counted() {
     const ALL: u64 = 3000;
     let world = keeping("");
     let _daemon = world.daemon();
-    let raw = world.raw("server");
-    let mut first = connect(&world, &raw.command);
+    let (raw, mut first) = connect_raw(&world);
     let backend = world.backend();
     first.request("flood", json!({"lines": ALL, "bytes": 100}));
     backend.wait("the front does not take any more", |status| status.waiting >= 64);
@@ -166,16 +157,18 @@ fn what_was_under_way_to_a_killed_front_is_counted() {
     );
 }
 
+/// What a server asks its host.
+const ASK: &str =
+    r#"{"jsonrpc":"2.0","id":"ask-1","method":"sampling/createMessage","params":{"messages":[]}}"#;
+
 #[test]
 fn a_request_of_the_server_waits_for_the_next_host() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let raw = world.raw("server");
-    let mut first = connect(&world, &raw.command);
+    let (raw, mut first) = connect_raw(&world);
     let backend = world.backend();
-    first.pipe.kill();
-    backend.wait_alone();
-    raw.say(r#"{"jsonrpc":"2.0","id":"ask-1","method":"sampling/createMessage","params":{"messages":[]}}"#);
+    backend.cut_off(&mut first.pipe);
+    raw.say(ASK);
     backend.wait("it waits", |status| status.waiting == 1 && status.asks.len() == 1);
     let mut second = connect(&world, &raw.command);
     let asked = second.said(|message| message["method"] == "sampling/createMessage");
@@ -189,16 +182,14 @@ fn a_request_of_the_server_waits_for_the_next_host() {
 fn a_request_of_the_server_that_was_cut_off_is_answered_by_an_error() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let raw = world.raw("server");
-    let mut first = connect(&world, &raw.command);
-    raw.say(r#"{"jsonrpc":"2.0","id":"ask-1","method":"sampling/createMessage","params":{"messages":[]}}"#);
+    let (raw, mut first) = connect_raw(&world);
+    raw.say(ASK);
     first.said(|message| message["method"] == "sampling/createMessage");
     first.pipe.kill();
     let heard = raw.wait_heard("outcome is unknown");
     assert!(heard.contains(r#""id":"ask-1""#), "{heard}");
     // Nobody is asked again.
     let mut second = connect(&world, &raw.command);
-    let ping = second.request("ping", json!({}));
-    second.answer(ping);
+    second.ping();
     assert_eq!(second.rest(), Vec::<Value>::new());
 }

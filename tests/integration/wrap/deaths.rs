@@ -1,15 +1,10 @@
 //! Servers and keepers die. The front stays, its host is told what became of its calls, and there is a fresh server.
 
-use mcp_sessiond_tests::{Client, Front, gone, lives};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use mcp_sessiond_tests::{Client, Front, World, gone, lives, signal, until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{connect, counter, gate, keeping, open, tiny, wrapped};
-
-fn kill_now(pid: u32) {
-    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("it runs");
-}
+use super::{connect, connect_official, counter, gate, keeping, open, tiny, wrapped};
 
 #[track_caller]
 fn assert_unknown(answer: &Value) {
@@ -19,12 +14,11 @@ fn assert_unknown(answer: &Value) {
 }
 
 /// A server that has counted to two, and has a call under way.
-fn busy(world: &mcp_sessiond_tests::World) -> (Client<Front>, u64) {
+fn busy(world: &World) -> (Client<Front>, u64) {
     let mut client = connect(world, &counter(world));
     client.count();
     client.count();
-    let slow = client.begin("slow", json!({"gate": gate(world, "never")}));
-    client.said(|message| message["params"]["logger"] == "slow");
+    let slow = client.begin_slow(&gate(world, "never"));
     (client, slow)
 }
 
@@ -56,7 +50,7 @@ fn a_server_that_is_killed_is_started_again_and_its_calls_are_said_to_be_unknown
     let world = keeping("");
     let _daemon = world.daemon();
     let (mut client, slow) = busy(&world);
-    kill_now(world.backend().pid());
+    signal(world.backend().pid(), Signal::SIGKILL);
     assert_unknown(&client.answer(slow));
     goes_on_with_a_fresh_one(client);
 }
@@ -66,19 +60,17 @@ fn a_server_that_is_killed_is_started_again_and_its_calls_are_said_to_be_unknown
 fn the_official_client_goes_on_after_the_death_of_server_and_keeper() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let mut host = world.node_host();
-    host.connect("main", &wrapped(&world, &counter(&world)));
+    let mut host = connect_official(&world, &counter(&world));
     for keeper in [false, true] {
         let seen = host.told.len();
         host.count("main");
         let gate = gate(&world, &format!("never-{keeper}"));
-        let slow = host.begin_call("main", "slow", json!({"gate": gate}));
-        host.told.wait(&format!("begun {gate}"));
+        let slow = host.begin_slow("main", &gate);
         let backend = world.backend();
         if keeper {
             backend.kill_keeper();
         } else {
-            kill_now(backend.pid());
+            signal(backend.pid(), Signal::SIGKILL);
         }
         let error = host.text(slow).expect_err("it was cut off");
         assert!(error["message"].as_str().is_some_and(|words| words.contains("unknown")), "{error}");
@@ -147,9 +139,9 @@ fn while_no_server_can_be_had_calls_are_said_not_to_be_sent() {
     let mut client = connect(&world, &words);
     let away = world.root().join("away");
     std::fs::rename(&program, &away).expect("taken away");
-    kill_now(world.backend().keeper);
+    signal(world.backend().keeper, Signal::SIGKILL);
     // One that was on its way when the keeper died is lost with it.
-    let answer = mcp_sessiond_tests::until("a call is refused", || {
+    let answer = until("a call is refused", || {
         let call = client.begin("increment", json!({}));
         let answer = client.answer(call);
         assert!(answer.get("error").is_some(), "{answer}");
@@ -161,7 +153,7 @@ fn while_no_server_can_be_had_calls_are_said_not_to_be_sent() {
     );
     // And it heals.
     std::fs::rename(&away, &program).expect("put back");
-    mcp_sessiond_tests::until("it is there", || client.try_call("increment", json!({})).ok());
+    until("it is there", || client.try_call("increment", json!({})).ok());
 }
 
 #[test]
@@ -176,7 +168,7 @@ fn a_front_whose_executable_was_upgraded_starts_keepers_all_the_same() {
     let mut client = Client::connected(world.front(&words));
     client.count();
     std::fs::rename(&newer, &copy).expect("upgraded");
-    kill_now(world.backend().keeper);
+    signal(world.backend().keeper, Signal::SIGKILL);
     goes_on_with_a_fresh_one(client);
 }
 
@@ -187,7 +179,7 @@ fn a_keeper_that_hangs_is_replaced() {
     let mut first = connect(&world, &tiny(&world));
     assert_eq!(first.count(), 1);
     let hung = world.backend().keeper;
-    kill(Pid::from_raw(hung.cast_signed()), Signal::SIGSTOP).expect("it runs");
+    signal(hung, Signal::SIGSTOP);
     first.pipe.kill();
     let mut second = connect(&world, &tiny(&world));
     assert_eq!(second.count(), 1);
@@ -225,6 +217,6 @@ fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
     assert!(client.pipe.runs());
     // And it heals.
     open(&healed);
-    mcp_sessiond_tests::until("it is there", || client.initialize().get("result").is_some().then_some(()));
+    until("it is there", || client.initialize().get("result").is_some().then_some(()));
     assert_eq!(client.count(), 1);
 }

@@ -1,9 +1,9 @@
 //! Nothing outlives its owner: servers end with their host, or when nobody has come for them.
 
-use mcp_sessiond_tests::{NodeHost, gone, lives, until};
+use mcp_sessiond_tests::{Backend, NodeHost, World, gone, lives, until};
 use serde_json::json;
 
-use super::{connect, counter, gate, keeping, tiny, wrapped};
+use super::{connect, connect_official, counter, gate, keeping, tiny};
 
 /// What a server has started: a child in its process group, and one that has left it.
 fn spawned(host: &mut NodeHost) -> Vec<u32> {
@@ -12,18 +12,22 @@ fn spawned(host: &mut NodeHost) -> Vec<u32> {
     vec![spawn(false), spawn(true)]
 }
 
+/// Waits until the keeper is gone with its socket, and every process of the world.
+fn nothing_left(world: &World, backend: &Backend) {
+    backend.ended();
+    world.nothing_left();
+}
+
 #[test]
 fn server_keeper_and_grandchildren_end_with_their_host() {
     let world = keeping("stop_wait_ms = 300");
     let _daemon = world.daemon();
-    let mut host = world.node_host();
-    host.connect("main", &wrapped(&world, &counter(&world)));
+    let mut host = connect_official(&world, &counter(&world));
     let children = spawned(&mut host);
     let backend = world.backend();
     assert!(children.iter().all(|pid| lives(*pid)));
     host.kill();
-    backend.ended();
-    world.nothing_left();
+    nothing_left(&world, &backend);
     children.into_iter().for_each(gone);
     until("the daemon knows", || world.backends().is_empty().then_some(()));
 }
@@ -33,16 +37,14 @@ fn server_keeper_and_grandchildren_end_with_their_host() {
 fn a_server_that_ignores_everything_ends_with_its_host() {
     let world = keeping("stop_wait_ms = 300");
     let _daemon = world.daemon();
-    let mut host = world.node_host();
-    host.connect("main", &wrapped(&world, &counter(&world)));
+    let mut host = connect_official(&world, &counter(&world));
     host.call("main", "ignore", json!({}));
     let children = spawned(&mut host);
     host.end("main", "SIGKILL");
     let backend = world.backend();
     backend.wait_alone();
     host.kill();
-    backend.ended();
-    world.nothing_left();
+    nothing_left(&world, &backend);
     children.into_iter().for_each(gone);
 }
 
@@ -50,13 +52,11 @@ fn a_server_that_ignores_everything_ends_with_its_host() {
 fn a_host_that_dies_while_there_is_no_daemon_takes_its_servers_with_it() {
     let world = keeping("stop_wait_ms = 300");
     let mut daemon = world.daemon();
-    let mut host = world.node_host();
-    host.connect("main", &wrapped(&world, &counter(&world)));
+    let mut host = connect_official(&world, &counter(&world));
     let backend = world.backend();
     daemon.kill();
     host.kill();
-    backend.ended();
-    world.nothing_left();
+    nothing_left(&world, &backend);
 }
 
 #[test]
@@ -68,8 +68,7 @@ fn a_server_that_nobody_comes_for_ends_after_its_time() {
     let backend = world.backend();
     client.pipe.close();
     assert!(client.pipe.wait().success());
-    backend.ended();
-    world.nothing_left();
+    nothing_left(&world, &backend);
     until("the daemon knows", || world.backends().is_empty().then_some(()));
     assert_eq!(connect(&world, &tiny(&world)).count(), 1);
 }
@@ -93,8 +92,7 @@ fn stop_ends_a_server_and_leaves_its_front_and_its_session() {
     let mut client = connect(&world, &counter(&world));
     client.count();
     client.call("ignore", json!({}));
-    let slow = client.begin("slow", json!({"gate": gate(&world, "never")}));
-    client.said(|message| message["params"]["logger"] == "slow");
+    let slow = client.begin_slow(&gate(&world, "never"));
     let backend = world.backend();
     let server = backend.pid();
     let stop = |session: &str| world.sessiond(&["stop", session]).output().expect("it runs").status.code();

@@ -53,10 +53,9 @@ fn the_same_command_twice_at_once_never_shares() {
     let _daemon = world.daemon();
     let host = world.host();
     let command = wrapped(&world, &tiny(&world));
-    let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let mut keepers = HashSet::new();
     for _ in 0..5 {
-        let mut both: [Client<Server>; 2] = [(); 2].map(|()| Client::connected(host.server(&words)));
+        let mut both: [Client<Server>; 2] = [(); 2].map(|()| Client::connected(host.front(&command)));
         for count in 1..=2 {
             for client in &mut both {
                 assert_eq!(client.count(), count);
@@ -76,7 +75,7 @@ fn labels_tell_the_same_command_apart() {
     let host = world.host();
     let start = |label: &str| {
         let command = world.wrapping(&["--instance", label], &tiny(&world));
-        Client::connected(host.server(&command.iter().map(String::as_str).collect::<Vec<_>>()))
+        Client::connected(host.front(&command))
     };
     for round in 1..=3 {
         let mut both = ["a", "b"].map(start);

@@ -1,16 +1,11 @@
 //! What is large: messages up to the bound, and a flood that nobody reads.
 
 use mcp_sessiond_proto::backends::RELAYED_MAX;
-use mcp_sessiond_tests::{Client, Front, Pipe as _, Raw, World, until};
+use mcp_sessiond_tests::{Backend, Front, Pipe as _, Raw, signal, until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{connect, keeping};
-
-fn raw(world: &World) -> (Raw, Client<Front>) {
-    let raw = world.raw("server");
-    let client = connect(world, &raw.command);
-    (raw, client)
-}
+use super::{connect_raw, keeping};
 
 /// A request of so many bytes.
 fn padded(id: u64, bytes: usize) -> String {
@@ -19,11 +14,16 @@ fn padded(id: u64, bytes: usize) -> String {
     start + &padding + end
 }
 
+#[track_caller]
+fn assert_too_large(answer: &Value) {
+    assert!(answer["error"]["message"].as_str().is_some_and(|why| why.contains("16 MiB")), "{answer}");
+}
+
 #[test]
 fn a_message_of_16_mib_arrives_and_one_byte_more_is_refused() {
     let world = keeping("");
     let _daemon = world.daemon();
-    let (raw, mut client) = raw(&world);
+    let (raw, mut client) = connect_raw(&world);
     let longest = |raw: &Raw| raw.heard().iter().map(Vec::len).max();
 
     client.last = 100;
@@ -31,8 +31,7 @@ fn a_message_of_16_mib_arrives_and_one_byte_more_is_refused() {
     assert!(client.answer(100).get("result").is_some());
     assert_eq!(longest(&raw), Some(RELAYED_MAX + 1), "with its newline");
     client.pipe.write(&padded(101, RELAYED_MAX + 1));
-    let refused = client.answer(101);
-    assert!(refused["error"]["message"].as_str().is_some_and(|why| why.contains("16 MiB")), "{refused}");
+    assert_too_large(&client.answer(101));
     assert_eq!(longest(&raw), Some(RELAYED_MAX + 1), "the server has not heard it");
 
     client.last = 101;
@@ -40,12 +39,10 @@ fn a_message_of_16_mib_arrives_and_one_byte_more_is_refused() {
     let answer = client.answer(pad);
     assert!(answer["result"]["pad"].as_str().is_some_and(|pad| pad.len() > RELAYED_MAX - 100), "{pad}");
     let pad = client.request("pad", json!({"bytes": RELAYED_MAX + 1}));
-    let refused = client.answer(pad);
-    assert!(refused["error"]["message"].as_str().is_some_and(|why| why.contains("16 MiB")), "{refused}");
+    assert_too_large(&client.answer(pad));
 
     // It goes on with the same server.
-    let ping = client.request("ping", json!({}));
-    client.answer(ping);
+    client.ping();
     assert_eq!(world.backend().status().restarts, 0);
 }
 
@@ -59,21 +56,33 @@ fn peak_kib(pid: u32) -> u64 {
 /// Some buffers of each kind and the program itself, compiled without optimisation. What flows through is fifty times that.
 const BOUND_KIB: u64 = 40 * 1024;
 
+/// Asserts that neither the keeper nor its front has ever been larger than that.
+#[track_caller]
+fn assert_small(backend: &Backend, front: &Front) {
+    let peaks = [peak_kib(backend.keeper), peak_kib(front.pid())];
+    assert!(peaks.iter().all(|peak| *peak < BOUND_KIB), "{peaks:?} KiB");
+}
+
+/// Waits until a count has been the same for 200 looks. Returns it.
+fn until_it_stands_still(what: &str, count: impl Fn() -> u64) -> u64 {
+    let (mut seen, mut looks) = (0, 0);
+    until(what, || {
+        let now = count();
+        looks = if now == seen { looks + 1 } else { 0 };
+        seen = now;
+        (looks > 200).then_some(seen)
+    })
+}
+
 #[test]
 fn a_flood_that_nobody_reads_costs_no_memory_and_arrives_whole() {
     const LINES: u64 = 20_000;
     let world = keeping("");
     let _daemon = world.daemon();
-    let (_raw, mut client) = raw(&world);
+    let (_raw, mut client) = connect_raw(&world);
     let backend = world.backend();
     let flood = client.request("flood", json!({"lines": LINES, "bytes": 10_000}));
-    let (mut seen, mut looks) = (0, 0);
-    until("the server has to wait", || {
-        let read = backend.status().from_backend.bytes;
-        looks = if read == seen { looks + 1 } else { 0 };
-        seen = read;
-        (looks > 200).then_some(())
-    });
+    let seen = until_it_stands_still("the server has to wait", || backend.status().from_backend.bytes);
     assert!((1..100 * 10_000).contains(&seen), "{seen} bytes were read");
     for n in 0..LINES {
         let line = client.pipe.line().expect("a line");
@@ -82,8 +91,7 @@ fn a_flood_that_nobody_reads_costs_no_memory_and_arrives_whole() {
         assert_eq!(told["params"]["n"], n);
     }
     assert!(client.answer(flood).get("result").is_some());
-    let peaks = [peak_kib(backend.keeper), peak_kib(client.pipe.pid())];
-    assert!(peaks.iter().all(|peak| *peak < BOUND_KIB), "{peaks:?} KiB");
+    assert_small(&backend, &client.pipe);
 }
 
 /// The other way: a server that does not read.
@@ -92,11 +100,10 @@ fn a_server_that_does_not_read_costs_no_memory() {
     const LINES: u64 = 2_000;
     let world = keeping("");
     let _daemon = world.daemon();
-    let raw = world.raw("server");
-    let mut client = connect(&world, &raw.command);
+    let (raw, mut client) = connect_raw(&world);
     let backend = world.backend();
-    let server = nix::unistd::Pid::from_raw(backend.pid().cast_signed());
-    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGSTOP).expect("it runs");
+    let server = backend.pid();
+    signal(server, Signal::SIGSTOP);
     std::thread::scope(|scope| {
         // Whoever writes has to wait as well.
         let line = format!("{}\n", json!({"jsonrpc": "2.0", "method": "n", "params": "x".repeat(10_000)}));
@@ -106,21 +113,13 @@ fn a_server_that_does_not_read_costs_no_memory() {
                 std::io::Write::write_all(&mut input, line.as_bytes()).expect("the front reads on");
             });
         });
-        let (mut seen, mut looks) = (0, 0);
-        until("the host has to wait", || {
-            let written = backend.status().to_backend.bytes;
-            looks = if written == seen { looks + 1 } else { 0 };
-            seen = written;
-            (looks > 200).then_some(())
-        });
+        until_it_stands_still("the host has to wait", || backend.status().to_backend.bytes);
         assert!(!writing.is_finished());
-        nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGCONT).expect("it runs");
+        signal(server, Signal::SIGCONT);
         writing.join().expect("written");
     });
-    let ping = client.request("ping", json!({}));
-    client.answer(ping);
-    let peaks = [peak_kib(backend.keeper), peak_kib(client.pipe.pid())];
-    assert!(peaks.iter().all(|peak| *peak < BOUND_KIB), "{peaks:?} KiB");
+    client.ping();
+    assert_small(&backend, &client.pipe);
     let arrived = raw.heard().iter().filter(|line| line.len() > 10_000).count() as u64;
     assert_eq!(arrived, LINES);
 }

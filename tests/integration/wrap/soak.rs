@@ -5,9 +5,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_tests::{Client, Host, Server, World, gone, random, until};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use mcp_sessiond_tests::{Client, Host, Server, World, gone, random, signal, until};
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::{keeping, tiny, wrapped};
@@ -39,7 +38,7 @@ fn note(counter: &AtomicU64) {
 
 fn start(world: &World, host: &Host, slot: usize) -> Client<Server> {
     let words = wrapped(world, &[&tiny(world)[..], &[slot.to_string()]].concat());
-    Client::new(host.server(&words.iter().map(String::as_str).collect::<Vec<_>>()))
+    Client::new(host.front(&words))
 }
 
 impl Slot {
@@ -72,7 +71,7 @@ impl Slot {
         if !attached {
             self.client.pipe.kill();
         }
-        kill(Pid::from_raw(keeper.cast_signed()), Signal::SIGKILL).expect("it runs");
+        signal(keeper, Signal::SIGKILL);
         gone(keeper);
         self.count = 0;
         if attached {

@@ -1,0 +1,51 @@
+//! Processes as the kernel knows them, whoever has started them.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::until;
+
+/// Whether a process runs. A zombie does not.
+#[must_use]
+pub fn lives(pid: u32) -> bool {
+    fields(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
+}
+
+/// Waits until a process is gone.
+pub fn gone(pid: u32) {
+    until("a process exits", || (!lives(pid)).then_some(()));
+}
+
+/// Sends a signal to a process.
+///
+/// # Panics
+/// When there is no such process.
+#[track_caller]
+pub fn signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid.cast_signed()), signal).expect("it runs");
+}
+
+/// What /proc/PID/stat says of a process, from its state on, which is field 3.
+///
+/// # Panics
+/// When it is gone.
+#[must_use]
+pub fn stat(pid: u32) -> Vec<String> {
+    fields(pid).expect("it is there")
+}
+
+/// When a process was started, in ticks since the boot: field 22.
+///
+/// # Panics
+/// When it is gone.
+#[must_use]
+pub fn start_time(pid: u32) -> u64 {
+    stat(pid)[22 - 3].parse().expect("ticks")
+}
+
+fn fields(pid: u32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program before it may hold blanks and parentheses.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    Some(fields.split(' ').map(str::to_owned).collect())
+}
