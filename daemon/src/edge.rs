@@ -27,6 +27,7 @@ use crate::storage::Place;
 use crate::tokens::Tokens;
 use state::{Answer, State};
 
+pub use access::Instances;
 pub use backends::Charge;
 pub use start::StartError;
 

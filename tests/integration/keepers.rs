@@ -38,12 +38,15 @@ fn only_who_is_below_the_holder_registers() {
     let (mut holder, of) = host.loaded(&[]);
     let epoch = of.epoch.unwrap_or_default();
 
-    let (mut sibling, _) = host.loaded(&["--label", "sibling"]);
-    let mut keeper = Keeper::below(&world, &mut sibling);
+    let (mut twin, _) = host.loaded(&[]);
+    let mut keeper = Keeper::below(&world, &mut twin);
     let error = assert_refused(keeper.register(&of), "not_an_ancestor");
     assert_eq!(error["pid"], holder.0.pid());
 
-    // Whoever is of another host learns nothing.
+    // Whoever has another key, or is of another host, learns nothing.
+    let (mut sibling, _) = host.loaded(&["--label", "sibling"]);
+    let mut keeper = Keeper::below(&world, &mut sibling);
+    assert_refused(keeper.register(&of), "unknown_session");
     let mut stranger = other_host.instance(&[]);
     let mut keeper = Keeper::below(&world, &mut stranger);
     assert_refused(keeper.register(&of), "unknown_session");

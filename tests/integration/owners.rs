@@ -1,4 +1,4 @@
-//! Whoever knows the id of another owner's session learns nothing from it.
+//! Whoever knows the id of another owner's session learns nothing from it; nor does a sibling with another key.
 
 use mcp_sessiond_tests::assert_refused;
 use serde_json::{Value, json};
@@ -129,4 +129,46 @@ fn another_owner_learns_nothing_from_an_id() {
     // All of it is as it was.
     let read = instance.call("read_state", json!({"of": lease, "keys": ["k"]})).expect("still there");
     assert_eq!((&read[0]["value"], &read[0]["version"]), (&json!("1"), &json!("1")));
+}
+
+/// Servers of one host are strangers to each other, whoever holds the session, and when nobody does.
+#[test]
+fn a_sibling_with_another_key_learns_nothing_from_an_id() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut holder = host.instance(&[]);
+    let lease = leased(&holder.first_run("the broker's"));
+    let id = lease["session"].as_str().expect("an id").to_owned();
+    let (known, handle) = Known::fill(&id, &lease, |method, params| holder.call(method, params));
+    let (mut sibling, own) = host.loaded(&["--label", "sibling"]);
+    for holder_lives in [true, false] {
+        for reference in [
+            |session: &str| json!({"session": session, "epoch": "1"}),
+            |session: &str| json!({"session": session}),
+            |session: &str| json!({"session": session, "epoch": "9"}),
+        ] {
+            learns_nothing(|method, params| sibling.call(method, params), reference, &known);
+        }
+        assert_refused(sibling.call("open_handle", json!({"handle": handle})), "unknown_handle");
+        let listed = sibling.call("list_own_sessions", json!({})).expect("a list");
+        let listed: Vec<&Value> =
+            listed.as_array().into_iter().flatten().map(|one| &one["session"]).collect();
+        assert_eq!(listed, [&json!(own.session())], "its own alone");
+        if holder_lives {
+            holder.kill();
+            world.wait_stat("leases", 1);
+        }
+    }
+    // Whoever has the key finds all of it as it was, also by its id.
+    let (mut next, resumed) = host.loaded(&[]);
+    resumed.assert_resumed(&id, Some("the broker's"));
+    assert_eq!(resumed.epoch, Some(2), "nobody else has held it");
+    let lease = leased(&resumed);
+    let read = next.call("read_state", json!({"of": lease, "keys": ["k"]})).expect("still there");
+    assert_eq!((&read[0]["value"], &read[0]["version"]), (&json!("1"), &json!("1")));
+    let mut same_key = host.instance(&[]);
+    let seen = same_key.call("get_session", json!({"session": id})).expect("it may look");
+    assert_eq!(seen["session"], id);
+    assert_refused(same_key.call("open_session", json!({"session": id})), "session_held");
 }

@@ -82,12 +82,13 @@ fn what_a_claimed_session_holds_is_there_for_the_next_instance() {
     let after = json!({"event": appended[0]["id"]});
     let replayed = next.call("replay", json!({"of": lease_of_next, "after": after})).expect("replayed");
     assert_eq!(replayed["events"][0]["message"], "2");
-    // Whoever had it before can change nothing more.
-    let mut sibling = host.instance(&["another"]);
+    // Whoever had it before can change nothing more; whoever has another key could not at any time.
+    let mut twin = host.instance(&[]);
     let late = json!({"of": lease, "writes": set("a", "0")});
-    assert_refused(sibling.call("write_state", late), "stale_epoch");
+    assert_refused(twin.call("write_state", late.clone()), "stale_epoch");
     let without_epoch = json!({"of": {"session": lease["session"]}, "writes": set("a", "0")});
-    assert_refused(sibling.call("write_state", without_epoch), "invalid_argument");
+    assert_refused(twin.call("write_state", without_epoch), "invalid_argument");
+    assert_refused(host.instance(&["another"]).call("write_state", late), "unknown_session");
     assert_not_shown(&world, &loaded.session(), "hunter2");
 }
 

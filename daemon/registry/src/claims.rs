@@ -246,9 +246,11 @@ impl Registry {
         self.held_by.get(&claim.process)?.iter().filter(|_| request.is_some()).find(made).cloned()
     }
 
-    /// A session is taken up by its id. Another owner's is as if it were not there.
+    /// A session is taken up by its id. What is another owner's, or another key's, is as if it were not there.
     fn claim_named(&mut self, claim: &Claim, told: &SessionId) {
-        let session = self.find(claim.host, told).map(|session| (session.id.clone(), session.holder));
+        let claimant = self.claimants.get(&claim.process);
+        let session = claimant.and_then(|claimant| self.find_for(claim.process, claimant, told));
+        let session = session.map(|session| (session.id.clone(), session.holder));
         match session {
             None => self.effects.push(Effect::Answer(claim.ticket, Err(Error::UnknownSession))),
             Some((id, None)) => self.resume(claim, &id),

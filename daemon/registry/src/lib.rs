@@ -162,6 +162,27 @@ impl Registry {
         self.sessions.get(id).filter(|session| session.owner == owner && session.told() == told)
     }
 
+    /// The same, for an instance of that owner's: what is not for it is as if it were not there.
+    #[must_use]
+    pub fn find_for(
+        &self,
+        process: ProcessId,
+        claimant: &Claimant,
+        told: &SessionId,
+    ) -> Option<&SessionRecord> {
+        self.find(claimant.host, told).filter(|session| session.is_for(process, claimant))
+    }
+
+    /// The instances that have claimed, and that a session is for.
+    pub fn instances_of(&self, id: &SessionId) -> impl Iterator<Item = ProcessId> {
+        let session = self.sessions.get(id);
+        let claimants = self.claimants.iter();
+        let of = claimants.filter(move |(process, claimant)| {
+            session.is_some_and(|session| session.is_for(**process, claimant))
+        });
+        of.map(|(process, _)| *process)
+    }
+
     /// The hosts, with their names, the ids of their sessions, and the number of their plural keys.
     pub fn owners(&self) -> impl Iterator<Item = (ProcessId, &str, &BTreeSet<SessionId>, usize)> {
         self.owners

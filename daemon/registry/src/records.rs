@@ -96,6 +96,17 @@ impl SessionRecord {
     pub fn told(&self) -> &SessionId {
         self.name.as_ref().unwrap_or(&self.id)
     }
+
+    /// Whether an instance of its owner's may know of it: whoever holds it, and whoever its key would lead to it. One that is found by its
+    /// id is there for every instance of its owner's; one whose key was doubtful for its holder alone.
+    #[must_use]
+    pub fn is_for(&self, process: ProcessId, claimant: &Claimant) -> bool {
+        let leads = match self.key {
+            Some(key) => claimant.traits.key(self.label.as_ref()) == Ok(key),
+            None => self.name.is_some(),
+        };
+        self.owner == claimant.host && (leads || self.holder == Some(process))
+    }
 }
 
 /// The name of a token file: `token-<host pid>-<host start time>`, and `-<number>` behind it from 2 on.

@@ -148,11 +148,17 @@ impl Contents {
         }
     }
 
-    /// An owner's sessions that the storage knows of, in order of their ids, a page at a time. Without metadata.
+    /// An owner's sessions that the storage knows of and that are `shown`, in order of their ids, a page at a time. Without
+    /// metadata.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn list(&self, owner: &str, after: Option<&SessionId>) -> Result<Vec<Session>, Error> {
+    pub async fn list(
+        &self,
+        owner: &str,
+        after: Option<&SessionId>,
+        shown: impl Fn(&SessionId) -> bool,
+    ) -> Result<Vec<Session>, Error> {
         let mut after = after.map_or(handles::AFTER_ALL, SessionId::as_str).to_owned();
         let bounds = self.bounds();
         let mut sessions = Vec::new();
@@ -167,8 +173,9 @@ impl Contents {
                 self.settled(&place).await?;
                 let head: Head = head::decode(&head).map_err(|error| self.failed(&error))?;
                 let in_use = self.presence.is_in_use(&place) || self.is_attached_elsewhere(&head, now_ms);
-                if head.ended(now_ms, &bounds, in_use).is_none() {
-                    sessions.push(self.session(&place, &head, None, &bounds));
+                let session = self.session(&place, &head, None, &bounds);
+                if head.ended(now_ms, &bounds, in_use).is_none() && shown(&session.session) {
+                    sessions.push(session);
                 }
             }
         }

@@ -1,14 +1,15 @@
 //! Who may see which session, and who may change it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mcp_sessiond_process::{self as process, Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
+use mcp_sessiond_registry::Claimant;
 
 use super::Edge;
-use super::claim::{failed, verify};
+use super::claim::{Verified, failed, verify};
 use crate::contents::{Access, Lease, Standing, Writer};
 use crate::storage::Place;
 
@@ -37,51 +38,64 @@ impl Lease for Leased {
     }
 }
 
+/// Instances that somebody speaks for: itself, and the ancestors that it has claimed for.
+pub type Instances = BTreeMap<ProcessId, Arc<Claimant>>;
+
 impl Edge {
-    /// The host of a process, which is verified where it is not known yet.
+    /// A process as it claims, or would: its host is verified, and its traits are read, where they are not known yet.
     ///
     /// # Errors
     /// [`Error::NoVerifiedHost`].
-    pub async fn host_of(&self, peer: &Pinned) -> Result<ProcessId, Error> {
-        let known = self.look(|registry| registry.claimant(&peer.id()).map(|claimant| claimant.host));
-        if let Some(host) = known {
-            return Ok(host);
+    pub async fn claimant(&self, peer: &Pinned) -> Result<Claimant, Error> {
+        if let Some(known) = self.look(|registry| registry.claimant(&peer.id()).cloned()) {
+            return Ok(known);
         }
         let (peer, settings) = (peer.clone(), self.settings());
         // Reading another process can block on its memory.
-        let reading =
-            tokio::task::spawn_blocking(move || verify(&peer, &settings).map(|found| found.host.id()));
+        let reading = tokio::task::spawn_blocking(move || verify(&peer, &settings).map(Verified::claimant));
         reading.await.map_err(|error| failed(&error))?
     }
 
-    /// A host's session, for who speaks for one of these hosts. What belongs to another is as if it were not there.
+    /// A host's session, for who speaks for these instances. What is not for them is as if it were not there.
     #[must_use]
-    pub fn access(self: &Arc<Self>, hosts: &BTreeSet<ProcessId>, of: &SessionRef) -> Access {
-        let found = self.find(hosts, &of.session);
+    pub fn access(self: &Arc<Self>, instances: &Instances, of: &SessionRef) -> Access {
+        let found = self.find(instances, &of.session);
         let lease = |session| Leased { edge: self.clone(), session, epoch: of.epoch };
         let claimed = found.is_some();
         let (owner, writer) = match found {
             Some((owner, session)) => (Some(owner), Writer::Holder(Arc::new(lease(session)))),
             // There can be a tombstone: most speak for one host only, and of the others the first one's is told.
-            None => (hosts.first().copied(), Writer::Nobody),
+            None => (instances.values().next().map(|claimant| claimant.host), Writer::Nobody),
         };
         Access { place: self.place(owner, &of.session), caller: of.caller.clone(), writer, claimed }
     }
 
-    /// One of these hosts' sessions by the id that the host knows: whose it is, and its own id.
+    /// A session of one of these instances, by the id that its host knows: whose it is, and its own id.
     #[must_use]
-    pub fn find(&self, hosts: &BTreeSet<ProcessId>, told: &SessionId) -> Option<(ProcessId, SessionId)> {
+    pub fn find(&self, instances: &Instances, told: &SessionId) -> Option<(ProcessId, SessionId)> {
         self.peek(|registry| {
-            let found = hosts.iter().find_map(|host| registry.find(*host, told));
+            let found =
+                instances.iter().find_map(|(process, claimant)| registry.find_for(*process, claimant, told));
             found.map(|session| (session.owner, session.id.clone()))
         })
     }
 
-    /// The host of an instance that has claimed.
+    /// Whether a session that the host knows under this id is none that these instances may know of.
     #[must_use]
-    pub fn host_of_claimant(&self, peer: &Pinned, instance: Option<u32>) -> Option<ProcessId> {
+    pub fn is_hidden(&self, host: ProcessId, instances: &Instances, told: &SessionId) -> bool {
+        self.look(|registry| {
+            let session = registry.find(host, told);
+            session.is_some_and(|session| {
+                !instances.iter().any(|(process, claimant)| session.is_for(*process, claimant))
+            })
+        })
+    }
+
+    /// An instance that has claimed.
+    #[must_use]
+    pub fn instance_of(&self, peer: &Pinned, instance: Option<u32>) -> Option<(ProcessId, Claimant)> {
         let instance = process::instance(peer, instance).ok()?.id();
-        self.peek(|registry| registry.claimant(&instance).map(|claimant| claimant.host))
+        self.peek(|registry| registry.claimant(&instance).map(|claimant| (instance, claimant.clone())))
     }
 
     /// Where the contents of a host's session are.
@@ -116,11 +130,21 @@ impl Edge {
         })
     }
 
-    /// The ids of a host's sessions after `after`, in order, at most `most`.
+    /// The ids of the sessions of a host, and of those of them that are for these instances, after `after` and in order, at most
+    /// `most`.
     #[must_use]
-    pub fn sessions_of(&self, host: ProcessId, after: Option<&SessionId>, most: usize) -> Vec<SessionId> {
+    pub fn sessions_of(
+        &self,
+        host: ProcessId,
+        instances: &Instances,
+        after: Option<&SessionId>,
+        most: usize,
+    ) -> Vec<SessionId> {
         self.look(|registry| {
             let of_host = registry.sessions().filter(|session| session.owner == host);
+            let of_host = of_host.filter(|session| {
+                instances.iter().any(|(process, claimant)| session.is_for(*process, claimant))
+            });
             let told =
                 of_host.map(|session| session.told()).filter(|told| after.is_none_or(|after| *told > after));
             let told: BTreeSet<&SessionId> = told.collect();

@@ -95,8 +95,11 @@ impl Edge {
             let sentence = "a keeper is a process of its own, below the one that holds the lease".into();
             return Err(refused(sentence));
         }
-        // Whoever is of the same host may know the session, and that the lease has gone to another process.
-        match called_so.into_iter().find(|(owner, ..)| is_above(*owner, peer)) {
+        // Whoever is below an instance that the session is for may know it, and that the lease has gone to another process.
+        let instances =
+            |id: &SessionId| self.look(|registry| registry.instances_of(id).collect::<Vec<ProcessId>>());
+        let is_for = |id: &SessionId| instances(id).into_iter().any(|process| is_above(process, peer));
+        match called_so.into_iter().find(|(_, id, _)| is_for(id)) {
             Some((_, id, holder)) => {
                 self.tell(|registry| registry.check(&id, epoch))?;
                 Err(Error::NotAnAncestor { pid: holder.map_or(0, |holder| holder.pid) })

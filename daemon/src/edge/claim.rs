@@ -19,6 +19,12 @@ pub(super) struct Verified {
     traits: Traits,
 }
 
+impl Verified {
+    pub(super) fn claimant(self) -> Claimant {
+        Claimant { host: self.host.id(), traits: self.traits }
+    }
+}
+
 impl Edge {
     /// Claims a session for `peer`, or for the ancestor of it that the request names: the one that `wants` says.
     ///

@@ -1,4 +1,4 @@
-//! One connection: who is at its other end, which hosts it has been found to speak for, and whom it has attached.
+//! One connection: who is at its other end, which instances it has been found to speak for, and whom it has attached.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,6 +14,7 @@ use mcp_sessiond_registry::Wants;
 
 use super::Daemon;
 use crate::contents::{Access, Writer};
+use crate::edge::Instances;
 use crate::storage::Place;
 
 /// A connection, as far as the service is concerned.
@@ -22,8 +23,8 @@ pub struct Conversation {
     pub daemon: Arc<Daemon>,
     /// The process that connected.
     pub peer: Pinned,
-    /// The hosts that the daemon has found it to belong to: its own, and those of the ancestors that it claimed for.
-    hosts: Mutex<BTreeSet<ProcessId>>,
+    /// The instances that it speaks for: itself, once its host was verified, and the ancestors that it has claimed for.
+    instances: Mutex<Instances>,
     /// The sessions of the clients that it has attached and not detached.
     attached: Mutex<Vec<Place>>,
 }
@@ -44,22 +45,26 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn hosts_of(instances: &Instances) -> BTreeSet<ProcessId> {
+    instances.values().map(|claimant| claimant.host).collect()
+}
+
 impl Conversation {
     /// One that has just begun.
     #[must_use]
     pub fn new(daemon: Arc<Daemon>, peer: Pinned) -> Self {
-        Self { daemon, peer, hosts: Mutex::default(), attached: Mutex::default() }
+        Self { daemon, peer, instances: Mutex::default(), attached: Mutex::default() }
     }
 
-    /// The hosts that this peer speaks for: at least its own.
-    async fn hosts(&self) -> Result<BTreeSet<ProcessId>, Error> {
-        let known = lock(&self.hosts).clone();
+    /// The instances that this peer speaks for: at least itself.
+    async fn instances(&self) -> Result<Instances, Error> {
+        let known = lock(&self.instances).clone();
         if !known.is_empty() {
             return Ok(known);
         }
-        let host = self.daemon.edge.host_of(&self.peer).await?;
-        lock(&self.hosts).insert(host);
-        Ok([host].into())
+        let claimant = Arc::new(self.daemon.edge.claimant(&self.peer).await?);
+        lock(&self.instances).insert(self.peer.id(), claimant.clone());
+        Ok([(self.peer.id(), claimant)].into())
     }
 
     /// What the peer may do with a session.
@@ -70,15 +75,15 @@ impl Conversation {
                 Err(Error::InvalidArgument { sentence })
             }
             Some(service) => Ok(Access::service(service, &of.session, of.caller.clone())),
-            None => Ok(self.daemon.edge.access(&self.hosts().await?, of)),
+            None => Ok(self.daemon.edge.access(&self.instances().await?, of)),
         }
     }
 
-    /// What the registry calls a session. Another host's is as if it were not there.
+    /// What the registry calls a session. Another host's, or another key's, is as if it were not there.
     pub(super) async fn own(&self, told: &SessionId) -> Result<SessionId, Error> {
         // An unverified peer sees nothing, and learns nothing from that.
-        let hosts = self.hosts().await.unwrap_or_default();
-        self.daemon.edge.find(&hosts, told).map(|(_, session)| session).ok_or(Error::UnknownSession)
+        let instances = self.instances().await.unwrap_or_default();
+        self.daemon.edge.find(&instances, told).map(|(_, session)| session).ok_or(Error::UnknownSession)
     }
 
     pub(super) async fn claim(&self, request: ClaimRequest) -> Result<Claimed, Error> {
@@ -90,8 +95,9 @@ impl Conversation {
         let Daemon { edge, contents, .. } = &*self.daemon;
         let instance = request.instance;
         let claimed = edge.claim(&self.peer, request, wants).await?;
-        if let Some(host) = edge.host_of_claimant(&self.peer, instance) {
-            lock(&self.hosts).insert(host);
+        if let Some((process, claimant)) = edge.instance_of(&self.peer, instance) {
+            let host = claimant.host;
+            lock(&self.instances).insert(process, Arc::new(claimant));
             if claimed.outcome == Outcome::Resumed {
                 // What the former holder was allowed to change is changed when the next one looks.
                 contents.fence(&edge.place(Some(host), &claimed.session)).await;
@@ -160,16 +166,18 @@ impl Conversation {
         let after = request.after.as_ref();
         if let Some(service) = &request.service {
             let place = Access::service(service, &SessionId::mint(), None).place;
-            return contents.list(&place.owner, after).await;
+            return contents.list(&place.owner, after, |_| true).await;
         }
+        let instances = self.instances().await?;
         let mut sessions = Vec::new();
-        for host in self.hosts().await? {
+        for host in hosts_of(&instances) {
             // Of some the storage has nothing yet, and of some nothing but a tombstone is left.
-            let stored = contents.list(&edge.owner(host), after).await?;
-            let known = edge.sessions_of(host, after, PAGE_MAX);
+            let shown = |session: &SessionId| !edge.is_hidden(host, &instances, session);
+            let stored = contents.list(&edge.owner(host), after, shown).await?;
+            let known = edge.sessions_of(host, &instances, after, PAGE_MAX);
             for session in known.into_iter().filter(|id| stored.iter().all(|one| one.session != *id)) {
                 let of = SessionRef { session, service: None, epoch: None, caller: None };
-                sessions.extend(contents.listed(&edge.access(&[host].into(), &of)).await?);
+                sessions.extend(contents.listed(&edge.access(&instances, &of)).await?);
             }
             sessions.extend(stored);
         }
@@ -206,13 +214,18 @@ impl Conversation {
 
     pub(super) async fn open_handle(&self, request: OpenHandleRequest) -> Result<Session, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
-        let owners: Vec<String> = match &request.service {
-            Some(service) => vec![Access::service(service, &SessionId::mint(), None).place.owner],
-            None => self.hosts().await?.into_iter().map(|host| edge.owner(host)).collect(),
+        let instances = match &request.service {
+            Some(_) => Instances::new(),
+            None => self.instances().await?,
+        };
+        let owners: Vec<(Option<ProcessId>, String)> = match &request.service {
+            Some(service) => vec![(None, Access::service(service, &SessionId::mint(), None).place.owner)],
+            None => hosts_of(&instances).into_iter().map(|host| (Some(host), edge.owner(host))).collect(),
         };
         let mut refusal = Error::UnknownHandle;
-        for owner in owners {
+        for (host, owner) in owners {
             match contents.session_of(&owner, &request.handle).await {
+                Ok(session) if host.is_some_and(|host| edge.is_hidden(host, &instances, &session)) => {}
                 Ok(session) => {
                     let OpenHandleRequest { service, caller, .. } = request;
                     let of = SessionRef { session, service, epoch: None, caller };

@@ -55,7 +55,7 @@ pub(crate) async fn another_owners_is_not_there<B: Backend>(backend: B) {
     let stranger = visit(&bench.contents, "bank", "t");
     refused_by_all(&stranger, &event, &Error::UnknownSession).await;
     assert_eq!(stranger.get().await, Err(Error::UnknownSession));
-    assert_eq!(bench.contents.list("service bank", None).await, Ok(Vec::new()));
+    assert_eq!(bench.contents.list("service bank", None, |_| true).await, Ok(Vec::new()));
     assert_eq!(session.get().await, before);
     let other = visit(&bench.contents, "bank", "s");
     other.create().await.expect("the stranger's own");

@@ -34,7 +34,7 @@ async fn over<B: Backend>(bench: &Bench<B>, session: &Visit, why: Why) {
     assert_eq!(session.attach().await, Err(Error::UnknownSession), "which does not bring it back");
     assert_eq!(session.wait(&[Cursor::Number(0)], 0).await, Err(Error::UnknownSession), "nor does this");
     let owner = &session.access.place.owner;
-    assert_eq!(bench.contents.list(owner, None).await, Ok(Vec::new()));
+    assert_eq!(bench.contents.list(owner, None, |_| true).await, Ok(Vec::new()));
     let name = session.access.place.name.clone();
     assert_eq!(bench.sweep().await, [(name, why)]);
     assert_eq!(bench.store().list_all(None, 10).await.map(|left| left.len()), Ok(0));

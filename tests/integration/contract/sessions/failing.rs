@@ -34,7 +34,10 @@ fn every() -> [Call; 18] {
         |visit| async move { visit.get().await.map(drop) }.boxed(),
         |visit| async move { visit.open().await.map(drop) }.boxed(),
         |visit| async move { visit.touch().await }.boxed(),
-        |visit| async move { visit.contents.list(&visit.access.place.owner, None).await.map(drop) }.boxed(),
+        |visit| {
+            async move { visit.contents.list(&visit.access.place.owner, None, |_| true).await.map(drop) }
+                .boxed()
+        },
         |visit| async move { visit.attach().await }.boxed(),
         |visit| async move { visit.set("k", "2").await.map(drop) }.boxed(),
         |visit| async move { visit.read(&["k"]).await.map(drop) }.boxed(),

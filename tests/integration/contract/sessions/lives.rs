@@ -36,7 +36,7 @@ pub(crate) async fn created_and_found_again<B: Backend>(backend: B) {
     };
     assert_eq!(created, expected);
     assert_eq!((session.get().await, session.open().await), (Ok(expected.clone()), Ok(expected.clone())));
-    let listed = bench.contents.list(&session.access.place.owner, None).await;
+    let listed = bench.contents.list(&session.access.place.owner, None, |_| true).await;
     assert_eq!(listed, Ok(vec![Session { metadata: None, ..expected.clone() }]));
     bench.reopen().await;
     let found = bench.visit("s").get().await;
@@ -129,7 +129,7 @@ async fn listed<B: Backend>(bench: &Bench<B>) -> Vec<String> {
     let owner = bench.visit("s").access.place.owner;
     let (mut found, mut last) = (Vec::new(), None);
     loop {
-        let page = bench.contents.list(&owner, last.as_ref()).await.expect("listed");
+        let page = bench.contents.list(&owner, last.as_ref(), |_| true).await.expect("listed");
         let Some(end) = page.last() else { return found };
         last = Some(end.session.clone());
         found.extend(page.into_iter().map(|session| session.session.to_string()));
@@ -215,7 +215,7 @@ pub(crate) async fn a_tombstone_refuses_everything<B: Backend>(backend: B) {
     assert_eq!((found.status, found.state_keys, found.streams, found.events), (Status::Terminated, 0, 0, 0));
     assert_eq!(session.terminate().await, Ok(()), "once more");
     assert_eq!(session.create().await, Err(Error::SessionTerminated));
-    let listed = bench.contents.list(owner, None).await.expect("listed");
+    let listed = bench.contents.list(owner, None, |_| true).await.expect("listed");
     assert_eq!(listed[0].status, Status::Terminated);
 }
 
