@@ -26,8 +26,8 @@ Example, in a host's configuration:
 pub(super) struct Arguments {
     #[command(flatten)]
     claiming: Claiming,
-    /// The server's command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The server's command and its arguments; `--` before it may be left out
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -40,4 +40,43 @@ pub(super) fn program(command: Vec<OsString>) -> Program {
     let mut words = command.into_iter();
     // The parser has seen to it that there is one.
     Program { name: words.next().unwrap_or_default(), arguments: words.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn read(words: &[&str]) -> Result<Vec<String>, clap::error::ErrorKind> {
+        let line = Line::try_parse_from(["wrap"].iter().chain(words)).map_err(|error| error.kind())?;
+        Ok(line.arguments.command.into_iter().map(|word| word.to_string_lossy().into_owned()).collect())
+    }
+
+    #[test]
+    fn the_command_begins_behind_the_options_with_or_without_two_dashes() {
+        let command = ["npx", "-y", "@playwright/mcp", "--", "--instance", "x"];
+        for options in [&[][..], &["--no-start"], &["--instance", "x", "--siblings", "oldest"]] {
+            for dashes in [&[][..], &["--"]] {
+                assert_eq!(
+                    read(&[options, dashes, &command].concat()).as_deref(),
+                    Ok(&command.map(String::from)[..])
+                );
+            }
+        }
+        assert_eq!(read(&["--", "-odd-name"]).as_deref(), Ok(&["-odd-name".to_owned()][..]));
+    }
+
+    #[test]
+    fn an_option_of_ours_that_is_mistyped_is_no_command() {
+        for words in [&["--no-strat", "npx"][..], &[], &["--"], &["--instance", "x"]] {
+            assert!(read(words).is_err(), "{words:?}");
+        }
+    }
 }
