@@ -1,6 +1,7 @@
 //! The rules of claims, one example each. [`model`](super::model) has the interleavings.
 
 mod keepers;
+mod strangers;
 
 use mcp_sessiond_identity::{StartTime, Traits};
 use mcp_sessiond_proto::types::Outcome;
