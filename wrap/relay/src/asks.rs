@@ -4,10 +4,10 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::entry::{Edits, Verdict};
+use super::entry::{Edits, Entry, Verdict};
 use super::message::Message;
 use super::numbers::{Open, shown};
-use super::queue::ToFront;
+use super::queue::{ToBackend, ToFront};
 use super::{Ask, Millis, Need, Relay, words};
 
 /// How long a call or an ask that was cancelled is remembered, in ms: the answer may come all the same.
@@ -72,6 +72,25 @@ impl Relay {
                 let mut edits = Edits::default();
                 edits.replace(message, id, number.to_string());
                 Some((edits, ToFront::Bound))
+            }
+        }
+    }
+
+    /// Fails the asks that the attached host can't answer, as it would itself: nobody waits for another host while one is there.
+    pub(super) fn refuse_asks(&mut self) {
+        let Some(front) = self.front.as_ref().filter(|front| front.ready && !front.regardless) else {
+            return;
+        };
+        if !self.to_front.wants_more(front.meets()) {
+            return;
+        }
+        let can = front.can;
+        let met = |part: &ToFront| !matches!(part, ToFront::Ask(_, Some(need)) if !can.meet(*need));
+        for part in self.to_front.retain(met) {
+            if let ToFront::Ask(number, _) = part
+                && let Some(ask) = self.asks.open.remove(&number)
+            {
+                self.to_backend.push(Entry::one(words::not_able(&ask.id), ToBackend::Answer));
             }
         }
     }

@@ -11,6 +11,7 @@ impl Relay {
     /// The next line for the attached front. It counts as handed out.
     pub fn pull_front(&mut self) -> Option<Bytes> {
         self.hurry();
+        self.refuse_asks();
         let front = self.front.as_ref()?;
         let entry = self.to_front.pull(front.meets())?;
         for (_, part) in &entry.parts {

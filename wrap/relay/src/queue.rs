@@ -162,6 +162,11 @@ impl<P: Wanting> Queue<P> {
         gone
     }
 
+    /// Whether something wants more than what is `met`.
+    pub(super) fn wants_more(&self, met: Wants) -> bool {
+        self.tally(met).lines < self.entries.len()
+    }
+
     /// Whether what wants no more than what is `met` is more than a reader should find waiting.
     pub(super) fn flows_over(&self, met: Wants) -> bool {
         let Tally { lines, bytes } = self.tally(met);

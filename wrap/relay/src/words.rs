@@ -10,6 +10,8 @@ use bytes::Bytes;
 const CONNECTION: i32 = -32000;
 /// JSON-RPC's code for what can't be read.
 const UNREADABLE: i32 = -32700;
+/// JSON-RPC's code for a method that there is not.
+const NO_METHOD: i32 = -32601;
 /// JSON-RPC's code for a request that is none.
 const INVALID: i32 = -32600;
 
@@ -36,6 +38,11 @@ pub(super) fn not_sent(id: &str, message: &str) -> Bytes {
 /// A call failed.
 pub(super) fn failed(id: &str, message: &str) -> Bytes {
     error(id, CONNECTION, message, "")
+}
+
+/// The host has said that it can't do what it is asked for. It would answer with the same code.
+pub(super) fn not_able(id: &str) -> Bytes {
+    error(id, NO_METHOD, "Method not found: the host that is attached does not have this capability", "")
 }
 
 /// A message was too large to be read.

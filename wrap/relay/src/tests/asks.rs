@@ -2,6 +2,11 @@
 
 use super::*;
 
+fn not_able(id: &str) -> String {
+    let message = "Method not found: the host that is attached does not have this capability";
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"{message}"}}}}"#)
+}
+
 const GONE: &str = "the host disconnected before it answered; the outcome is unknown";
 
 #[test]
@@ -36,7 +41,7 @@ fn an_ask_that_a_former_front_had_is_failed() {
 }
 
 #[test]
-fn an_ask_waits_for_a_host_that_can_and_others_pass_it() {
+fn an_ask_waits_for_a_host_and_fails_at_once_where_that_can_not_answer() {
     let mut bench = Bench::initialized();
     bench.relay.detach(0, bench.now);
     let methods = ["sampling/createMessage", "elicitation/create", "roots/list", "x"];
@@ -44,22 +49,44 @@ fn an_ask_waits_for_a_host_that_can_and_others_pass_it() {
         bench.backend(&ask(&id.to_string(), method));
     }
     bench.backend(&notice(1));
+    assert_eq!(bench.backend_gets(), [""; 0], "they wait while nobody is there");
     bench.reconnect(r#"{"roots":{}}"#);
     assert_eq!(bench.front_gets(), [ask("3", "roots/list"), ask("4", "x"), notice(1)]);
-    bench.now += 1000;
-    bench.front(&answer("3"));
-    bench.front(&answer("4"));
-    assert_eq!(bench.backend_gets(), [answer("3"), answer("4")]);
-    bench.reconnect(r#"{"sampling":{},"elicitation":null}"#);
-    assert_eq!(bench.front_gets(), [ask("1", "sampling/createMessage")]);
+    assert_eq!(bench.backend_gets(), [not_able("1"), not_able("2")]);
+    // And while it is there.
+    bench.backend(&ask("5", "sampling/createMessage"));
+    bench.backend(&ask("6", "roots/list"));
+    assert_eq!(bench.front_gets(), [ask("6", "roots/list")]);
+    assert_eq!(bench.backend_gets(), [not_able("5")]);
+    for id in ["3", "4", "6"] {
+        bench.front(&answer(id));
+    }
+    assert_eq!(bench.backend_gets(), [answer("3"), answer("4"), answer("6")]);
+    // The next host can, and nothing is left for it.
+    bench.reconnect(r#"{"sampling":{},"elicitation":{},"roots":{}}"#);
+    assert_eq!(bench.front_gets(), [""; 0]);
+    bench.backend(&ask("7", "sampling/createMessage"));
+    assert_eq!(bench.front_gets(), [ask("7", "sampling/createMessage")]);
+}
+
+#[test]
+fn an_ask_that_no_host_comes_for_fails() {
+    let mut bench = Bench::initialized();
+    bench.relay.detach(0, bench.now);
+    bench.backend(&ask("1", "elicitation/create"));
     assert_eq!(bench.relay.next_deadline(), Some(61_000));
     bench.wait();
-    let words = "no host that can answer was attached within 60000 ms";
-    assert_eq!(bench.backend_gets(), [failed("2", words)]);
-    bench.front(&answer("1"));
-    bench.backend_gets();
+    assert_eq!(bench.backend_gets(), [failed("1", "no host that can answer was attached within 60000 ms")]);
     bench.reconnect(r#"{"elicitation":{}}"#);
     assert_eq!(bench.front_gets(), [""; 0]);
+}
+
+/// The host that the backend was initialised by gets every ask: the backend knows what it can do.
+#[test]
+fn the_host_that_has_initialised_the_backend_answers_for_itself() {
+    let mut bench = Bench::initialized();
+    bench.backend(&ask("1", "sampling/createMessage"));
+    assert_eq!(bench.front_gets(), [ask("1", "sampling/createMessage")]);
 }
 
 #[test]
