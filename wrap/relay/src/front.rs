@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
 
+use super::numbers::Open;
 use super::queue::{ToBackend, ToFront, Wants};
 use super::version::Can;
-use super::{Entry, Millis, Need, Relay, words};
+use super::{Call, Entry, Millis, Need, Relay, words};
 
 /// Calls of former fronts that are remembered until they are answered. The oldest go first: a backend that never
 /// answers must not cost more and more.
@@ -60,7 +61,7 @@ impl Relay {
     }
 
     /// The front is gone. `unconfirmed` is how many of the messages that it was handed it may not have passed on.
-    pub fn detach(&mut self, unconfirmed: u64, _now: Millis) {
+    pub fn detach(&mut self, unconfirmed: u64, now: Millis) {
         if self.front.take().is_none() {
             return;
         }
@@ -83,6 +84,7 @@ impl Relay {
         for number in handed {
             self.fail_ask(number, "the host disconnected before it answered; the outcome is unknown");
         }
+        self.cancel_listens(now);
         self.calls.tokens.clear();
         self.habits.clear();
         self.handshake.forget_waiter();
@@ -93,6 +95,22 @@ impl Relay {
     pub(super) fn fail_ask(&mut self, number: u64, message: &str) {
         if let Some(ask) = self.asks.open.remove(&number) {
             self.to_backend.push(Entry::one(words::failed(&ask.id, message), ToBackend::Answer));
+        }
+    }
+
+    /// What the leaving front listens to (MCP 2026-07-28), nobody does any more.
+    fn cancel_listens(&mut self, now: Millis) {
+        let current = self.connections;
+        let listens = |call: &Open<Call>| call.asker == current && &*call.method == "subscriptions/listen";
+        let open = self.calls.open.iter_mut().map(|(number, call)| (*number, call));
+        let mut cancelled = Vec::new();
+        for (number, call) in open.filter(|(_, call)| listens(call) && call.cancelled.is_none()) {
+            call.cancelled = Some(now);
+            cancelled.push(number);
+        }
+        for number in cancelled {
+            let line = words::cancelled(number, "the host disconnected");
+            self.to_backend.push(Entry::one(line, ToBackend::Cancel(number)));
         }
     }
 

@@ -137,6 +137,12 @@ fn unknown(id: &str, message: &str) -> String {
     )
 }
 
+/// What the backend is told of a `subscriptions/listen` whose front has left.
+fn left(id: &str) -> String {
+    let params = format!(r#"{{"requestId":{id},"reason":"the host disconnected"}}"#);
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#)
+}
+
 fn failed(id: &str, message: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"{message}"}}}}"#)
 }

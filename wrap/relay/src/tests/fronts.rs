@@ -101,6 +101,22 @@ fn a_front_that_waits_for_an_answer_behind_a_full_queue_gets_what_is_kept() {
 }
 
 #[test]
+fn what_a_front_that_leaves_listens_to_is_cancelled() {
+    let mut bench = Bench::initialized();
+    bench.front(&ask("7", "subscriptions/listen"));
+    bench.front(&call("8"));
+    assert_eq!(bench.backend_gets(), [ask("7", "subscriptions/listen"), call("8")]);
+    bench.relay.detach(0, bench.now);
+    assert_eq!(bench.backend_gets(), [left("7")], "a call goes on");
+    bench.backend(&answer("7"));
+    bench.attach();
+    bench.front(INITIALIZED);
+    assert_eq!(bench.front_gets(), [""; 0]);
+    bench.relay.detach(0, bench.now);
+    assert_eq!(bench.backend_gets(), [""; 0], "once");
+}
+
+#[test]
 fn a_slow_reader_holds_the_other_side_up() {
     let limits = Limits { queue_messages: 1000, queue_bytes: 1 << 30, ..LIMITS };
     let mut bench = Bench::initialized();

@@ -150,7 +150,7 @@ fn a_subscription_of_2026_is_told_by_the_hosts_own_id() {
     bench.relay.detach(0, bench.now);
     bench.attach();
     bench.front(&listen("1"));
-    assert_eq!(bench.backend_gets(), [listen("1"), listen("2")]);
+    assert_eq!(bench.backend_gets(), [listen("1"), left("1"), listen("2")]);
     bench.backend(&told("1"));
     bench.backend(&told("2"));
     assert_eq!(bench.front_gets(), [told("1")]);
