@@ -45,6 +45,32 @@ fn a_server_that_exits_is_started_again_and_its_calls_are_said_to_be_unknown() {
     goes_on_with_a_fresh_one(client);
 }
 
+/// The host hears why as soon as from a direct child; and so does the next one, for which the server is started once more.
+#[test]
+fn a_server_that_can_not_start_says_why_and_is_not_started_in_vain() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let initialize =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}).to_string() + "\n";
+    for (name, first) in [("at-once", ""), ("when-spoken-to", "read line; ")] {
+        let starts = world.root().join(name);
+        let script = format!("echo >>{}; {first}echo 'Error: no API key' >&2; exit 3", starts.display());
+        let server = ["sh", "-c", &script].map(str::to_owned);
+        for attempt in 1..=2 {
+            let mut front = world.front(&world.wrapping(&[], &server));
+            front.send(initialize.as_bytes());
+            let answer: Value = serde_json::from_slice(&front.line().expect("an answer")).expect("JSON");
+            let words = answer["error"]["message"].as_str().unwrap_or_default();
+            assert!(words.contains("exit status 3: Error: no API key"), "{answer}");
+            front.errors.wait("Error: no API key");
+            assert!(front.runs(), "it stays: some hosts don't come back to a server that has exited");
+            let begun = std::fs::read_to_string(&starts).expect("it was started");
+            assert_eq!(begun.lines().count(), attempt, "once for each host");
+            front.kill();
+        }
+    }
+}
+
 #[test]
 fn a_server_that_is_killed_is_started_again_and_its_calls_are_said_to_be_unknown() {
     let world = keeping("");

@@ -58,9 +58,10 @@ fn where_the_host_can_t_be_verified_a_server_is_run_as_it_is() {
 
 #[track_caller]
 fn assert_not_run(world: &World, options: &[&str], program: &str, code: i32) {
+    let why = if program.contains('/') { "" } else { ": it was not found in PATH=/" };
     let mut front = world.front(&world.wrapping(options, &[program.to_owned(), root(world)]));
     assert_eq!(front.wait().code(), Some(code), "{}", front.errors.text());
-    front.errors.wait(&format!("{program} can't be run"));
+    front.errors.wait(&format!("{program} can't be run{why}"));
     assert_eq!(front.line(), None, "it has said nothing to its host");
 }
 

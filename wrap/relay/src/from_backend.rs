@@ -21,6 +21,7 @@ impl Relay {
             self.counts.dropped += 1;
             return;
         }
+        self.heard = true;
         self.receive(&line, now);
     }
 

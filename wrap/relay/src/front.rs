@@ -85,6 +85,8 @@ impl Relay {
             self.fail_ask(number, "the host disconnected before it answered; the outcome is unknown");
         }
         self.cancel_listens(now);
+        // Another host begins with a server that is started for it.
+        self.stillborn = None;
         self.calls.tokens.clear();
         self.habits.clear();
         self.handshake.forget_waiter();

@@ -74,6 +74,9 @@ impl Relay {
             self.answer_from_memory(Some(id), now);
         } else if self.handshake.revive || self.handshake.pending.is_some_and(|call| self.is_former(call)) {
             self.handshake.waiter = Some(Waiter { id: Some(id.into()) });
+        } else if let Some(why) = self.stillborn.take() {
+            // The next attempt starts another one.
+            self.tell_front(words::failed(id, &words::ended_unheard(&why)));
         } else if let Some(why) = self.refusal(now) {
             self.tell_front(words::not_sent(id, &why));
         } else {

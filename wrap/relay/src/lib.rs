@@ -107,6 +107,11 @@ pub struct Relay {
     orders: Vec<Order>,
     counts: Counts,
     last_error: Option<String>,
+    /// Whether any backend has said anything.
+    heard: bool,
+    /// Why the backend ended before it had said anything, and before its host had: the host's `initialize` fails of it, as if it
+    /// had been in time.
+    stillborn: Option<String>,
 }
 
 /// Requests in one direction.
@@ -196,6 +201,8 @@ impl Relay {
             orders: Vec::new(),
             counts: Counts::default(),
             last_error: None,
+            heard: false,
+            stillborn: None,
         }
     }
 

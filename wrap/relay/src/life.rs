@@ -60,13 +60,21 @@ impl Relay {
         self.revive(now);
     }
 
-    /// The backend has exited, or could not be started. `why` is for people: "exit status: 1".
-    pub fn backend_exited(&mut self, why: &str, now: Millis) {
+    /// The backend has exited, or could not be started. `why` is for people: "exit status: 1". `last_words` is the last line of
+    /// its standard error: the host is shown it where the backend has said nothing else.
+    pub fn backend_exited(&mut self, why: &str, last_words: Option<&str>, now: Millis) {
         self.last_error = Some(why.to_owned());
         if matches!(self.life, Life::Stopping) {
             return;
         }
-        let again = self.ends_initialize(why);
+        let told = match last_words {
+            Some(words) if !self.heard => format!("{why}: {words}"),
+            _ => why.to_owned(),
+        };
+        if !self.heard && self.handshake.pending.is_none() && !self.handshake.revive {
+            self.stillborn = Some(told.clone());
+        }
+        let again = self.ends_initialize(&told);
         self.end_calls(&format!("the server ended ({why}) before it answered; the outcome is unknown"));
         if again {
             self.send_initialize(true, now);
@@ -75,7 +83,8 @@ impl Relay {
     }
 
     /// The backend has ended. The `initialize` that the attached front waits for has come to nothing, and the next
-    /// backend gets it, unless several have ended of it: true if it has to be sent again.
+    /// backend gets it, unless several have ended of it, or none has ever said anything: then there is something wrong with the
+    /// command, and its host hears of it as soon as of a direct child's. True if it has to be sent again.
     fn ends_initialize(&mut self, why: &str) -> bool {
         let Some(number) = self.handshake.pending else { return false };
         let (Some(call), Some(host)) = (self.calls.open.get(&number), &self.handshake.host) else {
@@ -86,15 +95,14 @@ impl Relay {
             return false;
         }
         self.handshake.deaths += 1;
-        let (tried, sent) = (self.handshake.deaths >= TRIES, call.kind.sent);
+        let (tried, sent) = (self.handshake.deaths >= TRIES || !self.heard, call.kind.sent);
         if tried || sent {
             self.to_backend.retain(|part| !matches!(part, ToBackend::Call(call) if *call == number));
             self.handshake.pending = None;
             let call = self.calls.open.remove(&number);
             if let Some(call) = call.filter(|_| tried) {
                 self.handshake.deaths = 0;
-                let words = format!("the server ended ({why}) before it had initialised");
-                self.tell_front(words::failed(&call.id, &words));
+                self.tell_front(words::failed(&call.id, &words::ended_unheard(why)));
             }
         }
         sent && !tried

@@ -26,10 +26,16 @@ struct Bench {
 }
 
 impl Bench {
-    /// A backend that runs, and a first front.
-    fn new() -> Self {
+    /// A backend that runs.
+    fn unattached() -> Self {
         let mut bench = Self { relay: Relay::new(LIMITS), now: 1000 };
         bench.relay.backend_started(1000);
+        bench
+    }
+
+    /// A backend that runs, and a first front.
+    fn new() -> Self {
+        let mut bench = Self::unattached();
         bench.attach();
         bench
     }
@@ -91,7 +97,7 @@ impl Bench {
     }
 
     fn dies(&mut self) {
-        self.relay.backend_exited("exit status: 1", self.now);
+        self.relay.backend_exited("exit status: 1", None, self.now);
     }
 
     /// The backend, which is due to be started, is.

@@ -40,6 +40,11 @@ pub(super) fn failed(id: &str, message: &str) -> Bytes {
     error(id, CONNECTION, message, "")
 }
 
+/// A server has ended before it had answered `initialize`.
+pub(super) fn ended_unheard(why: &str) -> String {
+    format!("the server ended ({why}) before it had initialised")
+}
+
 /// The host has said that it can't do what it is asked for. It would answer with the same code.
 pub(super) fn not_able(id: &str) -> Bytes {
     error(id, NO_METHOD, "Method not found: the host that is attached does not have this capability", "")

@@ -40,8 +40,15 @@ impl Program {
     /// is one that may not be run.
     #[must_use]
     pub fn not_run(&self, error: &io::Error) -> (u8, String) {
-        let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-        (code, format!("{} can't be run: {error}", self.name.to_string_lossy()))
+        let name = self.name.to_string_lossy();
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        match std::env::var_os("PATH") {
+            // Hosts with a graphical interface have another one than a shell.
+            Some(path) if is_missing && !name.contains('/') => {
+                (127, format!("{name} can't be run: it was not found in PATH={}", path.to_string_lossy()))
+            }
+            _ => (if is_missing { 127 } else { 126 }, format!("{name} can't be run: {error}")),
+        }
     }
 }
 
@@ -104,6 +111,20 @@ impl Backend {
         }
         lines.extend(buffer.last_line());
         lines
+    }
+
+    /// What is left in its standard error when it has exited. Does not wait.
+    pub fn last_words(&mut self) -> Vec<u8> {
+        let Some(pipe) = self.errors.take() else { return Vec::new() };
+        let mut words = Vec::new();
+        let mut chunk = vec![0; CHUNK];
+        while words.len() < PIPE_MAX {
+            match nix::unistd::read(pipe.as_fd(), &mut chunk) {
+                Ok(read @ 1..) => words.extend_from_slice(&chunk[..read]),
+                Ok(_) | Err(_) => break,
+            }
+        }
+        words
     }
 
     /// Takes it down as hosts do, the whole group: its standard input is closed, then there is time, then SIGTERM, then

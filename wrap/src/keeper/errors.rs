@@ -24,17 +24,43 @@ impl Ring {
         self.bytes.extend(kept);
     }
 
-    /// What is kept, as text. Half a character at its beginning shows as one that can't be shown.
+    /// The last line that is not blank, the beginning of it if it is long.
+    #[must_use]
+    pub fn last_line(&self) -> Option<String> {
+        /// As much as fits into a sentence.
+        const CHARACTERS: usize = 300;
+        let text = self.text();
+        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.chars().filter(|character| !character.is_control()).take(CHARACTERS).collect())
+    }
+
+    /// What is kept.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let (first, second) = self.bytes.as_slices();
+        [first, second].concat()
+    }
+
+    /// The same as text. Half a character at its beginning shows as one that can't be shown.
     #[must_use]
     pub fn text(&self) -> String {
-        let (first, second) = self.bytes.as_slices();
-        String::from_utf8_lossy(&[first, second].concat()).into_owned()
+        String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_line_is_one_that_says_something() {
+        let mut ring = Ring::new(1_000);
+        assert_eq!(ring.last_line(), None);
+        ring.push(b"first\nError: \x1b[31mno key\n \n\n");
+        assert_eq!(ring.last_line().as_deref(), Some("Error: [31mno key"));
+        ring.push("ü".repeat(400).as_bytes());
+        assert_eq!(ring.last_line(), Some("ü".repeat(300)));
+    }
 
     #[test]
     fn the_end_is_kept() {

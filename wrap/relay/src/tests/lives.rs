@@ -83,6 +83,7 @@ fn calls_are_refused_while_the_start_is_far_ahead() {
 #[test]
 fn one_that_was_never_initialised_is_started_when_it_is_needed() {
     let mut bench = Bench::new();
+    bench.relay.heard = true;
     bench.dies();
     assert_eq!((bench.relay.next_deadline(), bench.relay.orders()), (None, vec![]));
     bench.front(&initialize("0", "2025-06-18", "{}"));
@@ -201,6 +202,7 @@ fn an_initialize_that_was_not_answered_is_asked_again_and_goes_first() {
     bench.front(&initialize("0", "2025-06-18", "{}"));
     assert_eq!(bench.backend_gets(), [initialize("0", "2025-06-18", "{}")]);
     bench.front(&ask("\"p\"", "ping"));
+    bench.relay.heard = true;
     for number in ["2", "3"] {
         bench.dies();
         assert_eq!(bench.front_gets(), [""; 0]);
@@ -214,9 +216,10 @@ fn an_initialize_that_was_not_answered_is_asked_again_and_goes_first() {
 }
 
 #[test]
-fn a_server_that_always_ends_before_it_answers_is_told_of() {
+fn a_server_that_said_something_and_always_ends_before_it_answers_is_tried_three_times() {
     for sent in [true, false] {
         let mut bench = Bench::new();
+        bench.relay.heard = true;
         for id in ["0", "\"again\""] {
             let then = bench.now;
             bench.relay.failures = 0;
@@ -244,6 +247,54 @@ fn a_server_that_always_ends_before_it_answers_is_told_of() {
             assert_eq!(bench.backend_gets().len(), 1);
             bench.backend(&answer(&bench.relay.calls.open.keys().next().expect("ping").to_string()));
             bench.front_gets();
+        }
+    }
+}
+
+/// As a direct child would: the host hears of it at once, and nothing is started until it tries again.
+#[test]
+fn a_server_that_ends_before_it_said_anything_is_not_started_again_in_vain() {
+    let words = "the server ended (exit status: 1: Error: no key) before it had initialised";
+    let dies =
+        |bench: &mut Bench| bench.relay.backend_exited("exit status: 1", Some("Error: no key"), bench.now);
+    for order in ["it reads", "it does not read", "the host is late", "the front is late"] {
+        let mut bench = Bench::unattached();
+        let begin = |bench: &mut Bench| bench.front(&initialize("0", "2025-06-18", "{}"));
+        match order {
+            "the front is late" => {
+                dies(&mut bench);
+                bench.attach();
+                begin(&mut bench);
+            }
+            "the host is late" => {
+                bench.attach();
+                dies(&mut bench);
+                begin(&mut bench);
+            }
+            _ => {
+                bench.attach();
+                begin(&mut bench);
+                if order == "it reads" {
+                    assert_eq!(bench.backend_gets().len(), 1);
+                }
+                dies(&mut bench);
+            }
+        }
+        assert_eq!(bench.front_gets(), [failed("0", words)], "{order}");
+        assert_eq!((bench.relay.next_deadline(), bench.relay.orders()), (None, vec![]), "{order}");
+        // The same host may try again, and so may another one: each time a server is started for it.
+        for (id, comes_again) in [("1", false), ("2", true)] {
+            if comes_again {
+                bench.relay.detach(0, bench.now);
+                bench.attach();
+            }
+            bench.relay.failures = 0;
+            bench.front(&initialize(id, "2025-06-18", "{}"));
+            bench.wait();
+            bench.starts();
+            assert_eq!(bench.backend_gets().len(), 1, "{order}");
+            dies(&mut bench);
+            assert_eq!(bench.front_gets(), [failed(id, words)], "{order}");
         }
     }
 }

@@ -69,13 +69,19 @@ impl Keeper {
         let now = self.now();
         let initialize = attach.initialize.map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
         let attached = self.relay.attach(initialize, now);
+        let is_first = !attached.resumed;
         // A line of some hundred bytes on a new connection: it fits, or nobody is there.
         let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
         let found = self.besides.iter().position(|(beside, _)| *beside == process);
         let beside = found.map(|at| self.besides.remove(at).1);
         self.last = (attach.epoch, Some(process));
         self.since = Instant::now();
-        self.front = Some(Front::new(process, attach.epoch, reader, writer, beside));
+        let mut front = Front::new(process, attach.epoch, reader, writer, beside);
+        if is_first {
+            // A direct child's host would have seen it, too.
+            front.show(&self.ring.bytes());
+        }
+        self.front = Some(front);
         if !matches!(told, Ok(Ok(()))) {
             self.detach();
         }

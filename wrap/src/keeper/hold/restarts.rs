@@ -23,8 +23,12 @@ impl Keeper {
                 Line::Oversized { head, tail } => self.relay.oversized_from_backend(&head, &tail, now),
             }
         }
+        let last_words = backend.last_words();
+        if !last_words.is_empty() {
+            self.show(&last_words);
+        }
         self.outlet = Outlet::default();
-        self.relay.backend_exited(why, now);
+        self.relay.backend_exited(why, self.ring.last_line().as_deref(), now);
         // What it left behind in its group.
         self.take_down(backend);
     }
@@ -33,7 +37,7 @@ impl Keeper {
     pub(super) fn replace(&mut self, why: &str) {
         self.retire();
         let now = self.now();
-        self.relay.backend_exited(why, now);
+        self.relay.backend_exited(why, None, now);
     }
 
     pub(super) fn retire(&mut self) {
@@ -55,7 +59,7 @@ impl Keeper {
     pub(super) fn restart(&mut self) {
         if let Err(error) = self.start_backend() {
             let now = self.now();
-            self.relay.backend_exited(&format!("it could not be started: {error}"), now);
+            self.relay.backend_exited(&format!("it could not be started: {error}"), None, now);
         }
     }
 
