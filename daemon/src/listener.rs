@@ -83,8 +83,11 @@ async fn converse(
             return;
         }
     };
-    let limits = daemon.edge.settings().loaded.config.limits.clone();
-    let Some(place) = daemon.connections.enter(peer.id(), &limits, &budget) else {
+    let place = {
+        let settings = daemon.edge.settings();
+        daemon.connections.enter(peer.id(), &settings.loaded.config.limits, &budget)
+    };
+    let Some(place) = place else {
         count(&daemon.edge.meters.counters.connections_over_limit_total);
         tracing::warn!(pid = peer.id().pid, "refused a connection: as many as the limits allow are open");
         turn_away(stream, &daemon, Answer::Busy).await;

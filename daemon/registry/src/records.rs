@@ -97,15 +97,16 @@ impl SessionRecord {
         self.name.as_ref().unwrap_or(&self.id)
     }
 
-    /// Whether an instance of its owner's may know of it: whoever holds it, and whoever its key would lead to it. One that is found by its
-    /// id is there for every instance of its owner's; one whose key was doubtful for its holder alone.
+    /// Whether an instance may know of this session: its holder, and instances of its owner's whose keys lead to it. A session that is found
+    /// by its id is there for every instance of its owner's, one with a doubtful key for its holder alone.
     #[must_use]
     pub fn is_for(&self, process: ProcessId, claimant: &Claimant) -> bool {
-        let leads = match self.key {
+        let its_key_leads_here = || match self.key {
             Some(key) => claimant.traits.key(self.label.as_ref()) == Ok(key),
             None => self.name.is_some(),
         };
-        self.owner == claimant.host && (leads || self.holder == Some(process))
+        // The holder asks most, and needs no digest.
+        self.owner == claimant.host && (self.holder == Some(process) || its_key_leads_here())
     }
 }
 

@@ -3,7 +3,7 @@
 use mcp_sessiond_proto::streams::MESSAGE_MAX;
 
 use super::limits::FRAME_SHARES;
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, names, value};
 use crate::storage;
 
 pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
@@ -16,17 +16,18 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     const POLL_MIN_MS: u64 = 10;
     /// A backend must not outlive its host for longer than anybody would wait for it to go.
     const STOP_WAIT_MAX_MS: u64 = 60_000;
+    /// What the names of numbers of things begin with.
+    const COUNTED: [&str; 2] = ["limits.", "backends.queue_"];
     /// It is told as one line, and kept by each keeper.
     const STDERR_MAX: usize = 1024 * 1024;
     let backends = &config.backends;
     let limits = &config.limits;
     // No number of things, and no number of their bytes, may be 0.
-    let queue = [("queue_messages", backends.queue_messages), ("queue_bytes", backends.queue_bytes)];
-    let queue = queue.map(|(name, value)| (format!("backends.{name}"), value == 0));
-    let limits_table = toml::Table::try_from(limits).unwrap_or_default();
-    let counts =
-        limits_table.iter().map(|(name, value)| (format!("limits.{name}"), value.as_integer() == Some(0)));
-    if let Some((name, _)) = counts.chain(queue).find(|(_, is_nought)| *is_nought) {
+    let table = toml::Table::try_from(config).unwrap_or_default();
+    let mut counts =
+        names(&table).into_iter().filter(|name| COUNTED.iter().any(|part| name.starts_with(part)));
+    let is_nought = |name: &String| value(&table, name).and_then(toml::Value::as_integer) == Some(0);
+    if let Some(name) = counts.find(is_nought) {
         return Err(ConfigError::Range(format!("{name} must be at least 1")));
     }
     // A value and a message must fit into a frame, with what stands around them.
