@@ -12,6 +12,21 @@ pub(crate) fn absent() {
     info!(target: LOG_TARGET, "Token file not found (first run or clean slate)");
 }
 
+/// There may well be a token, and it is another instance's.
+pub(crate) fn sibling() {
+    warn!(
+        target: LOG_TARGET,
+        "Nothing is resumed: another instance of this server, which can't be told from this one, runs under the same host; give each a label"
+    );
+}
+
+pub(crate) fn doubtful() {
+    warn!(
+        target: LOG_TARGET,
+        "Nothing is resumed, now or later: what this process was started with can't be read; `mcp-sessiond debug check` says what"
+    );
+}
+
 pub(crate) fn corrupted() {
     warn!(target: LOG_TARGET, "Token file corrupted, treating as stale");
 }

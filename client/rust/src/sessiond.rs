@@ -108,7 +108,11 @@ impl Sessiond {
             }
         };
         if claimed.token_status == TokenStatus::Absent {
-            log::absent();
+            match claimed.outcome {
+                Outcome::FreshHeld | Outcome::FreshPlural => log::sibling(),
+                Outcome::FreshDoubtful => log::doubtful(),
+                Outcome::FreshFirst | Outcome::Resumed | Outcome::Held => log::absent(),
+            }
         }
         state.offered = claimed.token.is_some();
         claimed.token

@@ -21,6 +21,25 @@ async fn a_first_run_loads_nothing_and_stores() {
     assert_eq!((session.as_str(), epoch, outcome), ("s1", Epoch(1), Outcome::FreshFirst));
 }
 
+/// That there is no token is said only where that is so.
+#[tokio::test]
+async fn who_gets_a_session_beside_others_hears_why() {
+    let lines = [
+        (Outcome::FreshHeld, "WARN Nothing is resumed: another instance"),
+        (Outcome::FreshPlural, "WARN Nothing is resumed: another instance"),
+        (Outcome::FreshDoubtful, "WARN Nothing is resumed, now or later"),
+        (Outcome::Resumed, "INFO Token file not found"),
+        (Outcome::Held, "INFO Token file not found"),
+    ];
+    for (outcome, line) in lines {
+        let fake = Fake::new([grant("s1", 1, outcome, None)]);
+        let logged = Logged::new();
+        assert!(fake.client().load().await.is_none());
+        let said = logged.take();
+        assert!(matches!(&said[..], [only] if only.starts_with(line)), "{outcome:?}: {said:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_token_that_the_broker_accepts_resumes() {
     let stored = |resumed| Turn::Store { resumed };
