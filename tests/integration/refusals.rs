@@ -46,14 +46,14 @@ fn a_late_write_of_a_former_holder_is_refused() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
-    // Of the same host: to anybody else there is no such session at all.
-    let mut sibling = host.instance(&["sibling"]);
+    // Of the same host and key: to anybody else there is no such session at all.
+    let mut twin = host.instance(&[]);
     let mut write = |method: &str, session: &str, epoch: u64| {
         let mut params = json!({"session": session, "epoch": epoch.to_string()});
         if method == "store_token" {
             params["token"] = "bGF0ZQ==".into();
         }
-        sibling.call(method, params)
+        twin.call(method, params)
     };
     let mut old = host.instance(&[]);
     let first = old.first_run("one");
