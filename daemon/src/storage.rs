@@ -144,7 +144,7 @@ pub struct Usage {
     pub total_bytes: usize,
 }
 
-/// What a record costs in memory beside its bytes: measured, see the README's figure for an idle session.
+/// What a record costs in memory beside its bytes: measured, see "an idle session" in docs/speed.md.
 pub const RECORD_COST: usize = 400;
 
 /// What an item costs in memory beside its bytes.

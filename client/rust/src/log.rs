@@ -12,18 +12,19 @@ pub(crate) fn absent() {
     info!(target: LOG_TARGET, "Token file not found (first run or clean slate)");
 }
 
-/// There may well be a token, and it is another instance's.
+/// There may well be a token, in a session that another instance holds or has held.
 pub(crate) fn sibling() {
     warn!(
         target: LOG_TARGET,
-        "Nothing is resumed: another instance of this server, which can't be told from this one, runs under the same host; give each a label"
+        "Nothing is resumed: instances of this server under the same host can't be told apart; give each a label"
     );
 }
 
+/// The daemon's own line says which part it could not read.
 pub(crate) fn doubtful() {
     warn!(
         target: LOG_TARGET,
-        "Nothing is resumed, now or later: what this process was started with can't be read; `mcp-sessiond debug check` says what"
+        "Nothing is resumed, now or later: what this process was started with can't be read; `mcp-sessiond debug check --for PID` says which part"
     );
 }
 

@@ -4,7 +4,8 @@
 //! edges carry out in order. So every interleaving can be tested without a process in sight.
 //!
 //! **Architecture Invariant:** nothing in here reads a clock, a file, a socket or a process, and the same facts have the
-//! same effects, in the same order. The crate has no `std` and no dependency that could, so that the compiler keeps it.
+//! same effects, in the same order. The crate has no `std`, so that the compiler keeps it; what could of `proto` (an id that is
+//! drawn) is kept out by `tests/integration/layout.rs`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -7,8 +7,8 @@
 //!
 //! Lines have no newline, neither those that come nor those that go.
 //!
-//! **Architecture Invariant:** no I/O and no clock, and nothing in here can fail. The crate has no `std` and no dependency that
-//! could read or write anything, so that the compiler keeps it.
+//! **Architecture Invariant:** no I/O and no clock, and nothing in here can fail. The crate has no `std`, so that the
+//! compiler keeps it; what could of `proto` is kept out by `tests/integration/layout.rs`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -7,13 +7,15 @@ use std::collections::VecDeque;
 pub struct Ring {
     bytes: VecDeque<u8>,
     most: usize,
+    /// How many of them came since the running backend was started.
+    recent: usize,
 }
 
 impl Ring {
     /// Keeps `most` bytes.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { bytes: VecDeque::new(), most }
+        Self { bytes: VecDeque::new(), most, recent: 0 }
     }
 
     /// Takes in what was written, and lets go of the oldest.
@@ -22,14 +24,21 @@ impl Ring {
         let over = (self.bytes.len() + kept.len()).saturating_sub(self.most);
         self.bytes.drain(..over);
         self.bytes.extend(kept);
+        self.recent = (self.recent + kept.len()).min(self.bytes.len());
     }
 
-    /// The last line that is not blank, the beginning of it if it is long.
+    /// Another backend is started.
+    pub fn begin(&mut self) {
+        self.recent = 0;
+    }
+
+    /// The last line of the running backend, or of the one that has just ended, that is not blank: the beginning of it if it is long.
     #[must_use]
     pub fn last_line(&self) -> Option<String> {
         /// As much as fits into a sentence.
         const CHARACTERS: usize = 300;
-        let text = self.text();
+        let bytes = self.bytes();
+        let text = String::from_utf8_lossy(&bytes[bytes.len() - self.recent..]);
         let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
         Some(line.chars().filter(|character| !character.is_control()).take(CHARACTERS).collect())
     }
@@ -60,6 +69,10 @@ mod tests {
         assert_eq!(ring.last_line().as_deref(), Some("Error: [31mno key"));
         ring.push("ü".repeat(400).as_bytes());
         assert_eq!(ring.last_line(), Some("ü".repeat(300)));
+        ring.begin();
+        assert_eq!(ring.last_line(), None, "those were another one's words");
+        ring.push(b"new");
+        assert_eq!(ring.last_line().as_deref(), Some("new"));
     }
 
     #[test]

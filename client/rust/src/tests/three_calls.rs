@@ -25,8 +25,8 @@ async fn a_first_run_loads_nothing_and_stores() {
 #[tokio::test]
 async fn who_gets_a_session_beside_others_hears_why() {
     let lines = [
-        (Outcome::FreshHeld, "WARN Nothing is resumed: another instance"),
-        (Outcome::FreshPlural, "WARN Nothing is resumed: another instance"),
+        (Outcome::FreshHeld, "WARN Nothing is resumed: instances of this server"),
+        (Outcome::FreshPlural, "WARN Nothing is resumed: instances of this server"),
         (Outcome::FreshDoubtful, "WARN Nothing is resumed, now or later"),
         (Outcome::Resumed, "INFO Token file not found"),
         (Outcome::Held, "INFO Token file not found"),

@@ -66,6 +66,7 @@ impl Keeper {
     pub(super) fn start_backend(&mut self) -> io::Result<()> {
         let now = self.now();
         self.relay.backend_started(now);
+        self.ring.begin();
         let backend = Backend::start(&self.program, &self.children)?;
         let request = StartedRequest {
             session: self.house.session.clone(),
