@@ -12,11 +12,16 @@ use crate::counters::count;
 use crate::storage::{Change, Key, Place, StorageError};
 
 /// How often a change is tried again that met another daemon's. Each attempt that fails is somebody else's success, so
-/// this many mean that a session is written to by very many at once.
-pub(super) const CONFLICTS_MAX: u32 = 64;
+/// this many mean that a session is written to by very many at once. With 64 a daemon gave up beside a single other one
+/// that wrote without a pause: who has just won begins the next round first.
+pub(super) const CONFLICTS_MAX: u32 = 256;
 
-/// The pause before the second attempt; each is longer than the one before, up to 32 times.
+/// The pause before the second attempt is up to so long; the next ones may be longer, up to [`CONFLICT_PAUSES`] times. Not
+/// longer: whoever pauses is overtaken.
 const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
+
+/// How many times [`CONFLICT_PAUSE`] a pause may be.
+const CONFLICT_PAUSES: u32 = 8;
 
 /// Reads that one rule may ask for: far more than any does.
 const READS_MAX: u32 = 40;
@@ -262,7 +267,7 @@ impl Contents {
 
 /// Waits a random while, longer with every conflict.
 async fn pause(conflicts: u32) {
-    let longest = CONFLICT_PAUSE * conflicts.min(32);
+    let longest = CONFLICT_PAUSE * conflicts.min(CONFLICT_PAUSES);
     let part = f64::from(u32::from_ne_bytes(draw())) / f64::from(u32::MAX);
     tokio::time::sleep(longest.mul_f64(part)).await;
 }
