@@ -1,28 +1,41 @@
 //! What every command that claims can be told about the claim.
 
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, TypedValueParser as _};
+use clap::{Args, builder::PossibleValuesParser};
 use mcp_sessiond_client::{Label, Options, Siblings, Start};
 use mcp_sessiond_process::executable;
 
 #[derive(Debug, Args)]
 pub(super) struct Claiming {
-    /// Tell instances apart by this label, not by directory and environment
+    /// Tell instances apart by this label, not by directory, environment and the path to the program
     #[arg(long = "instance", value_name = "LABEL")]
     label: Option<Label>,
-    /// What to get where sessions of one host can't be told apart
-    #[arg(long, value_name = "WHICH")]
-    siblings: Option<Which>,
+    /// The name of this server in the host's file: when its command is edited, the former server ends
+    #[arg(long, value_name = "NAME")]
+    entry: Option<Label>,
+    /// What to get where the host has, or had, several servers that are alike
+    #[arg(long, value_name = "WHICH", value_parser = which())]
+    siblings: Option<Siblings>,
     /// Do not start a daemon where none runs
     #[arg(long)]
     no_start: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Which {
-    /// A session of its own, always
-    Fresh,
-    /// The one opened first that nobody holds
-    Oldest,
+/// What each word means, for `--help`.
+fn meaning(siblings: Siblings) -> &'static str {
+    match siblings {
+        Siblings::Fresh => "The only free session, if no other server like this one lives",
+        Siblings::Successor => {
+            "The only free session, also while others live: where the host closes a server before it starts the next"
+        }
+        Siblings::Oldest => "The free session that was opened first: where they are interchangeable",
+        Siblings::Never => "A session of its own, which ends with it",
+    }
+}
+
+fn which() -> impl clap::builder::TypedValueParser<Value = Siblings> {
+    let words = Siblings::ALL.map(|siblings| PossibleValue::new(siblings.as_str()).help(meaning(siblings)));
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<Siblings>())
 }
 
 impl Claiming {
@@ -31,10 +44,8 @@ impl Claiming {
         let start = if self.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
         let mut options = Options::default().start(start);
         options.claim.label = self.label;
-        options.claim.siblings = self.siblings.map(|which| match which {
-            Which::Fresh => Siblings::Fresh,
-            Which::Oldest => Siblings::Oldest,
-        });
+        options.claim.entry = self.entry;
+        options.claim.siblings = self.siblings;
         options
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use mcp_sessiond_client::{Error, Options, Reason, Sessiond, Status, Token};
+use mcp_sessiond_client::{ClientName, Error, Options, Reason, Sessiond, Status, Token};
 use mcp_sessiond_process as process;
 use mcp_sessiond_proto::token::TOKEN_MAX;
 use zeroize::Zeroizing;
@@ -62,6 +62,9 @@ struct Who {
     /// The instance: an ancestor of this command, below the host. By default the process that called it
     #[arg(long = "for", value_name = "PID")]
     instance: Option<u32>,
+    /// What the host calls itself: `clientInfo.name` of its first message
+    #[arg(long, value_name = "NAME")]
+    client: Option<ClientName>,
     #[command(flatten)]
     claiming: Claiming,
 }
@@ -78,7 +81,9 @@ impl Who {
                 "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
             ));
         }
-        self.claiming.options().instance(self.instance.unwrap_or(caller))
+        let mut options = self.claiming.options().instance(self.instance.unwrap_or(caller));
+        options.claim.client = self.client;
+        options
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use mcp_sessiond_wrap::front;
+use mcp_sessiond_daemon::config::{self, Loaded};
+use mcp_sessiond_wrap::front::{self, Waits};
 use mcp_sessiond_wrap::keeper::backend::Program;
 
 use super::claiming::Claiming;
@@ -26,13 +28,28 @@ Example, in a host's configuration:
 pub(super) struct Arguments {
     #[command(flatten)]
     claiming: Claiming,
+    /// Begin afresh: end what a former server of this one has left
+    #[arg(long)]
+    fresh: bool,
     /// The server's command and its arguments; `--` before it may be left out
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    front::run(arguments.claiming.options(), &program(arguments.command))
+    let mut options = arguments.claiming.options();
+    options.claim.fresh = arguments.fresh;
+    front::run(options, &program(arguments.command), waits())
+}
+
+/// How long the configuration has us wait. One that is wrong is the daemon's to complain about: the host must have its server.
+fn waits() -> Waits {
+    let loaded = config::usual_path().map(|path| config::load(Some(&path), &[]));
+    let Some(Ok(Loaded { config, .. })) = loaded else { return Waits::default() };
+    Waits {
+        first_line: Duration::from_millis(config.wrap.first_line_wait_ms),
+        keeper: Duration::from_millis(config.wrap.keeper_wait_ms),
+    }
 }
 
 /// The command line of a server.

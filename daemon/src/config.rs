@@ -2,11 +2,13 @@
 //! environment beats the file.
 
 mod backends;
+mod hosts;
 mod limits;
 mod range;
 mod section;
 mod sessions;
 mod settings;
+mod wrap;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,9 +19,11 @@ use serde::Deserialize;
 use crate::storage;
 
 pub use backends::Backends;
+pub use hosts::HostRow;
 pub use limits::Limits;
 pub use sessions::Sessions;
 pub use settings::{Config, LogLevel, Storage};
+pub use wrap::Wrap;
 
 /// Names the configuration file, in place of the usual one.
 pub const FILE_VARIABLE: &str = "MCP_SESSIOND_CONFIG";

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_process::{StartTime, Table};
-use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::{Error, Loss, SessionId};
 use mcp_sessiond_registry::{Effect, Millis, Registry, TokenFile};
 use tokio::sync::{Notify, mpsc};
 
@@ -164,7 +164,7 @@ impl Edge {
     /// Tells the registry something, after every exit known by now, and carries out the effects.
     fn tell<T>(&self, tell: impl FnOnce(&mut Registry) -> T) -> T {
         let mut state = self.lock();
-        state.take_in_exits();
+        state.take_in_exits(self.now());
         let told = tell(&mut state.registry);
         self.carry_out(&mut state);
         told
@@ -177,7 +177,7 @@ impl Edge {
     ) -> Result<T, Error> {
         let (told, kept) = {
             let mut state = self.lock();
-            state.take_in_exits();
+            state.take_in_exits(self.now());
             let told = tell(&mut state.registry);
             self.carry_out(&mut state);
             (told, state.ledger.waiter())
@@ -204,6 +204,7 @@ impl Edge {
                         let _ = answer.send(Answer { lease, kept: state.ledger.waiter() });
                     }
                 }
+                Effect::Unreachable(session, loss) => tell_unreachable(&session, loss),
                 Effect::DeleteToken(file) => self.delete_later(file),
                 Effect::EndKeeper(keeper) => self.end_keeper(state, &keeper),
                 Effect::SweepBackend(keeper) => self.sweep_backend(state, keeper),
@@ -250,6 +251,16 @@ impl Edge {
         let lock = Arc::<FileLock>::default();
         files.insert(name, Arc::downgrade(&lock));
         lock
+    }
+}
+
+/// A session ends that nobody could resume.
+fn tell_unreachable(session: &SessionId, loss: Option<Loss>) {
+    match loss {
+        Some(loss) => {
+            tracing::warn!(%session, why = loss.sentence(), "a session has ended that nobody can resume")
+        }
+        None => tracing::info!(%session, "a session has ended that nobody can resume, and nobody has used"),
     }
 }
 

@@ -116,7 +116,7 @@ async fn converse(
     let channel = BaseChannel::new(ChannelConfig { pending_response_buffer: ANSWERS_WAITING }, transport)
         .max_concurrent_requests(most);
     let pid = peer.id().pid;
-    let service = Service(Arc::new(Conversation::new(daemon.clone(), peer)));
+    let service = Service(Arc::new(Conversation::new(daemon.clone(), peer, hello.version)));
     let mut requests = Box::pin(channel.requests());
     // In this task, not in tasks of their own: most calls are answered before anything could be scheduled.
     let mut calls = FuturesUnordered::new();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mcp_sessiond_proto::backends::{
-    Backend, FrontRequest, KeepRequest, Kept, ProcessRef, StartedRequest, StopRequest,
+    Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
+    StopRequest,
 };
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Counter, Ended, HostInfo, InspectRequest, Inspected, PAGE_MAX, Page,
@@ -308,6 +309,16 @@ impl Sessiond for Service {
         let peer = self.0.clone();
         let work = async move { peer.daemon.edge.backend_started(&peer.peer, request).await };
         self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn front_left(self, _: Context, request: LeftRequest) -> Result<(), Error> {
+        let work = async { self.daemon().edge.front_left(&self.0.peer, &request) };
+        self.measured(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn backend_ending(self, _: Context, request: EndingRequest) -> Result<(), Error> {
+        let work = async { self.daemon().edge.backend_ending(&self.0.peer, &request) };
+        self.measured(|meters| &meters.histograms.change_session_us, work).await
     }
 
     async fn check_front(self, _: Context, request: FrontRequest) -> Result<ProcessRef, Error> {

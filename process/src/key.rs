@@ -1,9 +1,10 @@
 //! What tells the instances of one host apart, read from the kernel.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond_identity::{Encoder, KeyDoubt, Traits};
+use mcp_sessiond_identity::{Conversation, Encoder, Former, KeyDoubt, Traits, digest};
 
 use super::launchers::{Table, base_name};
 use super::os;
@@ -65,37 +66,82 @@ impl Facts {
 
     fn into_traits(self, name: impl FnOnce() -> String, table: &Table) -> Traits {
         let program = self.image.executable.as_deref().map_or_else(name, base_name);
-        let (base, base_doubt) = split(self.base(table));
+        let (core, core_doubt) = split(self.core());
         let (place, place_doubt) = split(self.place(table));
-        Traits { program, base, place, doubt: base_doubt.or(place_doubt) }
+        let directory = self.directory.as_deref();
+        Traits {
+            program,
+            core,
+            place,
+            directory: directory.map(|path| digest("mcp-sessiond directory", path.as_os_str().as_bytes())),
+            conversation: self.conversation(table),
+            doubt: core_doubt.or(place_doubt),
+            former: self.former(table),
+        }
     }
 
-    fn base(&self, table: &Table) -> Result<[u8; 32], KeyDoubt> {
+    /// What of the image counts: the path to the executable, and the arguments.
+    fn started_with(&self) -> Result<(&Path, &[Vec<u8>]), KeyDoubt> {
         let executable = self.image.executable.as_deref().ok_or(KeyDoubt::Executable)?;
         let arguments = self.image.arguments.as_deref().map_err(|doubt| *doubt)?;
-        if is_title(executable, arguments) {
-            return Err(KeyDoubt::Rewritten);
-        }
-        let mut encoder = Encoder::new("mcp-sessiond base");
-        encoder.field(executable.as_os_str().as_bytes()).list(arguments);
-        // Not to be seen is something else than not to be there: a process must not lose its conversation by
-        // becoming unreadable.
-        match &self.environment {
-            Some(variables) => {
-                encoder.field(b"conversation").list(&sorted(variables, |name| is_conversation(name, table)))
-            }
-            None => encoder.field(b"conversation unknown"),
-        };
+        if is_title(executable, arguments) { Err(KeyDoubt::Rewritten) } else { Ok((executable, arguments)) }
+    }
+
+    /// Which file names the program goes by, and its arguments. Where it lies is for [`Facts::place`].
+    fn core(&self) -> Result<[u8; 32], KeyDoubt> {
+        let (executable, arguments) = self.started_with()?;
+        let (called, rest) = arguments.split_first().ok_or(KeyDoubt::Arguments)?;
+        let mut encoder = Encoder::new("mcp-sessiond core");
+        encoder.field(base_name(executable).as_bytes());
+        encoder.field(base_name(Path::new(OsStr::from_bytes(called))).as_bytes());
+        encoder.list(rest);
         Ok(encoder.finish())
+    }
+
+    fn conversation(&self, table: &Table) -> Conversation {
+        let Some(variables) = &self.environment else { return Conversation::Hidden };
+        let named = sorted(variables, |name| is_conversation(name, table));
+        if named.is_empty() {
+            return Conversation::None;
+        }
+        let mut encoder = Encoder::new("mcp-sessiond conversation");
+        encoder.list(&named);
+        Conversation::Of(encoder.finish())
     }
 
     fn place(&self, table: &Table) -> Result<[u8; 32], KeyDoubt> {
+        let executable = self.image.executable.as_deref().ok_or(KeyDoubt::Executable)?;
         let directory = self.directory.as_deref().ok_or(KeyDoubt::Directory)?;
         let environment = self.environment.as_deref().ok_or(KeyDoubt::Environment)?;
-        let mut encoder = Encoder::new("mcp-sessiond place");
+        let counts = |name: &str| !is_ignored(name, table) && !is_conversation(name, table);
+        let mut encoder = Encoder::new("mcp-sessiond place 2");
+        encoder.field(executable.as_os_str().as_bytes());
         encoder.field(directory.as_os_str().as_bytes());
-        encoder.list(&sorted(environment, |name| !is_ignored(name, table)));
+        encoder.list(&sorted(environment, counts));
         Ok(encoder.finish())
+    }
+
+    /// What the recipe of the version before was made of, byte for byte: so an upgrade under a running host is no new start.
+    fn former(&self, table: &Table) -> Former {
+        let base = || {
+            let (executable, arguments) = self.started_with().ok()?;
+            let mut encoder = Encoder::new("mcp-sessiond base");
+            encoder.field(executable.as_os_str().as_bytes()).list(arguments);
+            match &self.environment {
+                Some(variables) => encoder
+                    .field(b"conversation")
+                    .list(&sorted(variables, |name| is_conversation(name, table))),
+                None => encoder.field(b"conversation unknown"),
+            };
+            Some(encoder.finish())
+        };
+        let place = || {
+            let mut encoder = Encoder::new("mcp-sessiond place");
+            encoder.field(self.directory.as_deref()?.as_os_str().as_bytes());
+            encoder.list(&sorted(self.environment.as_deref()?, |name| !is_ignored(name, table)));
+            Some(encoder.finish())
+        };
+        Former { base: base(), place: place() }
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn base_name(path: &Path) -> String {
 }
 
 /// Whether a name, a name that ends in `*`, or an absolute path is about this executable.
-fn names(pattern: &str, executable: &Path) -> bool {
+pub(super) fn names(pattern: &str, executable: &Path) -> bool {
     if pattern.contains('/') {
         return Path::new(pattern) == executable;
     }

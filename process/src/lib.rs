@@ -14,6 +14,8 @@
 //! **Architecture Invariant:** no pid is believed that was not pinned first and looked at again afterwards. A fact
 //! is the process's own only if the process was alive, and the same, after it was read.
 
+mod appearance;
+pub mod clock;
 pub mod core_files;
 pub mod directory;
 pub mod executable;
@@ -44,10 +46,15 @@ mod tests;
 
 use std::io;
 
+pub use appearance::{Appearance, appearance};
+pub use clock::monotonic_ms;
 pub use exits::ExitWatch;
 pub use key::traits_of;
 pub use launchers::{Launcher, Table};
-pub use mcp_sessiond_identity::{Key, KeyDoubt, KeyDoubtError, ProcessId, StartTime, StartTimeError, Traits};
+pub use mcp_sessiond_identity::{
+    Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, Said, StartTime, StartTimeError, Traits,
+    digest,
+};
 pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
 pub use pinned::{Gone, Pinned};
 pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of};

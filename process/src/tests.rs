@@ -242,11 +242,11 @@ fn the_traits_of_a_process_are_those_it_was_started_with() {
     assert_eq!(usual, read(&|command| command), "a second start is the same server");
     assert_eq!(usual, read(&|command| command.env("INVOCATION_ID", "7")));
     assert_eq!(usual, read(&|command| command.env_remove("A").env("A", "1")));
-    assert_ne!(usual.base, read(&|command| command.arg("-x")).base);
+    assert_ne!(usual.core, read(&|command| command.arg("-x")).core);
     assert_ne!(usual.place, read(&|command| command.env("B", "3")).place);
     assert_ne!(usual.place, read(&|command| command.current_dir(directory.path())).place);
     let conversation = read(&|command| command.env("CLAUDE_CODE_SESSION_ID", "7"));
-    assert_ne!(usual.base, conversation.base);
+    assert_ne!(usual.conversation, conversation.conversation);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn nothing_is_read_from_a_zombie() {
     let process = tree.pinned();
     make_zombie(&mut tree.child);
     let traits = traits_of(&process, &Table::default());
-    assert_eq!((traits.base, traits.doubt), (None, Some(KeyDoubt::Gone)));
+    assert_eq!((traits.core, traits.doubt), (None, Some(KeyDoubt::Gone)));
     assert_eq!(find_host(&process, &Table::default()).host.err(), Some(HostDoubt::Changed));
 }
 

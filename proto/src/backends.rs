@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::json::Json;
-use crate::types::{Epoch, SessionId};
+use crate::types::{Epoch, Loss, SessionId};
 
 /// Bytes of one MCP message that is relayed, without the newline: what the largest of the SDKs' transports take.
 pub const RELAYED_MAX: usize = 16 * 1024 * 1024;
@@ -91,6 +91,18 @@ pub struct Kept {
     /// How long the backend stays when no front is attached, in ms.
     #[serde(with = "crate::text")]
     pub linger_ms: u64,
+    /// How long it stays after its front has said that it leaves, in ms.
+    #[serde(default = "closed_linger_ms", with = "crate::text")]
+    pub closed_linger_ms: u64,
+    /// How long it may take to answer a ping before a host is answered from memory, in ms.
+    #[serde(default = "ping_wait_ms", with = "crate::text")]
+    pub ping_wait_ms: u64,
+    /// Orderly closes within `closes_ms` after which a host gets a fresh backend: somebody tries to mend it by reconnecting.
+    #[serde(default = "closes")]
+    pub closes: u32,
+    /// The time within which they are counted, in ms.
+    #[serde(default = "closes_ms", with = "crate::text")]
+    pub closes_ms: u64,
     /// How long a request of the backend waits for a front that can answer it, in ms.
     #[serde(with = "crate::text")]
     pub ask_wait_ms: u64,
@@ -103,6 +115,51 @@ pub struct Kept {
     pub queue_bytes: usize,
     /// Bytes of the backend's standard error that are kept.
     pub stderr_bytes: usize,
+}
+
+// What counts where the daemon is of a version that does not say.
+fn closed_linger_ms() -> u64 {
+    30_000
+}
+
+fn ping_wait_ms() -> u64 {
+    1_500
+}
+
+fn closes() -> u32 {
+    3
+}
+
+fn closes_ms() -> u64 {
+    60_000
+}
+
+/// How a front has left. Sent by the keeper.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftRequest {
+    /// The session.
+    pub session: SessionId,
+    /// The keeper's name.
+    pub keeper: KeeperName,
+    /// The epoch of the front's lease.
+    pub epoch: Epoch,
+    /// Whether the front had said that it was about to leave. Else it was cut off.
+    pub orderly: bool,
+    /// Whether any front has had the backend do more than greet and list.
+    pub used: bool,
+}
+
+/// Why a keeper is about to end, and its backend with it. Sent by the keeper.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndingRequest {
+    /// The session.
+    pub session: SessionId,
+    /// The keeper's name.
+    pub keeper: KeeperName,
+    /// Why.
+    pub why: Loss,
 }
 
 /// A keeper has started its backend, or started it again. Sent by the keeper.
@@ -208,6 +265,11 @@ pub struct Attached {
     /// may have arrived or not, and are not sent again.
     #[serde(with = "crate::text")]
     pub lost: u64,
+    /// Whether the backend that the former front left has exited while nobody was attached.
+    pub exited: bool,
+    /// How long the backend has been running, in ms.
+    #[serde(with = "crate::text")]
+    pub age_ms: u64,
 }
 
 /// What a backend is doing.

@@ -263,7 +263,7 @@ mod tests {
         };
         let (refused, ()) = tokio::join!(greet(&mut ours, Codec::MessagePack), server);
         let refused = refused.expect_err("refused").to_string();
-        assert!(refused.contains("version 1 here, 9 there"), "{refused}");
+        assert!(refused.contains("version 2 here, 9 there"), "{refused}");
     }
 
     #[test]

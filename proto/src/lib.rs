@@ -37,12 +37,12 @@ pub use error::Error;
 pub use json::Json;
 pub use names::{RequestId, ServiceName, StateKey, StreamId};
 pub use token::Token;
-pub use types::{ClaimRequest, Claimed, Epoch, Label, SessionId, Siblings};
+pub use types::{ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, SessionId, Siblings};
 
 /// The version of the protocol that this build speaks.
 ///
 /// It grows only when an old peer could misunderstand a new one. Fields and methods are added without it.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// The oldest version that this build still serves.
 pub const OLDEST_PROTOCOL_VERSION: u16 = 1;

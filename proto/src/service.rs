@@ -1,6 +1,9 @@
 //! The RPCs. In JSON-RPC the method has the name that it has here, and `params` is its one argument.
 
-use crate::backends::{Backend, FrontRequest, KeepRequest, Kept, ProcessRef, StartedRequest, StopRequest};
+use crate::backends::{
+    Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
+    StopRequest,
+};
 use crate::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
     Stats, TokenInfo, WhoAmI,
@@ -90,6 +93,10 @@ pub trait Sessiond {
     async fn backend_started(request: StartedRequest) -> Result<(), Error>;
     /// The process that holds the session under this epoch, which is the newest: the one that a keeper lets attach.
     async fn check_front(request: FrontRequest) -> Result<ProcessRef, Error>;
+    /// A registered keeper tells how its front has left.
+    async fn front_left(request: LeftRequest) -> Result<(), Error>;
+    /// A registered keeper tells why it is about to end.
+    async fn backend_ending(request: EndingRequest) -> Result<(), Error>;
     /// The backends of all hosts, in order of their sessions' ids, a page at a time.
     async fn list_backends(request: Page) -> Vec<Backend>;
     /// Ends a session's backend. The session stays.
@@ -118,7 +125,7 @@ pub trait Sessiond {
 }
 
 /// The names of the methods, as JSON-RPC has them. A test holds them against the trait.
-pub const METHODS: [&str; 44] = [
+pub const METHODS: [&str; 46] = [
     "ping",
     "claim",
     "store_token",
@@ -151,6 +158,8 @@ pub const METHODS: [&str; 44] = [
     "keep_backend",
     "backend_started",
     "check_front",
+    "front_left",
+    "backend_ending",
     "list_backends",
     "stop_backend",
     "about",

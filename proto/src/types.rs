@@ -124,15 +124,99 @@ impl From<Label> for String {
     }
 }
 
-/// What a claim gets where several sessions of a host have the same key and can't be told apart.
+/// Bytes that the name of a client may have at most: it is a program's own name for itself.
+pub const CLIENT_NAME_MAX: usize = 256;
+
+/// What a host calls itself: `clientInfo.name` of its first message (MCP, `initialize`; from 2026-07-28 on in `_meta`). Any
+/// text of up to 256 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClientName(Box<str>);
+
+impl ClientName {
+    /// The name, cut where it is longer than [`CLIENT_NAME_MAX`].
+    #[must_use]
+    pub fn cut(name: &str) -> Self {
+        let mut end = name.len().min(CLIENT_NAME_MAX);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self(name[..end].into())
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text that is no [`ClientName`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the name of a client has at most {CLIENT_NAME_MAX} bytes")]
+pub struct ClientNameError;
+
+impl FromStr for ClientName {
+    type Err = ClientNameError;
+    fn from_str(text: &str) -> Result<Self, ClientNameError> {
+        if text.len() <= CLIENT_NAME_MAX { Ok(Self(text.into())) } else { Err(ClientNameError) }
+    }
+}
+
+impl TryFrom<String> for ClientName {
+    type Error = ClientNameError;
+    fn try_from(text: String) -> Result<Self, ClientNameError> {
+        text.parse()
+    }
+}
+
+impl From<ClientName> for String {
+    fn from(name: ClientName) -> Self {
+        name.0.into()
+    }
+}
+
+/// What a claim gets where the host has, or had, several servers with the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Siblings {
-    /// A session of its own, always.
+    /// The only session that nobody holds, if no other server of the key lives; else a session of its own.
     #[default]
     Fresh,
+    /// The only session that nobody holds, also while others live: for hosts that close a server before they start the next.
+    Successor,
     /// The session opened first that nobody holds: for hosts whose sessions are interchangeable.
     Oldest,
+    /// A session of its own, always. It ends with its server: for programs that serve several clients from one process.
+    Never,
+}
+
+impl Siblings {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Fresh, Self::Successor, Self::Oldest, Self::Never];
+
+    /// The word for it, in configuration, requests and records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Successor => "successor",
+            Self::Oldest => "oldest",
+            Self::Never => "never",
+        }
+    }
+}
+
+/// A text that is no [`Siblings`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("`siblings` is `fresh`, `successor`, `oldest` or `never`")]
+pub struct SiblingsError;
+
+impl FromStr for Siblings {
+    type Err = SiblingsError;
+    fn from_str(text: &str) -> Result<Self, SiblingsError> {
+        Self::ALL.into_iter().find(|siblings| siblings.as_str() == text).ok_or(SiblingsError)
+    }
 }
 
 /// The claim of a session, for the process that sends it or for one of its ancestors.
@@ -149,6 +233,21 @@ pub struct ClaimRequest {
     /// Overrides the configured `siblings` for this claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub siblings: Option<Siblings>,
+    /// The name of the instance's entry in its host's file. A session that was claimed with the same one, for another program or
+    /// other arguments, is what the entry was before it was edited: it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<Label>,
+    /// What the host calls itself. It narrows the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientName>,
+    /// What people know the server by, where that is not the name of its executable (`npx @playwright/mcp`): printable, 1 to 255
+    /// bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// When nobody waits for the answer any more: in ms of the machine's `CLOCK_MONOTONIC`. Nothing is granted after it. In JSON:
+    /// decimal text.
+    #[serde(with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
     /// How long to wait, in ms, for another holder to be gone. It can only shorten the configured `claim_wait_ms`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u32>,
@@ -167,6 +266,10 @@ pub struct Claimed {
     pub epoch: Epoch,
     /// How it came to this session.
     pub outcome: Outcome,
+    /// What was lost before this claim, where something was: a session that it would have got, or the backend of the one that
+    /// it got. It is told once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<Loss>,
     /// What became of the token.
     pub token_status: TokenStatus,
     /// The token, where `token_status` is `present`.
@@ -184,10 +287,12 @@ pub enum Outcome {
     Resumed,
     /// A new session: the owner has none with this key, or the claim asked for a fresh one.
     FreshFirst,
-    /// A new session: the one with this key stayed held by another live process.
+    /// A new session: another live process with this key stayed.
     FreshHeld,
-    /// A new session: several sessions of this owner have this key and can't be told apart.
+    /// A new session: several with this key were free, and can't be told apart; or two instances waited for one.
     FreshPlural,
+    /// A new session, which ends with its holder: nothing is resumed by key for this host.
+    FreshNever,
     /// A new session, which nobody will resume: what the key is made of could not be read.
     FreshDoubtful,
 }
@@ -197,6 +302,79 @@ impl Outcome {
     #[must_use]
     pub fn is_fresh(self) -> bool {
         !matches!(self, Self::Held | Self::Resumed)
+    }
+}
+
+/// Why something that was kept is not there any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// Another server of the same key lives, so that it can't be told whose session the free one is.
+    Sibling,
+    /// Several sessions of the same key were free, and can't be told apart.
+    Several,
+    /// The host was seen with three servers of one key at once: nothing is resumed by key for it until it exits.
+    Crowd,
+    /// The backend exited, while nobody was attached.
+    Exited,
+    /// The keeper was killed, and the backend with it, while nobody was attached.
+    Killed,
+    /// Nobody came for the backend in time.
+    Lingered,
+    /// Somebody has stopped the backend.
+    Stopped,
+    /// The host went on to another conversation.
+    Conversation,
+    /// The server's entry in the host's file was edited.
+    Edited,
+    /// The host had as many sessions as it may have, and this one was free the longest.
+    Quota,
+}
+
+impl Loss {
+    /// All of them, in the order in which they are numbered on record.
+    pub const ALL: [Self; 10] = [
+        Self::Sibling,
+        Self::Several,
+        Self::Crowd,
+        Self::Exited,
+        Self::Killed,
+        Self::Lingered,
+        Self::Stopped,
+        Self::Conversation,
+        Self::Edited,
+        Self::Quota,
+    ];
+
+    /// What happened, and what can be done about it, in one sentence.
+    #[must_use]
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::Sibling => {
+                "another server with the same command, directory and environment runs under this host, so it can't be told whose \
+                 state the former one's is; give each entry its own `--instance NAME`, or say `--siblings successor` where the \
+                 host closes a server before it starts the next"
+            }
+            Self::Several => {
+                "several former servers with the same command, directory and environment were left, and can't be told apart; give \
+                 each entry its own `--instance NAME`"
+            }
+            Self::Crowd => {
+                "this host runs three or more servers with the same command at once, so nothing is resumed for it until it \
+                 exits; give each entry its own `--instance NAME`"
+            }
+            Self::Exited => "the former server exited while no host was connected",
+            Self::Killed => "the process that kept the former server was killed while no host was connected",
+            Self::Lingered => {
+                "no host came back for the former server in time (`backends.linger_ms`, `backends.closed_linger_ms`)"
+            }
+            Self::Stopped => "the former server was stopped",
+            Self::Conversation => "the former server belonged to a conversation that the host has left",
+            Self::Edited => "the server's entry in the host's configuration was edited",
+            Self::Quota => {
+                "the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest"
+            }
+        }
     }
 }
 

@@ -2,34 +2,44 @@
 //! session's backend, and carries lines between the host and the keeper. Whatever happens to the keeper, it stays as long as
 //! its host does.
 //!
+//! - [`first`]: the host's first line, which says what it calls itself.
 //! - [`attach`]: from a claim to a connection to the keeper.
 //! - [`open`]: what the host would have to be told if the keeper were lost: the calls that it waits for.
-//! - [`carry`]: lines, both ways. [`voice`]: standard error.
+//! - [`carry`]: lines, both ways. [`voice`]: standard error. [`leave`]: how it goes.
+//! - [`plain`]: the command as it is, where there can be no keeper.
 //!
-//! **Architecture Invariant:** nothing is read from the host before a keeper has answered; so, where there can be none, the
-//! command takes this process over and finds all that the host has said.
+//! **Architecture Invariant:** what was read from the host before a keeper has answered is handed on whole, to the keeper or to
+//! the command that is run in its place.
 
 pub mod attach;
 pub mod carry;
+pub mod first;
+pub mod leave;
 pub mod open;
+pub mod plain;
 pub mod voice;
 
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_client::{Error, Options};
+use mcp_sessiond_client::{Error, Loss, Options, Outcome};
 
-use crate::keeper::{self, backend::Program};
+use crate::keeper::backend::Program;
+use crate::keeper::lines::LineBuffer;
+use crate::keeper::{self};
+use crate::signals::{ENDING, GivenMask};
 use attach::{Attachment, Door, NoBackend};
 use carry::Carrier;
+use first::First;
+use leave::Leaver;
+use plain::Plain;
 use voice::{Voice, sentence};
 
-/// How long it is tried to find or start a keeper before the command is run without one. A host waits about as long for a
-/// server.
+/// How long it is tried to attach where a former server of this one is still being taken down: that is the server's time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The first and the longest pause between attempts; each is twice the one before.
@@ -43,22 +53,26 @@ const HOLD: Duration = Duration::from_secs(2);
 /// The exit code of what can't be run (EX_OSERR of sysexits.h).
 const FAILED: u8 = 71;
 
+/// How long a front waits before it goes on without.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    /// For the host's first line.
+    pub first_line: Duration,
+    /// To have a keeper.
+    pub keeper: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { first_line: Duration::from_secs(1), keeper: Duration::from_secs(2) }
+    }
+}
+
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 #[must_use]
-pub fn run(options: Options, program: &Program) -> ExitCode {
-    let mut door = match Door::new(options, program.clone()) {
-        Ok(door) => door,
-        Err(error) => return pass_through(program, &error),
-    };
-    let attachment = match first(&mut door) {
-        Ok(attachment) => attachment,
-        Err(NoBackend::NoProgram { code, sentence }) => {
-            say(&sentence);
-            return ExitCode::from(code);
-        }
-        Err(why) => return pass_through(program, &why),
-    };
-    match stay(door, attachment) {
+pub fn run(options: Options, program: &Program, waits: Waits) -> ExitCode {
+    let mask = GivenMask::block(&ENDING);
+    match speak(options, program, waits, &mask) {
         Ok(code) => code,
         Err(error) => {
             say(&error);
@@ -67,50 +81,122 @@ pub fn run(options: Options, program: &Program) -> ExitCode {
     }
 }
 
-/// Attaches for the first time. What can pass is tried again.
-fn first(door: &mut Door) -> Result<Attachment, NoBackend> {
-    let until = Instant::now() + PATIENCE;
-    let mut pause = PAUSE;
-    loop {
-        match door.attach(None) {
-            Err(NoBackend::Passing(_)) if Instant::now() + pause < until => {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
-            }
-            attached => return attached,
-        }
+fn speak(mut options: Options, program: &Program, waits: Waits, mask: &GivenMask) -> io::Result<ExitCode> {
+    let carrier = Arc::new(Carrier::new(io::stdout().as_fd().try_clone_to_owned()?.into()));
+    let leaver = Leaver::listen(&carrier)?;
+    let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
+    let mut lines = LineBuffer::default();
+    match first::read(&mut input, &mut lines, waits.first_line) {
+        First::Nothing => return Ok(ExitCode::SUCCESS),
+        First::Said(client) => options.claim.client = client,
     }
-}
-
-/// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
-fn stay(mut door: Door, mut attachment: Attachment) -> io::Result<ExitCode> {
+    options.claim.program = Some(program.shown());
+    let plain = |why: &dyn std::fmt::Display, lines: &LineBuffer, input: File| {
+        say(&format_args!(
+            "{why}; {} is run without being kept: it will not survive a reconnect",
+            program.shown()
+        ));
+        match Plain::start(program, mask) {
+            Ok(plain) => {
+                leaver.hand_on_to(plain.pid());
+                plain.carry(lines, input)
+            }
+            Err(error) => {
+                let (code, sentence) = program.not_run(&error);
+                say(&sentence);
+                ExitCode::from(code)
+            }
+        }
+    };
+    let mut door = match Door::new(options, program.clone(), *mask) {
+        Ok(door) => door,
+        Err(error) => return Ok(plain(&error, &lines, input)),
+    };
+    let attachment = match first_time(&mut door, waits) {
+        Ok(attachment) => attachment,
+        Err(NoBackend::NoProgram { code, sentence }) => {
+            say(&sentence);
+            return Ok(ExitCode::from(code));
+        }
+        Err(why) => return Ok(plain(&why, &lines, input)),
+    };
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     keeper::keep_to_ourselves();
-    let voice = Voice::new()?;
-    let carrier = Arc::new(Carrier::new(io::stdout().as_fd().try_clone_to_owned()?.into()));
-    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    leaver.tells_keeper();
     let (listening, releaser) = (carrier.clone(), door.releaser());
     std::thread::Builder::new()
         .name("from-host".into())
-        .spawn(move || listening.from_host(input.into(), releaser))?;
+        .spawn(move || listening.from_host(input, lines, releaser))?;
+    stay(door, &carrier, attachment)
+}
+
+/// Attaches for the first time. What can pass is tried again, within the time that a host waits for us.
+fn first_time(door: &mut Door, waits: Waits) -> Result<Attachment, NoBackend> {
+    let began = Instant::now();
+    let mut pause = PAUSE;
     loop {
-        match attachment.attached.lost {
-            0 => {}
-            1 => voice
-                .say(&"a message was on its way when the former connection ended, and may not have arrived"),
-            lost => voice.say(&format_args!(
-                "{lost} messages were on their way when the former connection ended, and may not have arrived"
-            )),
+        let why = match door.attach(None, began + waits.keeper) {
+            Err(why @ (NoBackend::Passing(_) | NoBackend::Ending(_))) => why,
+            attached => return attached,
+        };
+        let until = began + if matches!(why, NoBackend::Ending(_)) { PATIENCE } else { waits.keeper };
+        if Instant::now() + pause >= until {
+            return Err(why);
         }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// What the host's user should know of how this server came to be.
+fn tell(voice: &Voice, attachment: &Attachment) {
+    let began = |loss: Loss| voice.say(&format_args!("this server begins afresh: {}", loss.sentence()));
+    match (attachment.because, attachment.outcome) {
+        (Some(loss), _) => began(loss),
+        (None, Outcome::FreshDoubtful) => voice.say(
+            &"this server will not survive a reconnect: what it was started with can't be read; \
+              `mcp-sessiond debug check` says which part, and `--instance NAME` may help",
+        ),
+        (None, _) if attachment.attached.exited => began(Loss::Exited),
+        (None, _) if attachment.attached.resumed => voice.say(&format_args!(
+            "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
+            span(attachment.attached.age_ms)
+        )),
+        (None, _) => {}
+    }
+    match attachment.attached.lost {
+        0 => {}
+        1 => {
+            voice.say(&"a message was on its way when the former connection ended, and may not have arrived")
+        }
+        lost => voice.say(&format_args!(
+            "{lost} messages were on their way when the former connection ended, and may not have arrived"
+        )),
+    }
+}
+
+/// A time for people: its largest unit.
+fn span(ms: u64) -> String {
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+    let unit = units.into_iter().find(|(of, _)| ms >= *of);
+    unit.map_or_else(|| format!("{ms} ms"), |(of, name)| format!("{} {name}", ms / of))
+}
+
+/// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
+fn stay(mut door: Door, carrier: &Arc<Carrier>, mut attachment: Attachment) -> io::Result<ExitCode> {
+    let voice = Voice::new()?;
+    loop {
+        tell(&voice, &attachment);
         if let Some(beside) = &attachment.beside {
             voice.repeat(beside)?;
         }
-        if carrier.attached(attachment.reader.try_clone()?).is_ok() {
+        let beside = attachment.beside.as_ref().map(std::os::unix::net::UnixStream::try_clone).transpose()?;
+        if carrier.attached(attachment.reader.try_clone()?, beside).is_ok() {
             carrier.from_keeper(attachment);
         }
         carrier.lost();
         carrier.wait_until_wanted();
-        attachment = match again(&mut door, &carrier, &voice) {
+        attachment = match again(&mut door, carrier, &voice) {
             Some(attachment) => attachment,
             None => return Ok(ExitCode::SUCCESS),
         };
@@ -125,7 +211,7 @@ fn again(door: &mut Door, carrier: &Carrier, voice: &Voice) -> Option<Attachment
     let mut pause = PAUSE;
     let mut said = String::new();
     loop {
-        let why = match door.attach(carrier.initialized()) {
+        let why = match door.attach(carrier.initialized(), Instant::now() + PATIENCE) {
             Ok(attachment) => return Some(attachment),
             Err(NoBackend::NoSession(Some(Error::NoVerifiedHost { .. }), _)) => return None,
             Err(why) => why.to_string(),
@@ -140,15 +226,6 @@ fn again(door: &mut Door, carrier: &Carrier, voice: &Voice) -> Option<Attachment
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
     }
-}
-
-/// Lets the command take this process over: the host has a plain server then.
-fn pass_through(program: &Program, why: &dyn std::fmt::Display) -> ExitCode {
-    say(&format_args!("{why}; {} is run without being kept", program.shown()));
-    let error = Command::new(&program.name).args(&program.arguments).exec();
-    let (code, sentence) = program.not_run(&error);
-    say(&sentence);
-    ExitCode::from(code)
 }
 
 /// Says something to whoever reads our standard error, before there is anything that could be kept waiting.

@@ -31,6 +31,7 @@ use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
 use mcp_sessiond_proto::{Epoch, Error, KeeperName, PROTOCOL_VERSION, SessionId, paths};
+use nix::sys::signal::Signal;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -39,6 +40,8 @@ use hold::Keeper;
 use launch::Report;
 use visits::House;
 use watch::Watch;
+
+use crate::signals::GivenMask;
 
 /// How long the daemon may take to say whether a front holds the session. A daemon that is restarted takes less.
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
@@ -65,6 +68,8 @@ pub fn version() -> u16 {
 pub fn run(errand: Errand) -> ExitCode {
     // Out of the front's session, so that no signal to its group or from its terminal comes here.
     let _ = nix::unistd::setsid();
+    // A host may have blocked them.
+    let mask = GivenMask::unblock(&[Signal::SIGCHLD, Signal::SIGTERM]);
     keep_to_ourselves();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -73,7 +78,7 @@ pub fn run(errand: Errand) -> ExitCode {
             return ExitCode::from(70);
         }
     };
-    let ended = runtime.block_on(live(errand));
+    let ended = runtime.block_on(live(errand, mask));
     // Nothing that is left is worth waiting for.
     runtime.shutdown_background();
     match ended {
@@ -98,7 +103,7 @@ fn adopt_orphans() {
     let _ = nix::sys::prctl::set_child_subreaper(true);
 }
 
-async fn live(errand: Errand) -> Result<(), Report> {
+async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
     let Errand { session, epoch, program } = errand;
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
@@ -118,7 +123,7 @@ async fn live(errand: Errand) -> Result<(), Report> {
         Listener::bind(&paths::keeper_socket(&directory, keeper)).map_err(|error| failed(&error))?;
     let placed = listener.try_clone().map_err(|error| failed(&error))?;
     let listener = UnixListener::from_std(listener.into()).map_err(|error| failed(&error))?;
-    let holder = Keeper::start(house, epoch, kept, quiet, program.clone()).map_err(|error| {
+    let holder = Keeper::start(house, epoch, kept, quiet, program.clone(), mask).map_err(|error| {
         placed.unlink();
         let (code, sentence) = program.not_run(&error);
         Report::NoProgram { code, sentence }

@@ -171,6 +171,8 @@ impl Calls {
         request: ClaimRequest,
         patience: Patience,
     ) -> Result<Claimed, Failure> {
+        // A daemon that was stopped must not grant later what nobody waits for any more.
+        let request = ClaimRequest { until_ms: patience.until_ms(), ..request };
         self.call(link, patience, |connection, context| {
             let request = request.clone();
             async move { connection.claim(context, request).await }

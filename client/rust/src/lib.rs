@@ -116,13 +116,16 @@ pub use mcp_sessiond_proto::streams::{
 };
 pub use mcp_sessiond_proto::types::Outcome;
 pub use mcp_sessiond_proto::{
-    ClaimRequest, Epoch, Error, Json, Label, ServiceName, SessionId, Siblings, StateKey, StreamId, Token,
+    ClaimRequest, ClientName, Epoch, Error, Json, Label, Loss, ServiceName, SessionId, Siblings, StateKey,
+    StreamId, Token,
 };
 pub use options::{CALL_TIMEOUT, Options};
 pub use session::{Attachment, Session, Stream, Update};
 pub use sessiond::{Sessiond, Status};
 pub use sessions::{CreateOptions, Sessions};
 pub use start::{BINARY_VARIABLE, Start};
+pub use tarpc::client::RpcError;
+pub use tarpc::context::Context;
 
 /// The target of every line that this crate logs.
 pub const LOG_TARGET: &str = "mcp_sessiond_client";

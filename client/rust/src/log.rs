@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::{Error, Loss};
 use tracing::{info, warn};
 
 use crate::LOG_TARGET;
@@ -12,11 +12,15 @@ pub(crate) fn absent() {
     info!(target: LOG_TARGET, "Token file not found (first run or clean slate)");
 }
 
-/// There may well be a token, in a session that another instance holds or has held.
-pub(crate) fn sibling() {
+/// There may well have been a token, or be one in a session that another instance holds.
+pub(crate) fn lost(loss: Loss) {
+    warn!(target: LOG_TARGET, "Nothing is resumed: {}", loss.sentence());
+}
+
+pub(crate) fn never() {
     warn!(
         target: LOG_TARGET,
-        "Nothing is resumed: instances of this server under the same host can't be told apart; give each a label"
+        "Nothing is resumed, now or later: this host serves several clients from one process (`siblings` is `never`)"
     );
 }
 

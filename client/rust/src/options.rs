@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_sessiond_proto::{ClaimRequest, Label, Siblings};
+use mcp_sessiond_proto::{ClaimRequest, ClientName, Label, Siblings};
 
 use crate::start::Start;
 
@@ -42,7 +42,21 @@ impl Options {
         self
     }
 
-    /// What to get where several sessions of the host can't be told apart.
+    /// Tells sessions apart by what the host calls itself, too: `clientInfo.name` of its first message.
+    #[must_use]
+    pub fn client(mut self, client: ClientName) -> Self {
+        self.claim.client = Some(client);
+        self
+    }
+
+    /// The name of this server's entry in the host's file: what the entry was before it was edited ends.
+    #[must_use]
+    pub fn entry(mut self, entry: Label) -> Self {
+        self.claim.entry = Some(entry);
+        self
+    }
+
+    /// What to get where the host has, or had, several servers that are alike.
     #[must_use]
     pub fn siblings(mut self, siblings: Siblings) -> Self {
         self.claim.siblings = Some(siblings);

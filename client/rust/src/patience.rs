@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use tarpc::context::Context;
 use tokio::time::{Instant, timeout_at};
 
@@ -26,6 +27,13 @@ impl Patience {
 
     pub(crate) fn out(self) -> Reason {
         Reason::NoAnswer(self.whole)
+    }
+
+    /// When it is at its end, by the clock that all processes of the machine read alike (`CLOCK_MONOTONIC`), in ms.
+    pub(crate) fn until_ms(self) -> Option<u64> {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
+        let now = Duration::new(now.tv_sec().try_into().ok()?, now.tv_nsec().try_into().ok()?);
+        u64::try_from((now + self.left()).as_millis()).ok()
     }
 
     /// The context of a call that may take what is left.

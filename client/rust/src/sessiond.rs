@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, TokenStatus};
-use mcp_sessiond_proto::{ClaimRequest, Epoch, Error, SessionId, Token};
+use mcp_sessiond_proto::{ClaimRequest, Epoch, Error, Loss, SessionId, Token};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -108,10 +108,12 @@ impl Sessiond {
             }
         };
         if claimed.token_status == TokenStatus::Absent {
-            match claimed.outcome {
-                Outcome::FreshHeld | Outcome::FreshPlural => log::sibling(),
-                Outcome::FreshDoubtful => log::doubtful(),
-                Outcome::FreshFirst | Outcome::Resumed | Outcome::Held => log::absent(),
+            match (claimed.because, claimed.outcome) {
+                (Some(loss), _) => log::lost(loss),
+                (None, Outcome::FreshHeld | Outcome::FreshPlural) => log::lost(Loss::Sibling),
+                (None, Outcome::FreshNever) => log::never(),
+                (None, Outcome::FreshDoubtful) => log::doubtful(),
+                (None, Outcome::FreshFirst | Outcome::Resumed | Outcome::Held) => log::absent(),
             }
         }
         state.offered = claimed.token.is_some();

@@ -3,14 +3,17 @@
 use alloc::collections::BTreeSet;
 use alloc::collections::btree_map::Entry;
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use mcp_sessiond_identity::{Key, ProcessId};
+use mcp_sessiond_identity::{Key, ProcessId, Said};
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Label, RequestId, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, SessionId, Siblings};
 
-use super::{
-    Claimant, Effect, Lease, Millis, Owner, OwnerRecord, Registry, SessionRecord, Ticket, TokenFile,
-};
+use super::records::{CLAIMED_KEYS_MAX, Spot};
+use super::{Claimant, Effect, Lease, Millis, Owner, Registry, SessionRecord, Ticket, TokenFile};
+
+/// When to try again where a claim came too late, in ms: at once.
+const LATE_RETRY_MS: u32 = 0;
 
 /// A claim, by a process whose host was verified.
 #[derive(Debug, Clone)]
@@ -25,16 +28,24 @@ pub struct Claim {
     pub host: ProcessId,
     /// The name of the host's executable.
     pub host_name: String,
+    /// What the table of hosts says of the host. It counts at the first claim of any of its instances.
+    pub row: Option<Siblings>,
     /// Its key; None where that is doubtful.
     pub key: Option<Key>,
-    /// The label that it gave.
-    pub label: Option<Label>,
-    /// The name of the instance's executable.
+    /// The key that the former recipe makes for it.
+    pub former: Option<Key>,
+    /// What it says of itself.
+    pub said: Said,
+    /// Program and directory, where that is known.
+    pub spot: Option<Spot>,
+    /// What people know the server by.
     pub program: String,
-    /// What it wants under a plural key; None: what the policy says.
+    /// What it wants where there are, or were, several servers of its key; None: what the host's row says, or the policy.
     pub siblings: Option<Siblings>,
     /// When it stops waiting for another holder to be gone.
     pub deadline: Millis,
+    /// When nobody waits for the answer any more. Nothing is granted after it.
+    pub expires: Millis,
     /// The time of day, in ms since the Unix epoch, for the record of a new session.
     pub opened_ms: u64,
     /// Which session it wants.
@@ -82,14 +93,16 @@ impl Registry {
     ///
     /// Every exit that is known must have been told before.
     pub fn claim(&mut self, claim: Claim, now: Millis) {
+        self.now = self.now.max(now);
         if let Entry::Vacant(place) = self.owners.entry(claim.host) {
-            place.insert(Owner {
-                name: claim.host_name.clone(),
-                sessions: BTreeSet::new(),
-                plural: BTreeSet::new(),
-                files: 0,
-            });
+            place.insert(Owner::new(claim.host_name.clone(), claim.row));
             self.save_owner(claim.host);
+        }
+        if self.is_late(&claim) {
+            return self.refuse_late(&claim);
+        }
+        if let Some(key) = claim.key {
+            self.note_key(claim.process, key);
         }
         match &claim.wants {
             Wants::New(chosen, request) => {
@@ -99,7 +112,7 @@ impl Registry {
                     None if is_taken => {
                         self.effects.push(Effect::Answer(claim.ticket, Err(Error::AlreadyExists)));
                     }
-                    None => self.open(&claim, Outcome::FreshFirst),
+                    None => self.open(&claim, Outcome::FreshFirst, None),
                 };
             }
             Wants::Named(id) => return self.claim_named(&claim, &id.clone()),
@@ -109,30 +122,31 @@ impl Registry {
             match self.held_without_key(&claim) {
                 Some(held) if claim.wants == Wants::Fresh => {
                     self.end(&held);
-                    self.open(&claim, Outcome::FreshDoubtful);
+                    self.open(&claim, Outcome::FreshDoubtful, None);
                 }
                 Some(held) => self.keep(&claim, &held),
-                None => self.open(&claim, Outcome::FreshDoubtful),
+                None => self.open(&claim, Outcome::FreshDoubtful, None),
             }
             return;
         };
+        let edited = self.leave_behind(&claim, key);
         match self.choose(&claim, key) {
             Choice::Wait if now < claim.deadline => self.waiting.push(Waiting { claim, key }),
             Choice::Wait => self.give_up(&claim, key),
-            choice @ Choice::Open(_) => {
-                self.carry_out(&claim, choice);
+            choice => {
+                self.carry_out(&claim, key, choice, edited);
                 // Another claim of the same process may be waiting; it has a lease now.
-                self.settle(claim.host, key);
+                self.look_after(claim.host, key);
             }
-            choice => self.carry_out(&claim, choice),
         }
     }
 
-    /// Time has passed: claims that waited long enough get a fresh session.
+    /// Time has passed: claims that waited long enough get a fresh session. Every exit that is known must have been told before.
     pub fn passed(&mut self, now: Millis) {
-        while let Some(at) = self.waiting.iter().position(|waiting| waiting.claim.deadline <= now) {
+        self.now = self.now.max(now);
+        while let Some(at) = self.waiting.iter().position(|waiting| waiting.claim.deadline <= self.now) {
             let Waiting { claim, key } = self.waiting.remove(at);
-            self.give_up(&claim, key);
+            if self.is_late(&claim) { self.refuse_late(&claim) } else { self.give_up(&claim, key) }
         }
     }
 
@@ -164,30 +178,54 @@ impl Registry {
         });
     }
 
-    /// A session with this key came free, or was opened: answers whoever can be answered now.
-    pub(super) fn settle(&mut self, owner: ProcessId, key: Key) {
-        let same = |waiting: &Waiting| waiting.claim.host == owner && waiting.key == key;
-        let contenders: BTreeSet<ProcessId> = self
+    /// Nobody waits for the answer: a lease would be held by a process that does not know of it.
+    fn is_late(&self, claim: &Claim) -> bool {
+        claim.expires <= self.now
+    }
+
+    fn refuse_late(&mut self, claim: &Claim) {
+        let sentence = "the claim came too late: the caller had stopped waiting for it".into();
+        let refusal = Error::Unavailable { sentence, retry_after_ms: LATE_RETRY_MS };
+        self.effects.push(Effect::Answer(claim.ticket, Err(refusal)));
+    }
+
+    /// Something has changed about the sessions of this key: answers whoever can be answered now, and ends what nobody can resume.
+    pub(super) fn look_after(&mut self, owner: ProcessId, key: Key) {
+        self.settle(owner, key);
+        self.end_unreachable(owner, key);
+    }
+
+    fn settle(&mut self, owner: ProcessId, key: Key) {
+        let leads = |waiting: &Waiting| {
+            waiting.claim.host == owner && (waiting.key == key || waiting.claim.former == Some(key))
+        };
+        let late: Vec<Ticket> = self
             .waiting
             .iter()
-            .filter(|waiting| same(waiting))
-            .map(|waiting| waiting.claim.process)
+            .filter(|waiting| leads(waiting) && self.is_late(&waiting.claim))
+            .map(|waiting| waiting.claim.ticket)
             .collect();
-        // Two live processes want the place of one: which of them follows it can't be told.
-        if contenders.len() > 1 {
-            self.make_plural(owner, key);
+        for waiting in
+            self.waiting.extract_if(.., |waiting| late.contains(&waiting.claim.ticket)).collect::<Vec<_>>()
+        {
+            self.refuse_late(&waiting.claim);
+        }
+        let wanted: BTreeSet<Key> =
+            self.waiting.iter().filter(|waiting| leads(waiting)).map(|waiting| waiting.key).collect();
+        for key in wanted {
+            self.settle_contest(owner, key);
         }
         let mut at = 0;
         while at < self.waiting.len() {
-            if !same(&self.waiting[at]) {
+            if !leads(&self.waiting[at]) {
                 at += 1;
                 continue;
             }
-            match self.choose(&self.waiting[at].claim, key) {
+            match self.choose(&self.waiting[at].claim, self.waiting[at].key) {
                 Choice::Wait => at += 1,
                 choice => {
-                    let Waiting { claim, .. } = self.waiting.remove(at);
-                    self.carry_out(&claim, choice);
+                    let Waiting { claim, key } = self.waiting.remove(at);
+                    self.carry_out(&claim, key, choice, None);
                     // It may be what an earlier claim of the same process was waiting for.
                     at = 0;
                 }
@@ -195,47 +233,136 @@ impl Registry {
         }
     }
 
-    fn choose(&self, claim: &Claim, key: Key) -> Choice {
-        let Some(ids) = self.by_key.get(&(claim.host, key)) else { return Choice::Open(Outcome::FreshFirst) };
-        let held_by = |id: &&SessionId| self.sessions.get(*id).and_then(|session| session.holder);
-        if let Some(own) = ids.iter().find(|id| held_by(id) == Some(claim.process)) {
-            return Choice::Keep(own.clone());
+    /// Two live processes want the place of one that is gone: which of them follows it can't be told, so neither does.
+    fn settle_contest(&mut self, owner: ProcessId, key: Key) {
+        let contends = |waiting: &&Waiting| {
+            waiting.claim.host == owner
+                && waiting.key == key
+                && self.siblings(owner, waiting.claim.siblings) == Siblings::Fresh
+        };
+        let contenders: Vec<&Claim> =
+            self.waiting.iter().filter(contends).map(|waiting| &waiting.claim).collect();
+        let processes: BTreeSet<ProcessId> = contenders.iter().map(|claim| claim.process).collect();
+        let former = contenders.iter().find_map(|claim| claim.former);
+        let is_held = |id: &SessionId| self.sessions.get(id).is_some_and(|session| session.holder.is_some());
+        if processes.len() < 2 || self.led_to(owner, key, former).any(is_held) {
+            return;
         }
-        let plural = self.owners.get(&claim.host).is_some_and(|owner| owner.plural.contains(&key));
-        if plural && claim.siblings.unwrap_or(self.policy.siblings) == Siblings::Fresh {
-            return Choice::Open(Outcome::FreshPlural);
-        }
-        match ids.iter().find(|id| held_by(id).is_none()) {
-            Some(free) => Choice::Resume(free.clone()),
-            None => Choice::Wait,
+        let tickets: Vec<Ticket> = contenders.iter().map(|claim| claim.ticket).collect();
+        let contest = self.waiting.extract_if(.., |waiting| tickets.contains(&waiting.claim.ticket));
+        for Waiting { claim, key } in contest.collect::<Vec<_>>() {
+            let own = self.held_with_key(&claim, key);
+            let choice = own.map_or(Choice::Open(Outcome::FreshPlural), Choice::Keep);
+            self.carry_out(&claim, key, choice, None);
         }
     }
 
-    fn carry_out(&mut self, claim: &Claim, choice: Choice) {
+    /// The sessions that claims with this key are led to: those that have it, and those that have the former recipe's.
+    pub(super) fn led_to(
+        &self,
+        owner: ProcessId,
+        key: Key,
+        former: Option<Key>,
+    ) -> impl Iterator<Item = &SessionId> {
+        let former = former.filter(|former| *former != key);
+        let keys = core::iter::once(key).chain(former);
+        keys.filter_map(move |key| self.by_key.get(&(owner, key))).flatten()
+    }
+
+    fn held_with_key(&self, claim: &Claim, key: Key) -> Option<SessionId> {
+        let is_own = |id: &&SessionId| {
+            self.sessions.get(*id).is_some_and(|session| session.holder == Some(claim.process))
+        };
+        self.led_to(claim.host, key, claim.former).find(is_own).cloned()
+    }
+
+    fn choose(&self, claim: &Claim, key: Key) -> Choice {
+        if let Some(own) = self.held_with_key(claim, key) {
+            return Choice::Keep(own);
+        }
+        let siblings = self.siblings(claim.host, claim.siblings);
+        let (mut free, mut others) = (Vec::new(), 0);
+        for id in self.led_to(claim.host, key, claim.former) {
+            match self.sessions.get(id).map(|session| session.holder) {
+                Some(None) => free.push(id),
+                Some(Some(_)) => others += 1,
+                None => {}
+            }
+        }
+        match (siblings, &free[..]) {
+            (Siblings::Never, _) => Choice::Open(Outcome::FreshNever),
+            (_, []) if others == 0 => Choice::Open(Outcome::FreshFirst),
+            (Siblings::Oldest, [oldest, ..]) => Choice::Resume((*oldest).clone()),
+            (Siblings::Oldest, []) => Choice::Wait,
+            // It may be the predecessor that is about to go; then the next one is to find it gone.
+            (Siblings::Fresh, _) if others > 0 => Choice::Wait,
+            (Siblings::Fresh | Siblings::Successor, [only]) => Choice::Resume((*only).clone()),
+            (Siblings::Fresh | Siblings::Successor, [_, _, ..]) => Choice::Open(Outcome::FreshPlural),
+            // Such a host has closed the predecessor before: whoever lives is a sibling, and stays one.
+            (Siblings::Fresh | Siblings::Successor, []) => Choice::Open(Outcome::FreshHeld),
+        }
+    }
+
+    /// `edited` says that the claim has ended what its entry was before.
+    fn carry_out(&mut self, claim: &Claim, key: Key, choice: Choice, edited: Option<Loss>) {
         match choice {
             Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
                 self.end(&id);
-                self.open(claim, Outcome::FreshFirst);
+                self.open(claim, Outcome::FreshFirst, None);
             }
             Choice::Keep(id) => self.keep(claim, &id),
-            Choice::Resume(id) => self.resume(claim, &id),
-            Choice::Open(outcome) => self.open(claim, outcome),
+            Choice::Resume(id) => self.resume(claim, &id, key),
+            Choice::Open(outcome) => {
+                let because = self.make_way(claim, key, outcome).or(edited);
+                let recorded = self.take_loss(claim, key);
+                self.open(claim, outcome, because.or(recorded));
+            }
             // Only callers that have checked the deadline come here with the others.
             Choice::Wait => {}
         }
     }
 
-    /// The holder did not go in time, so it is no predecessor but a sibling.
-    fn give_up(&mut self, claim: &Claim, key: Key) {
-        self.make_plural(claim.host, key);
-        self.open(claim, Outcome::FreshHeld);
-        self.settle(claim.host, key);
+    /// A fresh session is about to be opened: what is free, and can't be told from it, is ended before that starts. Returns what
+    /// the claim has to be told of that.
+    fn make_way(&mut self, claim: &Claim, key: Key, outcome: Outcome) -> Option<Loss> {
+        let siblings = self.siblings(claim.host, claim.siblings);
+        let because = match (outcome, siblings) {
+            (Outcome::FreshHeld, Siblings::Fresh) => Loss::Sibling,
+            (Outcome::FreshPlural, _) => Loss::Several,
+            (Outcome::FreshNever, _) => return self.is_crowded(claim).then_some(Loss::Crowd),
+            (Outcome::FreshFirst, _) => {
+                let edited = self.edited_without_entry(claim, key)?;
+                self.end(&edited);
+                return Some(Loss::Edited);
+            }
+            _ => return None,
+        };
+        let is_free =
+            |id: &&SessionId| self.sessions.get(*id).is_some_and(|session| session.holder.is_none());
+        let free: Vec<SessionId> =
+            self.led_to(claim.host, key, claim.former).filter(is_free).cloned().collect();
+        let none = free.is_empty();
+        for id in free {
+            self.end(&id);
+        }
+        // Of those that only waited, nothing is lost.
+        Some(because).filter(|because| *because == Loss::Sibling || !none)
     }
 
-    fn make_plural(&mut self, host: ProcessId, key: Key) {
-        if self.owners.get_mut(&host).is_some_and(|owner| owner.plural.insert(key)) {
-            self.save_owner(host);
-        }
+    /// Whether nothing is resumed for this claim only because its host was seen with too many servers of one key.
+    fn is_crowded(&self, claim: &Claim) -> bool {
+        claim.siblings.is_none()
+            && self
+                .owners
+                .get(&claim.host)
+                .is_some_and(|owner| owner.crowded && owner.row != Some(Siblings::Never))
+            && self.policy.siblings != Siblings::Never
+    }
+
+    /// The holder did not go in time, so it is no predecessor but a sibling.
+    fn give_up(&mut self, claim: &Claim, key: Key) {
+        self.carry_out(claim, key, Choice::Open(Outcome::FreshHeld), None);
+        self.look_after(claim.host, key);
     }
 
     /// The session that this process has made by this request.
@@ -250,11 +377,11 @@ impl Registry {
     fn claim_named(&mut self, claim: &Claim, told: &SessionId) {
         let claimant = self.claimants.get(&claim.process);
         let session = claimant.and_then(|claimant| self.find_for(claim.process, claimant, told));
-        let session = session.map(|session| (session.id.clone(), session.holder));
+        let session = session.map(|session| (session.id.clone(), session.holder, session.key));
         match session {
             None => self.effects.push(Effect::Answer(claim.ticket, Err(Error::UnknownSession))),
-            Some((id, None)) => self.resume(claim, &id),
-            Some((id, Some(holder))) if holder == claim.process => self.keep(claim, &id),
+            Some((id, Some(holder), _)) if holder == claim.process => self.keep(claim, &id),
+            Some((id, None, Some(key))) => self.resume(claim, &id, key),
             Some(_) => self.effects.push(Effect::Answer(claim.ticket, Err(Error::SessionHeld))),
         }
     }
@@ -263,36 +390,62 @@ impl Registry {
         let held = self.held_by.get(&claim.process)?;
         let same = |id: &&SessionId| {
             self.sessions.get(*id).is_some_and(|session| {
-                session.key.is_none() && session.name.is_none() && session.label == claim.label
+                session.key.is_none() && session.name.is_none() && session.said == claim.said
             })
         };
         held.iter().find(same).cloned()
     }
 
+    /// Remembers that a process claims with this key: so it is known as an instance of it.
+    fn note_key(&mut self, process: ProcessId, key: Key) {
+        let Some(claimant) = self.claimants.get_mut(&process) else { return };
+        if claimant.has(&key) {
+            return;
+        }
+        if claimant.keys.len() == CLAIMED_KEYS_MAX {
+            claimant.keys.remove(0);
+        }
+        claimant.keys.push(key);
+        self.effects.push(Effect::SaveClaimant(process, claimant.clone()));
+    }
+
     fn keep(&mut self, claim: &Claim, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
-        let lease =
-            Lease { session: id.clone(), epoch: session.epoch, outcome: Outcome::Held, file: session.file };
+        let lease = Lease {
+            session: id.clone(),
+            epoch: session.epoch,
+            outcome: Outcome::Held,
+            because: None,
+            file: session.file,
+        };
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
     }
 
-    fn resume(&mut self, claim: &Claim, id: &SessionId) {
+    fn resume(&mut self, claim: &Claim, id: &SessionId, key: Key) {
+        self.rekey(id, key);
+        let recorded = self.take_loss(claim, key);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.epoch = Epoch(session.epoch.0 + 1);
         session.holder = Some(claim.process);
         session.offered = session.digest.is_some();
+        if session.name.is_none() {
+            (session.said, session.asked) = (claim.said.clone(), claim.siblings);
+        }
         let lease = Lease {
             session: id.clone(),
             epoch: session.epoch,
             outcome: Outcome::Resumed,
+            // Where there is a backend, nothing of it was lost.
+            because: recorded.filter(|_| session.keeper.is_none()),
             file: session.file,
         };
         self.effects.push(Effect::SaveSession(session.clone()));
         self.held_by.entry(claim.process).or_default().insert(id.clone());
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
+        self.note_company(id);
     }
 
-    fn open(&mut self, claim: &Claim, outcome: Outcome) {
+    fn open(&mut self, claim: &Claim, outcome: Outcome, because: Option<Loss>) {
         if !self.make_room(claim.host) {
             let limit = self.policy.sessions_per_owner as u64;
             let refusal = Error::QuotaExceeded { what: "the number of sessions of this host".into(), limit };
@@ -305,23 +458,26 @@ impl Registry {
             _ => None,
         };
         let number = self.owners.get(&claim.host).map_or(1, |owner| owner.files + 1);
-        self.opened += 1;
+        self.order += 1;
         // An id that its owner chose may have been another session's: whoever held that one must not be taken for the
         // holder of this one.
         let is_chosen = name.as_ref().is_some_and(|name| *name != id);
         let epoch = Epoch(if is_chosen { claim.opened_ms.max(1) } else { 1 });
         let session = SessionRecord {
-            id,
+            id: id.clone(),
             owner: claim.host,
-            key: claim.key.filter(|_| name.is_none()),
+            key: claim.key,
             name,
             made_by: match &claim.wants {
                 Wants::New(_, request) => request.clone(),
                 _ => None,
             },
             program: claim.program.clone(),
-            label: claim.label.clone(),
-            opened: self.opened,
+            said: claim.said.clone(),
+            spot: claim.spot,
+            asked: claim.siblings,
+            opened: self.order,
+            freed: 0,
             opened_ms: claim.opened_ms,
             epoch,
             holder: Some(claim.process),
@@ -331,34 +487,11 @@ impl Registry {
             offered: false,
             keeper: None,
         };
-        let lease = Lease { session: session.id.clone(), epoch: session.epoch, outcome, file: session.file };
+        let lease =
+            Lease { session: session.id.clone(), epoch: session.epoch, outcome, because, file: session.file };
         self.effects.push(Effect::SaveSession(session.clone()));
         self.insert(session);
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
-    }
-
-    /// Ends the session that is least missed, where the owner has as many as it may: the oldest that nobody holds
-    /// and that, its key being plural, nobody resumes by default. Tells whether there is room now.
-    fn make_room(&mut self, host: ProcessId) -> bool {
-        let Some(owner) = self.owners.get(&host) else { return false };
-        if owner.sessions.len() < self.policy.sessions_per_owner {
-            return true;
-        }
-        let of_owner = owner.sessions.iter().filter_map(|id| self.sessions.get(id));
-        let spare = of_owner.filter(|session| {
-            session.holder.is_none() && session.key.is_some_and(|key| owner.plural.contains(&key))
-        });
-        let Some(oldest) = spare.min_by_key(|session| session.opened).map(|session| session.id.clone())
-        else {
-            return false;
-        };
-        self.end(&oldest);
-        true
-    }
-
-    fn save_owner(&mut self, host: ProcessId) {
-        let Some(owner) = self.owners.get(&host) else { return };
-        let record = OwnerRecord { host, name: owner.name.clone(), plural: owner.plural.clone() };
-        self.effects.push(Effect::SaveOwner(record));
+        self.note_company(&id);
     }
 }

@@ -2,7 +2,7 @@
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, SessionId};
+use mcp_sessiond_proto::{Epoch, Error, Loss, SessionId};
 
 use super::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
 
@@ -19,6 +19,8 @@ pub struct Lease {
     pub epoch: Epoch,
     /// How the claim came to it.
     pub outcome: Outcome,
+    /// What was lost before, and is told now.
+    pub because: Option<Loss>,
     /// The file that its token is in.
     pub file: TokenFile,
 }
@@ -46,6 +48,8 @@ pub enum Effect {
     EndKeeper(ProcessId),
     /// A keeper has exited: kill what is left of its backend, and then tell [`super::Registry::swept`].
     SweepBackend(KeeperRecord),
+    /// Tell people that a session ends which nobody could resume, and what the host has lost by that, where it is something.
+    Unreachable(SessionId, Option<Loss>),
     /// End what is left of it elsewhere, under the id that its owner knew.
     EndContents(ProcessId, SessionId),
     /// Delete a token file, if it is there.

@@ -1,5 +1,6 @@
 //! Sessions, and everything that leads to them: kept as one.
 
+use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::SessionId;
 
 use super::{Effect, Registry, SessionRecord};
@@ -11,7 +12,7 @@ impl Registry {
             owner.sessions.insert(session.id.clone());
             owner.files = owner.files.max(session.file.number);
         }
-        if let Some(key) = session.key {
+        if let Some(key) = session.leading_key() {
             self.by_key.entry((session.owner, key)).or_default().push(session.id.clone());
         }
         if *session.told() != session.id {
@@ -26,16 +27,36 @@ impl Registry {
         self.sessions.insert(session.id.clone(), session);
     }
 
+    /// A session that the former recipe's key led to is led to by this one from now on.
+    pub(super) fn rekey(&mut self, id: &SessionId, key: Key) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let (owner, opened) = (session.owner, session.opened);
+        let Some(former) = session.leading_key().filter(|former| *former != key) else { return };
+        session.key = Some(key);
+        self.drop_from_key(owner, former, id);
+        let ids = self.by_key.entry((owner, key)).or_default();
+        let is_earlier =
+            |other: &SessionId| self.sessions.get(other).is_some_and(|other| other.opened < opened);
+        let at = ids.partition_point(is_earlier);
+        ids.insert(at, id.clone());
+    }
+
+    fn drop_from_key(&mut self, owner: ProcessId, key: Key, id: &SessionId) {
+        if let Some(ids) = self.by_key.get_mut(&(owner, key)) {
+            ids.retain(|other| other != id);
+            if ids.is_empty() {
+                self.by_key.remove(&(owner, key));
+            }
+        }
+    }
+
     /// Takes a session out, and its token and its backend with it. Its owner's own list is the caller's to keep.
     pub(super) fn remove(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.remove(id) else { return };
-        if let Some(key) = session.key
-            && let Some(ids) = self.by_key.get_mut(&(session.owner, key))
-        {
-            ids.retain(|other| other != id);
-            if ids.is_empty() {
-                self.by_key.remove(&(session.owner, key));
-            }
+        self.left.remove(id);
+        self.touched.remove(id);
+        if let Some(key) = session.leading_key() {
+            self.drop_from_key(session.owner, key, id);
         }
         if let Some(holder) = session.holder
             && let Some(ids) = self.held_by.get_mut(&holder)

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Error, SessionId};
+use mcp_sessiond_proto::{Epoch, Error, Loss, SessionId};
 
 use super::{Effect, KeeperRecord, Registry, SessionRecord};
 
@@ -105,6 +105,24 @@ impl Registry {
         Ok(())
     }
 
+    /// A keeper says why it is about to end, and its backend with it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to end.
+    pub fn backend_ending(
+        &mut self,
+        told: &SessionId,
+        name: KeeperName,
+        keeper: ProcessId,
+        why: Loss,
+    ) -> Result<(), Error> {
+        if self.kept(keeper, name)?.told() != told {
+            return Err(Error::UnknownBackend);
+        }
+        self.last_words.insert(keeper, why);
+        Ok(())
+    }
+
     /// What was left of the backend of a keeper that has exited is gone.
     pub fn swept(&mut self, keeper: &ProcessId) {
         if self.exited_keepers.remove(keeper).is_some() {
@@ -128,6 +146,7 @@ impl Registry {
         let (process, knows) = (keeper.process, keeper.ending);
         let keeper = KeeperRecord { ending: true, ..keeper };
         self.kept_by.remove(&process);
+        self.last_words.remove(&process);
         self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
         self.ending.insert(process, keeper);
         if !knows {
@@ -135,23 +154,24 @@ impl Registry {
         }
     }
 
-    /// A process has exited that may be a keeper.
-    pub(super) fn keeper_exited(&mut self, process: &ProcessId) {
-        let kept = self.kept_by.remove(process).and_then(|id| self.sessions.get_mut(&id)?.keeper.take());
-        let keeper = match kept {
+    /// A process has exited that may be a keeper. Returns the session that has lost its backend by that, and why.
+    pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<(SessionId, Loss)> {
+        let words = self.last_words.remove(process);
+        let of = self.kept_by.remove(process);
+        let kept = of.as_ref().and_then(|id| self.sessions.get_mut(id)?.keeper.take());
+        let (keeper, why) = match kept {
             Some(keeper) => {
+                let why = if keeper.ending { Loss::Stopped } else { words.unwrap_or(Loss::Killed) };
                 // With the session's next keeper it must not come back.
                 let keeper = KeeperRecord { ending: true, ..*keeper };
                 self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
-                keeper
+                (keeper, Some(why))
             }
-            None => match self.ending.remove(process) {
-                Some(keeper) => keeper,
-                None => return,
-            },
+            None => (self.ending.remove(process)?, None),
         };
         self.effects.push(Effect::SweepBackend(keeper.clone()));
         self.exited_keepers.insert(*process, keeper);
+        of.zip(why)
     }
 
     /// Those that have to end are told so again: a former daemon may have had no time for it.
@@ -174,7 +194,7 @@ impl Registry {
     }
 
     /// The session whose backend this keeper holds, and goes on holding.
-    fn kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&SessionRecord, Error> {
+    pub(super) fn kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&SessionRecord, Error> {
         let session = self.kept_by.get(&keeper).and_then(|id| self.sessions.get(id));
         let is_held = |session: &&SessionRecord| {
             session.keeper.as_ref().is_some_and(|held| held.name == name && !held.ending)

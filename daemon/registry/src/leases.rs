@@ -36,8 +36,11 @@ impl Registry {
         let offered = session.offered && digest.is_some() && !written;
         if (session.digest, session.offered) != (digest, offered) {
             (session.digest, session.offered) = (digest, offered);
-            let record = session.clone();
+            let (record, owner, key) = (session.clone(), session.owner, session.leading_key());
             self.effects.push(Effect::SaveSession(record));
+            if let (None, Some(key)) = (digest, key) {
+                self.end_unreachable(owner, key);
+            }
         }
     }
 

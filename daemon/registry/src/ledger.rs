@@ -40,6 +40,7 @@ impl Records {
             }
             Effect::DropKeeper(process) => drop(self.keepers.remove(&process)),
             Effect::DeleteToken(_)
+            | Effect::Unreachable(..)
             | Effect::EndContents(..)
             | Effect::EndKeeper(_)
             | Effect::SweepBackend(_)

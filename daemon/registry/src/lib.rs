@@ -19,24 +19,28 @@ mod leases;
 mod ledger;
 #[cfg(test)]
 mod model;
+mod owners;
 mod records;
 #[cfg(test)]
 mod tests;
+mod unreachable;
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use records::{
-    Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, Spot,
+    TokenFile,
 };
+pub use unreachable::Left;
 
 use claims::Waiting;
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{SessionId, Siblings};
+use mcp_sessiond_proto::{Loss, SessionId, Siblings};
+use owners::Owner;
 
 /// Milliseconds on a clock that never goes back. Where it began does not matter.
 pub type Millis = u64;
@@ -44,7 +48,7 @@ pub type Millis = u64;
 /// What the configuration decides about claims.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// What a claim gets under a plural key, unless it says otherwise.
+    /// What a claim gets where there are, or were, several servers of its key, unless it says otherwise, or the table of hosts.
     pub siblings: Siblings,
     /// Sessions that one owner may have.
     pub sessions_per_owner: usize,
@@ -71,19 +75,17 @@ pub struct Registry {
     exited_keepers: BTreeMap<ProcessId, KeeperRecord>,
     /// Claims that wait for a holder to be gone, in the order in which they came.
     waiting: Vec<Waiting>,
-    opened: u64,
+    /// How the latest fronts of sessions have left. Not on record: after a restart of the daemon everything counts as used.
+    left: BTreeMap<SessionId, Left>,
+    /// Sessions with a backend in which something else was kept, too. Not on record, either.
+    touched: BTreeSet<SessionId>,
+    /// Why keepers are about to end.
+    last_words: BTreeMap<ProcessId, Loss>,
+    /// The number of the latest session that was opened, or came free.
+    order: u64,
+    /// The latest time that was told.
+    now: Millis,
     effects: Vec<Effect>,
-}
-
-/// A host, and what belongs to it.
-#[derive(Debug)]
-struct Owner {
-    name: String,
-    sessions: BTreeSet<SessionId>,
-    /// Keys under which sessions can't be told apart.
-    plural: BTreeSet<Key>,
-    /// The number of the last token file given to one of its sessions.
-    files: u32,
 }
 
 impl Registry {
@@ -103,12 +105,14 @@ impl Registry {
             ending: BTreeMap::new(),
             exited_keepers: BTreeMap::new(),
             waiting: Vec::new(),
-            opened: 0,
+            left: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            last_words: BTreeMap::new(),
+            order: 0,
+            now: 0,
             effects: Vec::new(),
         };
-        for OwnerRecord { host, name, plural } in snapshot.owners {
-            registry.owners.insert(host, Owner { name, sessions: BTreeSet::new(), plural, files: 0 });
-        }
+        registry.owners = snapshot.owners.into_iter().map(Owner::restore).collect();
         for (process, claimant) in snapshot.claimants {
             if registry.owners.contains_key(&claimant.host) {
                 registry.claimants.insert(process, claimant);
@@ -121,16 +125,23 @@ impl Registry {
         let mut sessions = snapshot.sessions;
         sessions.sort_by_key(|session| session.opened);
         for session in sessions {
-            registry.opened = registry.opened.max(session.opened);
+            registry.order = registry.order.max(session.opened).max(session.freed);
             registry.insert(session);
         }
         registry.restore_keepers(snapshot.ending);
+        // A former daemon may have had no time for it.
+        for host in registry.owners.keys().copied().collect::<Vec<_>>() {
+            registry.end_unreachable_of(host);
+        }
         registry
     }
 
     /// Puts a new policy in force, for claims from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
+        for host in self.owners.keys().copied().collect::<Vec<_>>() {
+            self.end_unreachable_of(host);
+        }
     }
 
     /// What has to be done since the last call, in order.
@@ -184,11 +195,31 @@ impl Registry {
         of.map(|(process, _)| *process)
     }
 
-    /// The hosts, with their names, the ids of their sessions, and the number of their plural keys.
-    pub fn owners(&self) -> impl Iterator<Item = (ProcessId, &str, &BTreeSet<SessionId>, usize)> {
-        self.owners
-            .iter()
-            .map(|(host, owner)| (*host, owner.name.as_str(), &owner.sessions, owner.plural.len()))
+    /// The hosts, with their names and the ids of their sessions.
+    pub fn owners(&self) -> impl Iterator<Item = (ProcessId, &str, &BTreeSet<SessionId>)> {
+        self.owners.iter().map(|(host, owner)| (*host, owner.name.as_str(), &owner.sessions))
+    }
+
+    /// The keys of a host under which several instances hold sessions now.
+    #[must_use]
+    pub fn plural_keys(&self, host: ProcessId) -> usize {
+        let is_held =
+            |id: &&SessionId| self.sessions.get(*id).is_some_and(|session| session.holder.is_some());
+        let of_host = self.by_key.range((host, Key::FIRST)..).take_while(|((of, _), _)| *of == host);
+        of_host.filter(|(_, ids)| ids.iter().filter(is_held).count() > 1).count()
+    }
+
+    /// What was lost last, host by host, and was not told yet.
+    pub fn losses(&self) -> impl Iterator<Item = (ProcessId, Loss)> {
+        let of = |(host, owner): (&ProcessId, &Owner)| {
+            owner.losses.values().map(|loss| (*host, *loss)).collect::<Vec<_>>()
+        };
+        self.owners.iter().flat_map(of)
+    }
+
+    /// The time, before anything else that happens at it is told.
+    pub fn at(&mut self, now: Millis) {
+        self.now = self.now.max(now);
     }
 
     /// What was read of a process at its first claim.
@@ -231,9 +262,8 @@ impl Registry {
     /// All that are known to have exited are told at once, so that no claim is answered as if one of them lived.
     pub fn exited(&mut self, processes: &[ProcessId]) {
         // Before any session ends: there is nobody to be told so.
-        for process in processes {
-            self.keeper_exited(process);
-        }
+        let lost: Vec<(SessionId, Loss)> =
+            processes.iter().filter_map(|process| self.keeper_exited(process)).collect();
         for process in processes {
             if self.claimants.remove(process).is_some() {
                 self.effects.push(Effect::DropClaimant(*process));
@@ -245,7 +275,17 @@ impl Registry {
         }
         let held = processes.iter().filter_map(|process| self.held_by.remove(process));
         let held: Vec<SessionId> = held.flatten().collect();
-        self.vacate(&held);
+        self.free(&held);
+        // A front that is attached has seen it, and says so itself.
+        for (id, loss) in &lost {
+            let free = self.sessions.get(id).filter(|session| session.holder.is_none());
+            if let Some((owner, key)) = free.and_then(|session| Some((session.owner, session.leading_key()?)))
+            {
+                self.note_loss(owner, key, *loss);
+            }
+        }
+        let lost = lost.into_iter().map(|(id, _)| id);
+        self.give_out(&held.into_iter().chain(lost).collect::<Vec<_>>());
     }
 
     /// Ends a session. Its key, where it has one, leads to others from now on.
@@ -275,23 +315,32 @@ impl Registry {
 
     /// Ends the leases of sessions whose holders are no longer in `held_by`, and then sees who can have them.
     fn vacate(&mut self, ids: &[SessionId]) {
-        let mut free = BTreeSet::new();
+        self.free(ids);
+        self.give_out(ids);
+    }
+
+    fn free(&mut self, ids: &[SessionId]) {
         for id in ids {
             let Some(session) = self.sessions.get_mut(id) else { continue };
-            session.holder = None;
-            let owner = session.owner;
-            if let Some(key) = session.key {
-                self.effects.push(Effect::SaveSession(session.clone()));
-                free.insert((owner, key));
-            } else if session.name.is_some() {
+            self.order += 1;
+            (session.holder, session.freed) = (None, self.order);
+            if session.key.is_some() {
                 self.effects.push(Effect::SaveSession(session.clone()));
             } else {
                 // Nobody could ever resume it.
                 self.end(id);
             }
         }
+    }
+
+    fn give_out(&mut self, ids: &[SessionId]) {
+        let of = |id: &SessionId| {
+            let session = self.sessions.get(id)?;
+            Some((session.owner, session.leading_key()?))
+        };
+        let free: BTreeSet<(ProcessId, Key)> = ids.iter().filter_map(of).collect();
         for (owner, key) in free {
-            self.settle(owner, key);
+            self.look_after(owner, key);
         }
     }
 }

@@ -9,17 +9,18 @@ mod check;
 mod keepers;
 mod world;
 
-use mcp_sessiond_identity::{KeyDoubt, ProcessId, StartTime, Traits};
-use mcp_sessiond_proto::Siblings;
+use mcp_sessiond_identity::{Conversation, Former, KeyDoubt, ProcessId, StartTime, Traits};
+use mcp_sessiond_proto::{Loss, Siblings};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
 use super::Policy;
+use super::records::Spot;
 use world::World;
 
 prop_state_machine! {
-    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_rules_hold_whatever_happens(sequential 20..120 => World);
@@ -39,10 +40,16 @@ enum Step {
     Exit(usize),
     Claim {
         process: usize,
-        label: Option<usize>,
-        siblings: Option<Siblings>,
-        wait: u64,
+        asks: Asks,
     },
+    /// A process tells what a keeper does.
+    KeeperTells {
+        process: usize,
+        what: Told,
+        epoch: Given,
+    },
+    /// Something is kept in a session, beside its backend.
+    Touch(usize),
     Pass {
         ms: u64,
         told: bool,
@@ -87,7 +94,27 @@ enum Step {
     Restart {
         crash: bool,
         renamed: bool,
+        /// What is on record is what a daemon of the former recipe would have put there.
+        downgraded: bool,
     },
+}
+
+/// What a claim says and asks for.
+#[derive(Clone, Debug)]
+struct Asks {
+    label: Option<usize>,
+    entry: Option<usize>,
+    client: Option<usize>,
+    siblings: Option<Siblings>,
+    wait: u64,
+    patience: u64,
+}
+
+/// What a keeper tells.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Left { orderly: bool, used: bool },
+    Ends(Loss),
 }
 
 /// The epoch that a request carries.
@@ -96,6 +123,16 @@ enum Given {
     Newest,
     Former,
     Next,
+}
+
+impl Given {
+    fn of(self, newest: u64) -> u64 {
+        match self {
+            Self::Newest => newest,
+            Self::Former => newest - 1,
+            Self::Next => newest + 1,
+        }
+    }
 }
 
 /// A process that is, or was.
@@ -135,16 +172,41 @@ impl Cast {
     }
 }
 
-/// Two whose keys differ unless they have the same label, one whose key is doubtful without a label, and one whose
-/// key always is.
+/// Two in different places, one whose key is doubtful without a label, one whose key always is; one in each of two
+/// conversations, and another program in the place of the first.
 fn traits(which: usize) -> Traits {
-    let (base, place, doubt) = match which {
-        0 => (Some([1; 32]), Some([1; 32]), None),
-        1 => (Some([1; 32]), Some([2; 32]), None),
-        2 => (Some([1; 32]), None, Some(KeyDoubt::Environment)),
-        _ => (None, None, Some(KeyDoubt::Arguments)),
+    let some = |byte: u8| Some([byte; 32]);
+    let (core, place, doubt) = match which {
+        0 | 4 | 5 => (some(1), some(1), None),
+        1 => (some(1), some(2), None),
+        2 => (some(1), None, Some(KeyDoubt::Environment)),
+        3 => (None, None, Some(KeyDoubt::Arguments)),
+        _ => (some(2), some(1), None),
     };
-    Traits { program: format!("server-{which}"), base, place, doubt }
+    let conversation = match which {
+        2 | 3 => Conversation::Hidden,
+        4 | 5 => Conversation::Of([which as u8; 32]),
+        _ => Conversation::None,
+    };
+    // The former recipe had the conversation in the base.
+    let conversed = if [2, 4, 5].contains(&which) { which as u8 } else { 0 };
+    let base = core.map(|core| [core[0] * 10 + conversed; 32]);
+    let former = Former { base, place };
+    Traits { program: format!("server-{which}"), core, place, directory: place, conversation, doubt, former }
+}
+
+/// Programs go by one name in each place.
+fn spot(which: usize) -> Option<Spot> {
+    traits(which).directory
+}
+
+/// What the table of hosts says of a host.
+fn host_row(host: ProcessId) -> Option<Siblings> {
+    match host.inode.unwrap_or_default() % 6 {
+        3 => Some(Siblings::Successor),
+        4 => Some(Siblings::Never),
+        _ => None,
+    }
 }
 
 impl ReferenceStateMachine for Cast {
@@ -152,7 +214,10 @@ impl ReferenceStateMachine for Cast {
     type Transition = Step;
 
     fn init_state() -> BoxedStrategy<Self> {
-        (select(vec![Siblings::Fresh, Siblings::Oldest]), select(vec![3, 100]))
+        (
+            select(vec![Siblings::Fresh, Siblings::Fresh, Siblings::Successor, Siblings::Oldest]),
+            select(vec![3, 100]),
+        )
             .prop_map(|(siblings, sessions_per_owner)| Self {
                 policy: Policy { siblings, sessions_per_owner },
                 processes: Vec::new(),
@@ -171,7 +236,7 @@ impl ReferenceStateMachine for Cast {
         }
         let mut after = vec![None; 4];
         after.extend((0..cast.processes.len()).filter(|number| cast.is_free(*number)).map(Some));
-        let start = (select(parents), select(vec![0, 0, 0, 0, 0, 1, 2, 3]), select(after))
+        let start = (select(parents), select(vec![0, 0, 0, 0, 0, 1, 2, 3, 4, 4, 5, 6]), select(after))
             .prop_map(|(parent, traits, after)| Step::Start { parent, traits, after });
 
         let session = || 0..4_usize;
@@ -190,8 +255,8 @@ impl ReferenceStateMachine for Cast {
             (3, (1..4_usize).prop_map(Step::Sweep).boxed()),
             (
                 1,
-                (any::<bool>(), any::<bool>())
-                    .prop_map(|(crash, renamed)| Step::Restart { crash, renamed })
+                (any::<bool>(), any::<bool>(), select(vec![false, false, true]))
+                    .prop_map(|(crash, renamed, downgraded)| Step::Restart { crash, renamed, downgraded })
                     .boxed(),
             ),
             (
@@ -214,14 +279,21 @@ impl ReferenceStateMachine for Cast {
             let started = (select(instances.clone()), select(instances.clone()));
             let started = started.prop_map(|(process, backend)| Step::Started { process, backend });
             steps.push((2, started.boxed()));
-            let siblings = select(vec![None, None, Some(Siblings::Fresh), Some(Siblings::Oldest)]);
-            let label = select(vec![None, None, None, None, None, Some(0), Some(1)]);
-            let claim = (select(instances), label, siblings, select(vec![0, 5, 10, 10]));
-            let claim = claim.prop_map(|(process, label, siblings, wait)| Step::Claim {
-                process,
-                label,
-                siblings,
-                wait,
+            let told = proptest::prop_oneof![
+                4 => (any::<bool>(), any::<bool>()).prop_map(|(orderly, used)| Told::Left { orderly, used }),
+                1 => select(vec![Loss::Exited, Loss::Lingered]).prop_map(Told::Ends),
+            ];
+            let tells = (select(instances.clone()), told, epoch());
+            let tells = tells.prop_map(|(process, what, epoch)| Step::KeeperTells { process, what, epoch });
+            steps.push((5, tells.boxed()));
+            steps.push((1, session().prop_map(Step::Touch).boxed()));
+            let mut asked = vec![None; 8];
+            asked.extend(Siblings::ALL.map(Some));
+            let some = || select(vec![None, None, None, None, None, None, Some(0), Some(1)]);
+            let asks = (some(), some(), some(), select(asked), select(vec![0, 5, 10, 10]));
+            let claim = (select(instances), asks, select(vec![8, 1_000, 1_000, 1_000]));
+            let claim = claim.prop_map(|(process, (label, entry, client, siblings, wait), patience)| {
+                Step::Claim { process, asks: Asks { label, entry, client, siblings, wait, patience } }
             });
             steps.push((12, claim.boxed()));
         }
@@ -237,6 +309,7 @@ impl ReferenceStateMachine for Cast {
             }
             Step::Exit(process) => alive(process),
             Step::Register { process, .. } => alive(process),
+            Step::KeeperTells { process, .. } => alive(process),
             Step::Started { process, backend } => alive(process) && alive(backend),
             Step::Claim { process, .. } => alive(process) && cast.processes[*process].parent.is_some(),
             _ => true,

@@ -1,14 +1,14 @@
 //! What is on record, and survives the daemon.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use mcp_sessiond_identity::{Key, ProcessId, Traits};
+use mcp_sessiond_identity::{Key, ProcessId, Said, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
+use mcp_sessiond_proto::{Epoch, Loss, RequestId, SessionId, Siblings};
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -23,9 +23,21 @@ pub struct OwnerRecord {
     pub host: ProcessId,
     /// The name of its executable.
     pub name: String,
-    /// Keys under which its sessions can't be told apart.
-    pub plural: BTreeSet<Key>,
+    /// What the table of hosts says of it.
+    pub row: Option<Siblings>,
+    /// Whether it was seen with three leases of one key at once.
+    pub crowded: bool,
+    /// Programs with their directories of which it has held sessions of two keys at once.
+    pub doubles: BTreeSet<Spot>,
+    /// What was lost last, by the key that led to it, and was not told yet.
+    pub losses: BTreeMap<Key, Loss>,
 }
+
+/// Digest of the name that people know a program by, and of its directory.
+pub type Spot = [u8; 32];
+
+/// Keys that are remembered of one claimant: each stands for a label, an entry and a client, of which a server has one.
+pub const CLAIMED_KEYS_MAX: usize = 16;
 
 /// What was read of a process at its first claim. It is not read again: processes rewrite their own command lines.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +46,22 @@ pub struct Claimant {
     pub host: ProcessId,
     /// What its keys are made of.
     pub traits: Traits,
+    /// The keys that it has claimed with, the latest last.
+    pub keys: Vec<Key>,
+}
+
+impl Claimant {
+    /// One that has not claimed yet.
+    #[must_use]
+    pub fn new(host: ProcessId, traits: Traits) -> Self {
+        Self { host, traits, keys: Vec::new() }
+    }
+
+    /// Whether this key is one of its own: one that it has claimed with, or the one that it has without a word of its own.
+    #[must_use]
+    pub fn has(&self, key: &Key) -> bool {
+        self.keys.contains(key) || self.traits.key(&Said::default()) == Ok(*key)
+    }
 }
 
 /// A session as it is on record.
@@ -43,19 +71,25 @@ pub struct SessionRecord {
     pub id: SessionId,
     /// The host that it belongs to.
     pub owner: ProcessId,
-    /// Its key. None: it was doubtful, and nobody resumes this session; or it is found by its id.
+    /// The key of whom it was made for. None: that was doubtful, and nobody resumes this session.
     pub key: Option<Key>,
-    /// The id that its owner finds it by, where that is what it is found by: its own, or one that the owner chose. Then it
-    /// has no key, and stays when nobody holds it.
+    /// The id that its owner finds it by, where that is what it is found by: its own, or one that the owner chose. Then no claim
+    /// is led to it by its key.
     pub name: Option<SessionId>,
     /// The request that made it, where that may be repeated.
     pub made_by: Option<RequestId>,
     /// The name of the executable that it was made for.
     pub program: String,
-    /// The label that it was claimed with.
-    pub label: Option<Label>,
+    /// What its instance said of itself.
+    pub said: Said,
+    /// Program and directory, where that is known.
+    pub spot: Option<Spot>,
+    /// What its instance asked for about siblings.
+    pub asked: Option<Siblings>,
     /// Its place in the order of opening.
     pub opened: u64,
+    /// Its place in the same order when it came free last; 0 before.
+    pub freed: u64,
     /// When it was opened, in ms since the Unix epoch. For people; nothing depends on it.
     pub opened_ms: u64,
     /// The newest epoch.
@@ -97,16 +131,19 @@ impl SessionRecord {
         self.name.as_ref().unwrap_or(&self.id)
     }
 
-    /// Whether an instance may know of this session: its holder, and instances of its owner's whose keys lead to it. A session that is found
-    /// by its id is there for every instance of its owner's, one with a doubtful key for its holder alone.
+    /// Whether an instance may know of this session: its holder, and instances of its owner's with its key. One with a doubtful key
+    /// is there for its holder alone.
     #[must_use]
     pub fn is_for(&self, process: ProcessId, claimant: &Claimant) -> bool {
-        let its_key_leads_here = || match self.key {
-            Some(key) => claimant.traits.key(self.label.as_ref()) == Ok(key),
-            None => self.name.is_some(),
-        };
+        let has_key = || self.key.as_ref().is_some_and(|key| claimant.has(key));
         // The holder asks most, and needs no digest.
-        self.owner == claimant.host && (self.holder == Some(process) || its_key_leads_here())
+        self.owner == claimant.host && (self.holder == Some(process) || has_key())
+    }
+
+    /// The key by which claims are led to it.
+    #[must_use]
+    pub fn leading_key(&self) -> Option<Key> {
+        self.key.filter(|_| self.name.is_none())
     }
 }
 

@@ -1,19 +1,26 @@
 //! The rules of claims, one example each. [`model`](super::model) has the interleavings.
 
 mod keepers;
+mod siblings;
 mod strangers;
+mod unreachable;
 
-use mcp_sessiond_identity::{StartTime, Traits};
+use mcp_sessiond_identity::{Conversation, KeyDoubt, RECIPE, Said, StartTime, Traits};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Siblings};
 
 use super::*;
 
 const HOST: ProcessId = process(10);
-const KEY: Key = Key([7; 32]);
+const KEY: Key = key(7);
 
 /// How long a claim waits here.
 const WAIT: Millis = 1_000;
+
+/// The key of a program, without conversation and client.
+const fn key(what: u8) -> Key {
+    Key { recipe: RECIPE, what: [what; 32], conversation: Conversation::None, client: None }
+}
 
 const fn process(pid: u32) -> ProcessId {
     ProcessId { pid, start: StartTime(1_000 + pid as u64), inode: Some(pid as u64) }
@@ -41,11 +48,15 @@ impl Bench {
             process: process(pid),
             host,
             host_name: "host".into(),
+            row: None,
             key: Some(KEY),
-            label: None,
+            former: None,
+            said: Said::default(),
+            spot: None,
             program: "server".into(),
             siblings: None,
             deadline: self.now + WAIT,
+            expires: self.now + 10 * WAIT,
             opened_ms: 0,
             wants: Wants::Keyed,
         }
@@ -53,8 +64,10 @@ impl Bench {
 
     /// Claims, and returns the answers that come at once.
     fn tell(&mut self, claim: Claim) -> Vec<(Ticket, Result<Lease, Error>)> {
-        let traits = Traits { program: "server".into(), base: None, place: None, doubt: None };
-        self.registry.introduce(claim.process, Claimant { host: claim.host, traits });
+        if self.registry.claimant(&claim.process).is_none() {
+            let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
+            self.registry.introduce(claim.process, Claimant::new(claim.host, traits));
+        }
         self.registry.claim(claim, self.now);
         self.answers()
     }
@@ -92,9 +105,8 @@ impl Bench {
     /// Everything that was recorded, in the hands of another daemon.
     fn restart(self) -> Self {
         let Registry { policy, owners, sessions, claimants, ending, exited_keepers, .. } = self.registry;
-        let owner = |(host, Owner { name, plural, .. })| OwnerRecord { host, name, plural };
         let snapshot = Snapshot {
-            owners: owners.into_iter().map(owner).collect(),
+            owners: owners.into_iter().map(|(host, owner)| owner.record(host)).collect(),
             claimants: claimants.into_iter().collect(),
             sessions: sessions.into_values().collect(),
             ending: ending.into_values().chain(exited_keepers.into_values()).collect(),
@@ -133,34 +145,33 @@ fn a_second_claim_of_the_holder_gets_the_same_lease() {
 fn a_process_that_has_a_lease_waits_for_none() {
     let mut bench = Bench::new();
     bench.claim(1);
-    let late = Claim { deadline: 0, ..bench.claim_of(HOST, 2) };
-    granted(bench.tell(late));
     let patient = Claim { siblings: Some(Siblings::Oldest), ..bench.claim_of(HOST, 3) };
     let ticket = patient.ticket;
     assert_eq!(bench.tell(patient), []);
 
-    let hasty = bench.claim_of(HOST, 3);
-    let mut answers = bench.tell(hasty);
-    let (answered, second) = answers.pop().expect("two answers");
-    let first = granted(answers);
-    assert_eq!((answered, first.outcome), (ticket, Outcome::FreshPlural));
-    assert_eq!(second, Ok(Lease { outcome: Outcome::Held, ..first }));
+    let hasty = Claim { deadline: 0, ..bench.claim_of(HOST, 3) };
+    let (hasty_ticket, answers) = (hasty.ticket, bench.tell(hasty));
+    let leases: Vec<(Ticket, Lease)> =
+        answers.into_iter().map(|(ticket, answer)| (ticket, answer.expect("a lease"))).collect();
+    let outcomes: Vec<(Ticket, Outcome)> =
+        leases.iter().map(|(ticket, lease)| (*ticket, lease.outcome)).collect();
+    assert_eq!(outcomes, [(hasty_ticket, Outcome::FreshHeld), (ticket, Outcome::Held)]);
+    assert_eq!(leases[0].1.session, leases[1].1.session);
 }
 
-/// The same, where both were waiting, and a third one makes the key plural.
+/// The same, where both were waiting.
 #[test]
 fn a_process_that_gets_a_lease_while_it_waits_for_it_twice_gets_one() {
     let mut bench = Bench::new();
-    bench.claim(1);
+    let first = bench.claim(1);
     let patient = Claim { siblings: Some(Siblings::Oldest), ..bench.claim_of(HOST, 2) };
     assert_eq!(bench.tell(patient), []);
     bench.wait(2);
-    let late = Claim { deadline: 0, ..bench.claim_of(HOST, 3) };
-    let answers = bench.tell(late);
+    let answers = bench.exit(&[1]);
     let leases: Vec<Lease> = answers.into_iter().map(|(_, answer)| answer.expect("a lease")).collect();
     let outcomes: Vec<Outcome> = leases.iter().map(|lease| lease.outcome).collect();
-    assert_eq!(outcomes, [Outcome::FreshHeld, Outcome::FreshPlural, Outcome::Held]);
-    assert_eq!(leases[1].session, leases[2].session);
+    assert_eq!(outcomes, [Outcome::Resumed, Outcome::Held]);
+    assert!(leases.iter().all(|lease| lease.session == first.session));
 }
 
 #[test]
@@ -170,40 +181,6 @@ fn the_new_server_waits_for_the_old_one_to_die() {
     bench.wait(2);
     let second = granted(bench.exit(&[1]));
     assert_eq!((second.outcome, second.session), (Outcome::Resumed, first.session));
-}
-
-#[test]
-fn a_holder_that_stays_is_a_sibling_and_the_key_plural_from_then_on() {
-    let mut bench = Bench::new();
-    let first = bench.claim(1);
-    bench.wait(2);
-    assert_eq!(bench.registry.next_deadline(), Some(WAIT));
-    bench.now = WAIT;
-    bench.registry.passed(bench.now);
-    let second = granted(bench.answers());
-    assert_eq!(second.outcome, Outcome::FreshHeld);
-    assert_ne!(second.session, first.session);
-
-    // Neither of the two is anybody's any more, not even after a restart of the daemon.
-    bench.exit(&[1, 2]);
-    let mut bench = bench.restart();
-    let third = bench.claim(3);
-    assert_eq!(third.outcome, Outcome::FreshPlural);
-    assert!(![first.session, second.session].contains(&third.session));
-}
-
-#[test]
-fn two_that_want_the_place_of_one_make_the_key_plural() {
-    let mut bench = Bench::new();
-    let first = bench.claim(1);
-    bench.wait(2);
-    bench.wait(3);
-    for (_, answer) in bench.exit(&[1]) {
-        let lease = answer.expect("a lease");
-        assert_eq!(lease.outcome, Outcome::FreshPlural);
-        assert_ne!(lease.session, first.session);
-    }
-    assert_eq!(bench.registry.waiting(), 0);
 }
 
 /// A host that starts its server anew twice: the one in the middle is no contender when it is known to be dead.
@@ -218,21 +195,6 @@ fn exits_that_are_known_together_count_together() {
         assert!(answers.contains(&(middle, Err(Error::LeaseEnded))), "{answers:?}");
         let resumed = Lease { outcome: Outcome::Resumed, epoch: Epoch(2), ..first };
         assert!(answers.contains(&(last, Ok(resumed))), "{answers:?}");
-    }
-}
-
-#[test]
-fn where_siblings_are_interchangeable_the_one_opened_first_is_resumed() {
-    let mut bench = Bench::new();
-    let first = bench.claim(1);
-    let late = Claim { deadline: 0, ..bench.claim_of(HOST, 2) };
-    let second = granted(bench.tell(late));
-    bench.exit(&[2]);
-    bench.exit(&[1]);
-    for (pid, expected) in [(3, &first), (4, &second)] {
-        let claim = Claim { siblings: Some(Siblings::Oldest), ..bench.claim_of(HOST, pid) };
-        let lease = granted(bench.tell(claim));
-        assert_eq!((lease.outcome, &lease.session), (Outcome::Resumed, &expected.session));
     }
 }
 
@@ -301,28 +263,29 @@ fn a_late_write_of_a_former_holder_is_refused() {
 }
 
 #[test]
-fn a_full_owner_gives_up_the_oldest_session_that_nobody_would_resume() {
+fn a_full_owner_gives_up_the_session_that_has_been_free_the_longest() {
     let mut bench = Bench::new();
-    bench.claim(1);
-    let late = |claim: Claim| Claim { deadline: 0, ..claim };
-    for pid in [2, 3] {
-        let claim = late(bench.claim_of(HOST, pid));
-        granted(bench.tell(claim));
-    }
+    let of_key = |bench: &mut Bench, pid: u32, what: u8| {
+        let claim = Claim { key: Some(key(what)), ..bench.claim_of(HOST, pid) };
+        bench.tell(claim).remove(0).1
+    };
+    let leases: Vec<Lease> =
+        [1, 2, 3].map(|number| of_key(&mut bench, number, number as u8).expect("a lease")).into();
     // All three are held: there is no room.
-    let claim = late(bench.claim_of(HOST, 4));
-    let refused = bench.tell(claim);
-    assert!(matches!(refused.as_slice(), [(_, Err(Error::QuotaExceeded { limit: 3, .. }))]), "{refused:?}");
+    let refused = of_key(&mut bench, 4, 4);
+    assert!(matches!(refused, Err(Error::QuotaExceeded { limit: 3, .. })), "{refused:?}");
 
     bench.exit(&[3]);
     bench.exit(&[2]);
-    let oldest = bench.registry.sessions().filter(|session| session.holder.is_none());
-    let oldest = oldest.min_by_key(|session| session.opened).expect("two are free").clone();
-    let fourth = bench.claim(5);
-    assert_eq!(fourth.outcome, Outcome::FreshPlural);
-    assert_eq!(bench.registry.session(&oldest.id), None);
-    assert_eq!(bench.registry.sessions().count(), 3);
-    assert_ne!(fourth.file, oldest.file, "a file of a session that has ended is not had again");
+    let fourth = of_key(&mut bench, 4, 4).expect("a lease");
+    assert_eq!(fourth.outcome, Outcome::FreshFirst);
+    assert_eq!(bench.registry.session(&leases[2].session), None);
+    assert!(bench.registry.session(&leases[1].session).is_some());
+    assert_ne!(fourth.file, leases[2].file, "a file of a session that has ended is not had again");
+    // Whose it was is told so, and the next one has to go for it.
+    let again = of_key(&mut bench, 5, 3).expect("a lease");
+    assert_eq!((again.outcome, again.because), (Outcome::FreshFirst, Some(Loss::Quota)));
+    assert_eq!(bench.registry.session(&leases[1].session), None);
 }
 
 /// A daemon that was killed between the records of a first claim never answered it. The claimant alone says nothing
@@ -331,8 +294,8 @@ fn a_full_owner_gives_up_the_oldest_session_that_nobody_would_resume() {
 fn a_claimant_without_its_owner_is_forgotten_at_the_start() {
     let mut bench = Bench::new();
     let claim = bench.claim_of(HOST, 1);
-    let traits = Traits { program: "server".into(), base: None, place: None, doubt: None };
-    bench.registry.introduce(claim.process, Claimant { host: HOST, traits });
+    let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
+    bench.registry.introduce(claim.process, Claimant::new(HOST, traits));
     let mut bench = bench.restart();
     assert_eq!(bench.registry.processes(), BTreeSet::new());
     assert_eq!(bench.registry.take_effects(), [Effect::DropClaimant(process(1))]);
@@ -359,7 +322,7 @@ fn a_session_with_an_id_is_found_by_it_alone() {
     let made = bench.claim_that(HOST, 1, new(Some("mine"))).expect("made");
     assert_eq!((made.outcome, made.epoch), (Outcome::FreshFirst, Epoch(1)));
     assert_eq!(bench.claim_that(HOST, 2, new(Some("mine"))), Err(Error::AlreadyExists));
-    // It has no key, so nobody comes to it by one; and the same id of another host's is another session.
+    // Nobody comes to it by the key of whom it was made for; and the same id of another host's is another session.
     assert_ne!(bench.claim(1).session, made.session);
     let other = process(11);
     let theirs = bench.claim_that(other, 5, new(Some("mine"))).expect("another host's");

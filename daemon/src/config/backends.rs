@@ -6,8 +6,17 @@ section! {
     /// Servers that outlive whoever speaks to them. Applies to keepers that register from now on, but for `stop_wait_ms` in
     /// what the daemon itself waits.
     pub struct Backends {
-        /// How long a backend stays when no front is attached, in ms.
+        /// How long a backend stays after its front was cut off (killed, or its host went away without a word), in ms.
         linger_ms: u64 = 600_000,
+        /// How long a backend stays after its host has closed it in an orderly way, in ms.
+        closed_linger_ms: u64 = 30_000,
+        /// How long a backend may take to answer a ping before a host that comes back is answered from memory, in ms. One that
+        /// does not is replaced.
+        ping_wait_ms: u64 = 1_500,
+        /// Orderly closes within `closes_ms` after which a host gets a fresh backend: somebody tries to mend it by reconnecting.
+        closes: u32 = 3,
+        /// The time within which they are counted, in ms.
+        closes_ms: u64 = 60_000,
         /// How long a request of a backend waits for a front that can answer it, in ms.
         ask_wait_ms: u64 = 300_000,
         /// How long a backend has to exit after its standard input was closed, and again after SIGTERM, in ms.

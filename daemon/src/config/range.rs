@@ -47,6 +47,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("sessions.handle_life_ms", sessions.handle_life_ms, 1),
         // 0 would have a backend go between one front and the next, and so be of no use.
         ("backends.linger_ms", backends.linger_ms, 1),
+        ("backends.closed_linger_ms", backends.closed_linger_ms, 1),
+        ("backends.ping_wait_ms", backends.ping_wait_ms, 1),
+        ("backends.closes", backends.closes.into(), 1),
+        ("backends.closes_ms", backends.closes_ms, 1),
+        ("wrap.first_line_wait_ms", config.wrap.first_line_wait_ms, 1),
+        ("wrap.keeper_wait_ms", config.wrap.keeper_wait_ms, 1),
         ("backends.ask_wait_ms", backends.ask_wait_ms, 1),
         ("backends.stop_wait_ms", backends.stop_wait_ms, 1),
     ];

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use mcp_sessiond_process::{Launcher, Table};
+use mcp_sessiond_process::{Appearance, Launcher, Table};
 use mcp_sessiond_proto::Siblings;
 use mcp_sessiond_registry::Policy;
 use serde::{Deserialize, Serialize};
 
-use super::{Backends, Limits, Sessions};
+use super::hosts::{self, HostRow};
+use super::{Backends, Limits, Sessions, Wrap};
 use crate::storage::{self, Durability};
 
 /// Every setting. The names are those of the configuration file.
@@ -17,8 +18,11 @@ pub struct Config {
     /// How long a claim waits, in ms, for the session's holder to be gone: hosts start the new server before the
     /// old one has died. 0 to 5,000.
     pub claim_wait_ms: u64,
-    /// What a claim gets where sessions can't be told apart: `fresh` or `oldest`.
+    /// What a claim gets where the host has, or had, several servers with the same key, unless the table of hosts says otherwise:
+    /// `fresh`, `successor`, `oldest` or `never`.
     pub siblings: Siblings,
+    /// Hosts, beside those that are known: the `executable`, an `argument` where that has to tell, and their `siblings`.
+    pub hosts: Vec<HostRow>,
     /// Whether pid 1 may be a host, as in a container whose only program is the host.
     pub pid1_is_host: bool,
     /// Programs that start servers on behalf of a host, beside those that are known: `executable` and the
@@ -45,6 +49,8 @@ pub struct Config {
     pub sessions: Sessions,
     /// Servers that outlive whoever speaks to them.
     pub backends: Backends,
+    /// How `wrap` waits.
+    pub wrap: Wrap,
     /// Bounds.
     pub limits: Limits,
 }
@@ -92,6 +98,7 @@ impl Default for Config {
         Self {
             claim_wait_ms: 1_000,
             siblings: Siblings::Fresh,
+            hosts: Vec::new(),
             pid1_is_host: false,
             launchers: Vec::new(),
             adopters: Vec::new(),
@@ -104,12 +111,19 @@ impl Default for Config {
             storage: Storage::default(),
             sessions: Sessions::default(),
             backends: Backends::default(),
+            wrap: Wrap::default(),
             limits: Limits::default(),
         }
     }
 }
 
 impl Config {
+    /// What counts for the claims of a host's instances: what the configuration says of it, else what is known.
+    #[must_use]
+    pub fn row_of(&self, host: &Appearance) -> Option<Siblings> {
+        hosts::siblings_of(&self.hosts, host)
+    }
+
     /// What the registry needs of it.
     #[must_use]
     pub fn policy(&self) -> Policy {

@@ -2,11 +2,12 @@
 
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{
-    Backend, FrontRequest, KeepRequest, KeeperName, Kept, ProcessRef, StartedRequest,
+    Backend, EndingRequest, FrontRequest, KeepRequest, KeeperName, Kept, LeftRequest, ProcessRef,
+    StartedRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::{Epoch, Error, SessionId, paths};
-use mcp_sessiond_registry::{KeeperRecord, Registry, SessionRecord};
+use mcp_sessiond_registry::{KeeperRecord, Left, Registry, SessionRecord};
 
 use super::claim::failed;
 use super::{Edge, State};
@@ -51,7 +52,7 @@ impl Edge {
             let mut state = self.lock();
             state.ledger.check()?;
             state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
-            state.take_in_exits();
+            state.take_in_exits(self.now());
             let is_new = !state.registry.is_keeper(&peer.id());
             let registered = register(&mut state.registry, peer, &id, epoch, holder, keeper);
             self.carry_out(&mut state);
@@ -67,6 +68,10 @@ impl Edge {
         Ok(Kept {
             owner: reference(owner),
             linger_ms: config.linger_ms,
+            closed_linger_ms: config.closed_linger_ms,
+            ping_wait_ms: config.ping_wait_ms,
+            closes: config.closes,
+            closes_ms: config.closes_ms,
             ask_wait_ms: config.ask_wait_ms,
             stop_wait_ms: config.stop_wait_ms,
             queue_messages: config.queue_messages,
@@ -126,6 +131,25 @@ impl Edge {
     pub fn check_front(&self, peer: &Pinned, request: &FrontRequest) -> Result<ProcessRef, Error> {
         let FrontRequest { session, keeper, epoch } = request;
         self.tell(|registry| registry.front(session, *keeper, peer.id(), *epoch)).map(reference)
+    }
+
+    /// A keeper, which is `peer` itself, tells how its front has left.
+    ///
+    /// # Errors
+    /// When it is not registered so.
+    pub fn front_left(&self, peer: &Pinned, request: &LeftRequest) -> Result<(), Error> {
+        let LeftRequest { session, keeper, epoch, orderly, used } = request;
+        let left = Left { epoch: *epoch, orderly: *orderly, used: *used };
+        self.tell(|registry| registry.front_left(session, *keeper, peer.id(), left))
+    }
+
+    /// A keeper, which is `peer` itself, tells why it is about to end.
+    ///
+    /// # Errors
+    /// When it is not registered so.
+    pub fn backend_ending(&self, peer: &Pinned, request: &EndingRequest) -> Result<(), Error> {
+        let EndingRequest { session, keeper, why } = request;
+        self.tell(|registry| registry.backend_ending(session, *keeper, peer.id(), *why))
     }
 
     /// The backend of a session, which the caller holds under this epoch. None: there is none.

@@ -2,10 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_sessiond_process::{self as process, Pinned, Traits, Walk};
+use mcp_sessiond_process::{self as process, Pinned, Said, Traits, Walk, digest};
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId, Token};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId, Siblings, Token};
 use mcp_sessiond_registry::{Claim, Claimant, Lease, SessionRecord, Wants};
 
 use super::{Answer, Edge, Settings};
@@ -16,13 +16,22 @@ use crate::tokens::{self, Corruption, Found};
 pub(super) struct Verified {
     pub(super) host: Pinned,
     host_name: String,
+    /// What the table of hosts says of it.
+    row: Option<Siblings>,
     traits: Traits,
 }
 
 impl Verified {
     pub(super) fn claimant(self) -> Claimant {
-        Claimant { host: self.host.id(), traits: self.traits }
+        Claimant::new(self.host.id(), self.traits)
     }
+}
+
+/// Bytes that the name may have that people know a server by.
+const PROGRAM_MAX: usize = 255;
+
+fn said(request: &ClaimRequest) -> Said {
+    Said { label: request.label.clone(), entry: request.entry.clone(), client: request.client.clone() }
 }
 
 impl Edge {
@@ -49,6 +58,12 @@ impl Edge {
         request: ClaimRequest,
         wants: Wants,
     ) -> Result<Claimed, Error> {
+        let is_name =
+            |name: &String| (1..=PROGRAM_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
+        if !request.program.as_ref().is_none_or(is_name) {
+            let sentence = format!("`program` is printable, and has 1 to {PROGRAM_MAX} bytes");
+            return Err(Error::InvalidArgument { sentence });
+        }
         let instance = instance(peer, request.instance)?;
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
         let receiver = if known {
@@ -82,6 +97,8 @@ impl Edge {
         let now = self.now();
         let opened_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         let deadline = self.settings().loaded.config.claim_deadline(now, request.wait_ms);
+        let expires =
+            request.until_ms.map_or(u64::MAX, |until| now + until.saturating_sub(process::monotonic_ms()));
         let mut state = self.lock();
         // Claims that can't be kept would only pile up.
         state.ledger.check()?;
@@ -90,29 +107,35 @@ impl Edge {
                 state.exits.add(instance.clone()).and_then(|()| state.exits.add(verified.host.clone()));
             watched.map_err(|error| failed(&error))?;
         }
-        state.take_in_exits();
+        state.take_in_exits(now);
         let known = state.registry.claimant(&instance.id()).cloned();
         let first = known.is_none();
-        let (claimant, host_name) = match (known, read) {
-            (Some(known), _) => (known, String::new()),
-            (None, Some(Verified { host, host_name, traits })) => {
+        let (claimant, host_name, row) = match (known, read) {
+            (Some(known), _) => (known, String::new(), None),
+            (None, Some(Verified { host, host_name, row, traits })) => {
                 // Whoever is dead by now was taken in before it was known; it would never be told again.
                 if !instance.is_alive() || !host.is_alive() {
                     state.unwatch(&instance.id());
                     state.unwatch(&host.id());
                     return Err(exited());
                 }
-                let claimant = Claimant { host: host.id(), traits };
+                let claimant = Claimant::new(host.id(), traits);
                 state.registry.introduce(instance.id(), claimant.clone());
-                (claimant, host_name)
+                (claimant, host_name, row)
             }
             (None, None) => return Err(exited()),
         };
-        let key = claimant.traits.key(request.label.as_ref());
+        let said = said(request);
+        let key = claimant.traits.key(&said);
         if let (Err(doubt), true) = (&key, first) {
             count(&self.meters.counters.claims_doubtful_total);
             tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
         }
+        let program = request.program.clone().unwrap_or_else(|| claimant.traits.program.clone());
+        let spot = claimant
+            .traits
+            .directory
+            .map(|directory| digest("mcp-sessiond spot", &[program.as_bytes(), &directory[..]].concat()));
         let (ticket, receiver) = state.ticket();
         let claim = Claim {
             ticket,
@@ -120,11 +143,15 @@ impl Edge {
             process: instance.id(),
             host: claimant.host,
             host_name,
+            row,
             key: key.ok(),
-            label: request.label.clone(),
-            program: claimant.traits.program,
+            former: claimant.traits.former_key(&said),
+            said,
+            spot,
+            program,
             siblings: request.siblings,
             deadline,
+            expires,
             opened_ms: u64::try_from(opened_ms).unwrap_or(u64::MAX),
             wants,
         };
@@ -138,7 +165,7 @@ impl Edge {
 
     /// Adds the token to a lease.
     async fn hand_over(&self, lease: Lease) -> Result<Claimed, Error> {
-        let Lease { session, epoch, outcome, file } = lease;
+        let Lease { session, epoch, outcome, because, file } = lease;
         let lock = self.file(file);
         // Whoever wrote under a former epoch is done when this is ours.
         let _reading = lock.lock().await;
@@ -151,7 +178,14 @@ impl Edge {
         if record.holder.is_none() {
             return Err(Error::LeaseEnded);
         }
-        let mut claimed = Claimed { session, epoch, outcome, token_status: TokenStatus::Absent, token: None };
+        if let Some(because) = because {
+            tracing::warn!(
+                session = %session, server = %record.program, host = record.owner.pid, why = because.sentence(),
+                "a server begins afresh"
+            );
+        }
+        let mut claimed =
+            Claimed { session, epoch, outcome, because, token_status: TokenStatus::Absent, token: None };
         if record.digest.is_none() {
             if outcome == Outcome::FreshFirst && record.name.is_none() {
                 claimed.token = self.adopt_version_1(&claimed, file).await;
@@ -217,7 +251,7 @@ impl Edge {
             let walk = process::find_host(&instance, &settings.table);
             // What counts is what was read at its first claim.
             let traits = known.unwrap_or_else(|| process::traits_of(&instance, &settings.table));
-            let key = traits.key(request.label.as_ref());
+            let key = traits.key(&said(&request));
             describe(instance.id().pid, walk, key)
         });
         reading.await.map_err(|error| failed(&error))
@@ -241,7 +275,8 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
     match host {
         Ok(host) => {
             let host_name = steps.last().map(|step| step.name.clone()).unwrap_or_default();
-            Ok(Verified { host, host_name, traits: process::traits_of(instance, &settings.table) })
+            let row = settings.loaded.config.row_of(&process::appearance(&host));
+            Ok(Verified { host, host_name, row, traits: process::traits_of(instance, &settings.table) })
         }
         Err(doubt) => {
             let pid = instance.id().pid;

@@ -1,5 +1,8 @@
 //! What `mcp-sessiond debug` is told.
 
+use std::collections::BTreeSet;
+
+use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::SessionId;
 use mcp_sessiond_proto::debug::{Counter, HostInfo, SessionInfo, TokenInfo};
 use mcp_sessiond_registry::SessionRecord;
@@ -12,12 +15,7 @@ impl Edge {
     #[must_use]
     pub fn hosts(&self) -> Vec<HostInfo> {
         self.look(|registry| {
-            let host = |(host, name, sessions, plural): (
-                mcp_sessiond_process::ProcessId,
-                &str,
-                &std::collections::BTreeSet<SessionId>,
-                usize,
-            )| {
+            let host = |(host, name, sessions): (ProcessId, &str, &BTreeSet<SessionId>)| {
                 let held =
                     sessions.iter().filter(|id| registry.session(id).is_some_and(|one| one.holder.is_some()));
                 HostInfo {
@@ -26,7 +24,7 @@ impl Edge {
                     name: name.into(),
                     sessions: bounded(sessions.len()),
                     held: bounded(held.count()),
-                    plural_keys: bounded(plural),
+                    plural_keys: bounded(registry.plural_keys(host)),
                 }
             };
             let mut hosts: Vec<HostInfo> = registry.owners().map(host).collect();
@@ -99,7 +97,7 @@ fn info(session: &SessionRecord) -> SessionInfo {
         name: session.name.clone().filter(|name| *name != session.id),
         host: session.owner.pid,
         program: session.program.clone(),
-        label: session.label.clone(),
+        label: session.said.label.clone(),
         key: session.key.map(|key| key.to_string()),
         epoch: session.epoch,
         holder: session.holder.map(|holder| holder.pid),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mcp_sessiond_process::{ExitWatch, ProcessId};
 use mcp_sessiond_proto::Error;
-use mcp_sessiond_registry::{Lease, Registry, Ticket};
+use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
 use tokio::sync::oneshot;
 
 use crate::ledger::{Ledger, Waiter};
@@ -32,7 +32,8 @@ impl State {
         Self { registry, ledger, exits, answers: HashMap::new(), tickets: 0, is_starting: true }
     }
 
-    pub(super) fn take_in_exits(&mut self) {
+    pub(super) fn take_in_exits(&mut self, now: Millis) {
+        self.registry.at(now);
         let exited = self.exits.drain();
         for process in &exited {
             tracing::debug!(pid = process.pid, "a process has exited");

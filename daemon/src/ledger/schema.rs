@@ -3,25 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use mcp_sessiond_process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
+use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
+use mcp_sessiond_proto::{ClientName, Epoch, Label, Loss, RequestId, SessionId, Siblings};
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot, TokenFile,
+    Claimant, Digest, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot, Spot, TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
-/// What each former version has to be added to become the next. An upgrade of the daemon ends nobody's session.
-const UPGRADES: [(i64, &str); 2] = [
-    (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
-    (2, KEEPERS),
-];
-
-const TABLES: &str = "
+/// The tables of version 1.
+const FIRST: &str = "
     CREATE TABLE boot (id TEXT NOT NULL) STRICT;
     CREATE TABLE owner (host TEXT PRIMARY KEY, name TEXT NOT NULL, plural BLOB NOT NULL) STRICT;
     CREATE TABLE claimant (
@@ -30,14 +25,42 @@ const TABLES: &str = "
     CREATE TABLE session (
         id TEXT PRIMARY KEY, owner TEXT NOT NULL, key BLOB, program TEXT NOT NULL, label TEXT,
         opened INTEGER NOT NULL, opened_ms INTEGER NOT NULL, epoch INTEGER NOT NULL, holder TEXT,
-        file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL, name TEXT, made_by TEXT
+        file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL
     ) STRICT;";
 
-const KEEPERS: &str = "
-    CREATE TABLE keeper (
-        process TEXT PRIMARY KEY, session TEXT, name INTEGER NOT NULL, program TEXT NOT NULL, backend TEXT,
-        ending INTEGER NOT NULL
-    ) STRICT;";
+/// What each former version has to be added to become the next: an upgrade of the daemon ends nobody's session. A new database
+/// is made in the same steps.
+const UPGRADES: [(i64, &str); 3] = [
+    (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
+    (
+        2,
+        "CREATE TABLE keeper (
+            process TEXT PRIMARY KEY, session TEXT, name INTEGER NOT NULL, program TEXT NOT NULL, backend TEXT,
+            ending INTEGER NOT NULL
+        ) STRICT;",
+    ),
+    (
+        3,
+        // What was read of a process counts by the former recipe of keys. Plural is a fact of now, and not on record any more.
+        "ALTER TABLE owner RENAME COLUMN plural TO doubles;
+        UPDATE owner SET doubles = x'';
+        ALTER TABLE owner ADD COLUMN row TEXT;
+        ALTER TABLE owner ADD COLUMN crowded INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE owner ADD COLUMN losses BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE claimant RENAME COLUMN base TO former_base;
+        ALTER TABLE claimant RENAME COLUMN place TO former_place;
+        ALTER TABLE claimant ADD COLUMN core BLOB;
+        ALTER TABLE claimant ADD COLUMN place BLOB;
+        ALTER TABLE claimant ADD COLUMN directory BLOB;
+        ALTER TABLE claimant ADD COLUMN conversation BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE claimant ADD COLUMN keys BLOB NOT NULL DEFAULT x'';
+        ALTER TABLE session ADD COLUMN entry TEXT;
+        ALTER TABLE session ADD COLUMN client TEXT;
+        ALTER TABLE session ADD COLUMN spot BLOB;
+        ALTER TABLE session ADD COLUMN asked TEXT;
+        ALTER TABLE session ADD COLUMN freed INTEGER NOT NULL DEFAULT 0;",
+    ),
+];
 
 /// What the database held.
 pub(super) enum State {
@@ -101,8 +124,10 @@ fn create(connection: &mut Connection, boot: &str) -> rusqlite::Result<()> {
     for name in names {
         transaction.execute(&format!("DROP TABLE \"{}\"", name.replace('"', "\"\"")), [])?;
     }
-    transaction.execute_batch(TABLES)?;
-    transaction.execute_batch(KEEPERS)?;
+    transaction.execute_batch(FIRST)?;
+    for (_, upgrade) in UPGRADES {
+        transaction.execute_batch(upgrade)?;
+    }
     transaction.execute("INSERT INTO boot VALUES (?1)", [boot])?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
@@ -124,33 +149,53 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
     let execute =
         |sql: &str, parameters: &[&dyn ToSql]| transaction.prepare_cached(sql)?.execute(parameters).map(drop);
     match effect {
-        Effect::SaveOwner(OwnerRecord { host, name, plural }) => {
-            let plural: Vec<u8> = plural.iter().flat_map(|key| key.0).collect();
-            execute("INSERT OR REPLACE INTO owner VALUES (?1, ?2, ?3)", params![Process(*host), name, plural])
+        Effect::SaveOwner(OwnerRecord { host, name, row, crowded, doubles, losses }) => {
+            let losses: Vec<u8> = losses.iter().flat_map(|(key, loss)| loss_bytes(key, *loss)).collect();
+            execute(
+                "INSERT OR REPLACE INTO owner (host, name, row, crowded, doubles, losses) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    Process(*host),
+                    name,
+                    row.map(Siblings::as_str),
+                    crowded,
+                    doubles.iter().flatten().copied().collect::<Vec<u8>>(),
+                    losses,
+                ],
+            )
         }
         Effect::DropOwner(host) => execute("DELETE FROM owner WHERE host = ?1", params![Process(*host)]),
-        Effect::SaveClaimant(process, Claimant { host, traits }) => execute(
-            "INSERT OR REPLACE INTO claimant VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        Effect::SaveClaimant(process, Claimant { host, traits, keys }) => execute(
+            "INSERT OR REPLACE INTO claimant (
+                process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys
+            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 Process(*process),
                 Process(*host),
                 traits.program,
-                traits.base,
+                traits.core,
                 traits.place,
+                traits.directory,
+                conversation_bytes(traits.conversation),
                 traits.doubt.map(KeyDoubt::code),
+                traits.former.base,
+                traits.former.place,
+                keys.iter().flat_map(Key::to_bytes).collect::<Vec<u8>>(),
             ],
         ),
         Effect::DropClaimant(process) => {
             execute("DELETE FROM claimant WHERE process = ?1", params![Process(*process)])
         }
         Effect::SaveSession(session) => execute(
-            "INSERT OR REPLACE INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+            "INSERT OR REPLACE INTO session (
+                id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, made_by,
+                entry, client, spot, asked, freed
+            ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
             params![
                 session.id.as_str(),
                 Process(session.owner),
-                session.key.map(|key| key.0),
+                session.key.map(|key| key.to_bytes()),
                 session.program,
-                session.label.as_ref().map(Label::as_str),
+                session.said.label.as_ref().map(Label::as_str),
                 session.opened.cast_signed(),
                 session.opened_ms.cast_signed(),
                 session.epoch.0.cast_signed(),
@@ -161,6 +206,11 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 session.offered,
                 session.name.as_ref().map(SessionId::as_str),
                 session.made_by.as_ref().map(RequestId::as_str),
+                session.said.entry.as_ref().map(Label::as_str),
+                session.said.client.as_ref().map(ClientName::as_str),
+                session.spot,
+                session.asked.map(Siblings::as_str),
+                session.freed.cast_signed(),
             ],
         ),
         Effect::DropSession(id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
@@ -179,6 +229,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             execute("DELETE FROM keeper WHERE process = ?1", params![Process(*process)])
         }
         Effect::DeleteToken(_)
+        | Effect::Unreachable(..)
         | Effect::EndContents(..)
         | Effect::EndKeeper(_)
         | Effect::SweepBackend(_)
@@ -187,44 +238,103 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
 }
 
 fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
-    let owners = rows(connection, "SELECT host, name, plural FROM owner", |row| {
-        let plural: Vec<u8> = row.get(2)?;
-        let plural: BTreeSet<Key> = plural.as_chunks().0.iter().map(|key| Key(*key)).collect();
-        Ok(OwnerRecord { host: row.get::<_, Process>(0)?.0, name: row.get(1)?, plural })
+    let owners = rows(connection, "SELECT host, name, row, crowded, doubles, losses FROM owner", |row| {
+        let doubles: BTreeSet<Spot> = row.get::<_, Vec<u8>>(4)?.as_chunks().0.iter().copied().collect();
+        let losses = row.get::<_, Vec<u8>>(5)?;
+        let losses: Option<BTreeMap<Key, Loss>> = losses.chunks(Key::BYTES + 1).map(loss_of).collect();
+        Ok(OwnerRecord {
+            host: row.get::<_, Process>(0)?.0,
+            name: row.get(1)?,
+            row: optional::<Siblings>(row, 2)?,
+            crowded: row.get(3)?,
+            doubles,
+            losses: losses.ok_or(FromSqlError::InvalidType)?,
+        })
     })?;
-    let claimants =
-        rows(connection, "SELECT process, host, program, base, place, doubt FROM claimant", |row| {
-            let doubt = row.get::<_, Option<String>>(5)?.map(|_| parsed::<KeyDoubt>(row, 5)).transpose()?;
-            let traits = Traits { program: row.get(2)?, base: row.get(3)?, place: row.get(4)?, doubt };
-            Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits }))
-        })?;
-    let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, made_by";
+    let columns = "process, host, program, core, place, directory, conversation, doubt, former_base, former_place, keys";
+    let claimants = rows(connection, &format!("SELECT {columns} FROM claimant"), |row| {
+        let traits = Traits {
+            program: row.get(2)?,
+            core: row.get(3)?,
+            place: row.get(4)?,
+            directory: row.get(5)?,
+            conversation: conversation_of(&row.get::<_, Vec<u8>>(6)?).ok_or(FromSqlError::InvalidType)?,
+            doubt: optional::<KeyDoubt>(row, 7)?,
+            former: Former { base: row.get(8)?, place: row.get(9)? },
+        };
+        let keys: Option<Vec<Key>> =
+            row.get::<_, Vec<u8>>(10)?.chunks(Key::BYTES).map(Key::from_bytes).collect();
+        let keys = keys.ok_or(FromSqlError::InvalidType)?;
+        Ok((row.get::<_, Process>(0)?.0, Claimant { host: row.get::<_, Process>(1)?.0, traits, keys }))
+    })?;
+    let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, \
+                   made_by, entry, client, spot, asked, freed";
     let (mut keepers, mut ending) = keepers(connection)?;
     let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
         let id = parsed::<SessionId>(row, 0)?;
         let owner = row.get::<_, Process>(1)?.0;
+        let key = row.get::<_, Option<Vec<u8>>>(2)?;
+        let key = key.map(|bytes| Key::from_bytes(&bytes).ok_or(FromSqlError::InvalidType)).transpose()?;
+        let said = Said {
+            label: optional::<Label>(row, 4)?,
+            entry: optional::<Label>(row, 15)?,
+            client: optional::<ClientName>(row, 16)?,
+        };
         Ok(SessionRecord {
             keeper: keepers.remove(&id).map(Box::new),
             id,
             owner,
-            key: row.get::<_, Option<Digest>>(2)?.map(Key),
+            key,
             program: row.get(3)?,
-            label: row.get::<_, Option<String>>(4)?.map(|_| parsed::<Label>(row, 4)).transpose()?,
+            said,
+            spot: row.get(17)?,
+            asked: optional::<Siblings>(row, 18)?,
             opened: row.get::<_, i64>(5)?.cast_unsigned(),
+            freed: row.get::<_, i64>(19)?.cast_unsigned(),
             opened_ms: row.get::<_, i64>(6)?.cast_unsigned(),
             epoch: Epoch(row.get::<_, i64>(7)?.cast_unsigned()),
             holder: row.get::<_, Option<Process>>(8)?.map(|process| process.0),
             file: TokenFile { host: owner, number: row.get(9)? },
-            digest: row.get(10)?,
+            digest: row.get::<_, Option<Digest>>(10)?,
             former: row.get(11)?,
             offered: row.get(12)?,
-            name: row.get::<_, Option<String>>(13)?.map(|_| parsed::<SessionId>(row, 13)).transpose()?,
-            made_by: row.get::<_, Option<String>>(14)?.map(|_| parsed::<RequestId>(row, 14)).transpose()?,
+            name: optional::<SessionId>(row, 13)?,
+            made_by: optional::<RequestId>(row, 14)?,
         })
     })?;
     // Those of sessions that are not there.
     ending.extend(keepers.into_values());
     Ok(Snapshot { owners, claimants, sessions, ending })
+}
+
+/// A key, and the number of a loss.
+fn loss_bytes(key: &Key, loss: Loss) -> Vec<u8> {
+    let number = Loss::ALL.into_iter().position(|other| other == loss).and_then(|at| u8::try_from(at).ok());
+    let mut bytes = key.to_bytes();
+    bytes.push(number.unwrap_or(u8::MAX));
+    bytes
+}
+
+fn loss_of(bytes: &[u8]) -> Option<(Key, Loss)> {
+    let (number, key) = bytes.split_last()?;
+    Some((Key::from_bytes(key)?, *Loss::ALL.get(usize::from(*number))?))
+}
+
+/// Nothing where there is none, one byte where it is hidden, else the digest.
+fn conversation_bytes(conversation: Conversation) -> Vec<u8> {
+    match conversation {
+        Conversation::None => Vec::new(),
+        Conversation::Hidden => vec![1],
+        Conversation::Of(id) => id.to_vec(),
+    }
+}
+
+fn conversation_of(bytes: &[u8]) -> Option<Conversation> {
+    match bytes {
+        [] => Some(Conversation::None),
+        [1] => Some(Conversation::Hidden),
+        bytes => Some(Conversation::Of(bytes.try_into().ok()?)),
+    }
 }
 
 /// The keepers of sessions, and those of none.
@@ -233,7 +343,7 @@ fn keepers(
 ) -> rusqlite::Result<(BTreeMap<SessionId, KeeperRecord>, Vec<KeeperRecord>)> {
     let columns = "process, session, name, program, backend, ending";
     let all = rows(connection, &format!("SELECT {columns} FROM keeper"), |row| {
-        let session = row.get::<_, Option<String>>(1)?.map(|_| parsed::<SessionId>(row, 1)).transpose()?;
+        let session = optional::<SessionId>(row, 1)?;
         let keeper = KeeperRecord {
             process: row.get::<_, Process>(0)?.0,
             name: KeeperName(row.get(2)?),
@@ -265,6 +375,11 @@ fn rows<T>(
 fn parsed<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
     text.parse().map_err(|_| FromSqlError::InvalidType.into())
+}
+
+/// The same for what may be absent.
+fn optional<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+    row.get::<_, Option<String>>(column)?.map(|_| parsed::<T>(row, column)).transpose()
 }
 
 /// A process as text: pid, start time and pidfd inode (or `-`), with slashes between.

@@ -1,7 +1,7 @@
 use futures::FutureExt;
-use mcp_sessiond_process::{Key, KeyDoubt, ProcessId, StartTime, Traits};
+use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Label, RequestId, SessionId};
+use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, SessionId, Siblings};
 use mcp_sessiond_registry::Records;
 use mcp_sessiond_registry::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
 use proptest::option;
@@ -66,10 +66,14 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
     SessionRecord {
         id: id.parse().expect("an id"),
         owner,
-        key: Some(Key([1; 32])),
+        // One of the former recipe: what an upgrade finds is written so.
+        key: Key::from_bytes(&[1; 32]),
         program: "server".into(),
-        label: None,
+        said: Said::default(),
+        spot: None,
+        asked: None,
         opened: 1,
+        freed: 0,
         opened_ms: 2,
         epoch: Epoch(epoch),
         holder: None,
@@ -100,36 +104,86 @@ fn label() -> impl Strategy<Value = Label> {
     select(vec!["prod", "naïve 'label' \u{1f980}"]).prop_map(|label| label.parse().expect("a label"))
 }
 
+fn key() -> impl Strategy<Value = Key> {
+    (1..3_u8, any::<[u8; 32]>(), conversation(), any::<Option<[u8; 32]>>())
+        .prop_map(|(recipe, what, conversation, client)| Key { recipe, what, conversation, client })
+}
+
+fn conversation() -> impl Strategy<Value = Conversation> {
+    prop_oneof![
+        Just(Conversation::None),
+        Just(Conversation::Hidden),
+        any::<[u8; 32]>().prop_map(Conversation::Of),
+    ]
+}
+
+fn siblings() -> impl Strategy<Value = Option<Siblings>> {
+    option::of(select(Siblings::ALL.to_vec()))
+}
+
 fn owner() -> impl Strategy<Value = OwnerRecord> {
-    let plural = proptest::collection::btree_set(any::<[u8; 32]>().prop_map(Key), 0..4);
-    (process(), ".*", plural).prop_map(|(host, name, plural)| OwnerRecord { host, name, plural })
+    let doubles = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
+    let losses = proptest::collection::btree_map(key(), select(Loss::ALL.to_vec()), 0..4);
+    (process(), ".*", siblings(), any::<bool>(), doubles, losses).prop_map(
+        |(host, name, row, crowded, doubles, losses)| OwnerRecord {
+            host,
+            name,
+            row,
+            crowded,
+            doubles,
+            losses,
+        },
+    )
 }
 
 fn claimant() -> impl Strategy<Value = Claimant> {
     let codes = ["executable", "arguments", "rewritten", "directory", "environment", "changed", "gone"];
     let doubt = select(codes.to_vec()).prop_map(|code| code.parse::<KeyDoubt>().expect("a doubt"));
-    let digest = || any::<Option<[u8; 32]>>();
-    (process(), ".*", digest(), digest(), option::of(doubt)).prop_map(
-        |(host, program, base, place, doubt)| Claimant {
+    let digests = any::<[Option<[u8; 32]>; 5]>();
+    let keys = proptest::collection::vec(key(), 0..3);
+    (process(), ".*", digests, conversation(), option::of(doubt), keys).prop_map(
+        |(host, program, [core, place, directory, base, former_place], conversation, doubt, keys)| Claimant {
             host,
-            traits: Traits { program, base, place, doubt },
+            traits: Traits {
+                program,
+                core,
+                place,
+                directory,
+                conversation,
+                doubt,
+                former: Former { base, place: former_place },
+            },
+            keys,
         },
     )
 }
 
+fn said() -> impl Strategy<Value = Said> {
+    let client = option::of(select(vec!["", "claude-ai", " naïve \u{1f980}"]));
+    (option::of(label()), option::of(label()), client).prop_map(|(label, entry, client)| Said {
+        label,
+        entry,
+        client: client.map(|client| client.parse().expect("a name")),
+    })
+}
+
 fn any_session() -> impl Strategy<Value = SessionRecord> {
     let digest = || any::<Option<[u8; 32]>>();
-    let names = (id(), process(), digest(), ".*", option::of(label()));
-    let rest = (any::<[u64; 3]>(), option::of(process()), any::<u32>(), digest(), digest(), any::<bool>());
-    (names, rest).prop_map(|((id, owner, key, program, label), rest)| {
-        let ([opened, opened_ms, epoch], holder, number, digest, former, offered) = rest;
+    let names = (id(), process(), option::of(key()), ".*", said(), siblings());
+    let rest =
+        (any::<[u64; 4]>(), option::of(process()), any::<u32>(), digest(), digest(), digest(), any::<bool>());
+    (names, rest).prop_map(|((id, owner, key, program, said, asked), rest)| {
+        let ([opened, opened_ms, epoch, freed], holder, number, digest, former, spot, offered) = rest;
         SessionRecord {
             id,
             owner,
-            key: key.map(Key),
+            key,
             program,
-            label,
+            said,
+            spot,
+            asked,
             opened,
+            freed,
             opened_ms,
             epoch: Epoch(epoch),
             holder,
@@ -313,11 +367,24 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
-    let to_2 = "DROP TABLE keeper; PRAGMA user_version = 2";
-    let to_1 = "ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
-                DROP TABLE keeper; PRAGMA user_version = 1";
-    for downgrade in [to_1, to_2] {
-        what_was_recorded_is_found_after(downgrade).await;
+    let to_3 = "ALTER TABLE owner RENAME COLUMN doubles TO plural; ALTER TABLE owner DROP COLUMN row;
+        ALTER TABLE owner DROP COLUMN crowded; ALTER TABLE owner DROP COLUMN losses;
+        ALTER TABLE claimant DROP COLUMN core; ALTER TABLE claimant DROP COLUMN place;
+        ALTER TABLE claimant DROP COLUMN directory; ALTER TABLE claimant DROP COLUMN conversation;
+        ALTER TABLE claimant DROP COLUMN keys;
+        ALTER TABLE claimant RENAME COLUMN former_base TO base;
+        ALTER TABLE claimant RENAME COLUMN former_place TO place;
+        ALTER TABLE session DROP COLUMN entry; ALTER TABLE session DROP COLUMN client;
+        ALTER TABLE session DROP COLUMN spot; ALTER TABLE session DROP COLUMN asked;
+        ALTER TABLE session DROP COLUMN freed; UPDATE session SET key = substr(key, 2, 32);
+        PRAGMA user_version = 3;";
+    let to_2 = format!("{to_3} DROP TABLE keeper; PRAGMA user_version = 2");
+    let to_1 = format!(
+        "{to_2}; ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
+         PRAGMA user_version = 1"
+    );
+    for downgrade in [to_1, to_2, to_3.to_owned()] {
+        what_was_recorded_is_found_after(&downgrade).await;
     }
 }
 

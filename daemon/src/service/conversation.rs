@@ -23,6 +23,8 @@ pub struct Conversation {
     pub daemon: Arc<Daemon>,
     /// The process that connected.
     pub peer: Pinned,
+    /// The version of the protocol that it speaks.
+    version: u16,
     /// The instances that it speaks for: itself, once its host was verified, and the ancestors that it has claimed for.
     instances: Mutex<Instances>,
     /// The sessions of the clients that it has attached and not detached.
@@ -52,8 +54,8 @@ fn hosts_of(instances: &Instances) -> BTreeSet<ProcessId> {
 impl Conversation {
     /// One that has just begun.
     #[must_use]
-    pub fn new(daemon: Arc<Daemon>, peer: Pinned) -> Self {
-        Self { daemon, peer, instances: Mutex::default(), attached: Mutex::default() }
+    pub fn new(daemon: Arc<Daemon>, peer: Pinned, version: u16) -> Self {
+        Self { daemon, peer, version, instances: Mutex::default(), attached: Mutex::default() }
     }
 
     /// The instances that this peer speaks for: at least itself.
@@ -94,7 +96,11 @@ impl Conversation {
     async fn claim_that(&self, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
         let instance = request.instance;
-        let claimed = edge.claim(&self.peer, request, wants).await?;
+        let mut claimed = edge.claim(&self.peer, request, wants).await?;
+        if self.version < 2 && claimed.outcome == Outcome::FreshNever {
+            // Version 1 has no word for it. This one says the same: nobody will resume it.
+            claimed.outcome = Outcome::FreshPlural;
+        }
         if let Some((process, claimant)) = edge.instance_of(&self.peer, instance) {
             let host = claimant.host;
             lock(&self.instances).insert(process, Arc::new(claimant));

@@ -15,5 +15,7 @@ mod key;
 mod process_id;
 
 pub use digest::Encoder;
-pub use key::{Key, KeyDoubt, KeyDoubtError, Traits};
+pub use key::{
+    Conversation, FORMER_RECIPE, Former, Key, KeyDoubt, KeyDoubtError, RECIPE, Said, Traits, digest,
+};
 pub use process_id::{ProcessId, StartTime, StartTimeError};

@@ -1,6 +1,6 @@
 //! The key over made-up facts: what is in it, what is not, and what makes it doubtful.
 
-use mcp_sessiond_identity::Key;
+use mcp_sessiond_identity::{FORMER_RECIPE, Key, RECIPE, Said};
 
 use super::*;
 use crate::variables::IGNORED_VARIABLES;
@@ -25,11 +25,15 @@ fn traits(change: impl FnOnce(&mut Facts)) -> Traits {
 }
 
 fn key(change: impl FnOnce(&mut Facts)) -> Result<Key, KeyDoubt> {
-    traits(change).key(None)
+    traits(change).key(&Said::default())
 }
 
 fn labelled(change: impl FnOnce(&mut Facts)) -> Result<Key, KeyDoubt> {
-    traits(change).key(Some(&"one".parse().expect("a label")))
+    traits(change).key(&label("one"))
+}
+
+fn label(label: &str) -> Said {
+    Said { label: Some(label.parse().expect("a label")), ..Said::default() }
 }
 
 #[test]
@@ -76,21 +80,55 @@ fn the_configuration_adds_variables() {
     };
     assert_eq!(with(&["A=1"]), with(&["A=1", "TRACE_ID=7"]));
     assert_ne!(with(&["A=1"]), with(&["A=1", "TRAC=7"]));
-    assert_ne!(with(&["THREAD=1"]).base, with(&["THREAD=2"]).base);
+    assert_ne!(with(&["THREAD=1"]).conversation, with(&["THREAD=2"]).conversation);
+    assert_eq!(with(&["THREAD=1"]).place, with(&["THREAD=2"]).place);
 }
 
 #[test]
-fn a_label_takes_the_place_of_directory_and_environment_alone() {
+fn a_program_is_called_by_its_file_name_alone() {
+    let called =
+        |argv0: &'static str| key(move |facts| facts.image.arguments = Ok(bytes(&[argv0, "--db", "prod"])));
+    assert_eq!(called("/opt/uv/builds-v0/.tmpAb12/bin/server"), called("server"));
+    assert_ne!(called("server-2"), called("server"));
+}
+
+#[test]
+fn a_label_takes_the_place_of_directory_environment_and_path() {
     let usual = labelled(|_| {}).expect("certain");
     assert_ne!(Ok(usual), key(|_| {}));
     assert_eq!(labelled(|facts| facts.directory = None), Ok(usual));
     assert_eq!(labelled(|facts| facts.environment = Some(bytes(&["A=2"]))), Ok(usual));
-    assert_ne!(labelled(|facts| facts.image.executable = Some("/x".into())), Ok(usual));
+    assert_eq!(labelled(|facts| facts.image.executable = Some("/opt/2/server".into())), Ok(usual));
+    assert_ne!(labelled(|facts| facts.image.executable = Some("/usr/bin/other".into())), Ok(usual));
     assert_ne!(labelled(|facts| facts.image.arguments = Ok(bytes(&["server"]))), Ok(usual));
     let conversation = |id: &'static str| labelled(move |facts| facts.environment = Some(bytes(&[id])));
     assert_ne!(conversation("CLAUDE_CODE_SESSION_ID=1"), conversation("CLAUDE_CODE_SESSION_ID=2"));
-    let other = traits(|_| {}).key(Some(&"two".parse().expect("a label")));
-    assert_ne!(other, Ok(usual));
+    assert_ne!(traits(|_| {}).key(&label("two")), Ok(usual));
+}
+
+#[test]
+fn what_an_instance_says_of_itself_narrows() {
+    let says = |entry: Option<&str>, client: Option<&str>| {
+        let parsed = |text: &str| text.parse().expect("a label");
+        let client = client.map(|client| client.parse().expect("a name"));
+        traits(|_| {}).key(&Said { label: None, entry: entry.map(parsed), client }).expect("certain")
+    };
+    let all = [
+        says(None, None),
+        says(None, Some("")),
+        says(None, Some("claude-ai")),
+        says(Some("a"), Some("claude-ai")),
+        says(Some("b"), Some("claude-ai")),
+        labelled(|_| {}).expect("certain"),
+    ];
+    for (at, one) in all.iter().enumerate() {
+        assert!(!all[..at].contains(one), "{at}");
+    }
+    assert!(all[4].is_another_program_for(&all[3]));
+    let conversation =
+        |id: &'static str| key(move |facts| facts.environment = Some(bytes(&[id]))).expect("certain");
+    let (one, two) = (conversation("CLAUDE_CODE_SESSION_ID=1"), conversation("CLAUDE_CODE_SESSION_ID=2"));
+    assert!(one.is_another_conversation_of(&two));
 }
 
 #[test]
@@ -98,11 +136,11 @@ fn what_can_not_be_read_makes_the_key_doubtful() {
     assert_eq!(key(|facts| facts.environment = None), Err(KeyDoubt::Environment));
     assert_eq!(key(|facts| facts.directory = None), Err(KeyDoubt::Directory));
     assert!(labelled(|facts| facts.environment = None).is_ok());
-    for label in [None, Some(&"one".parse().expect("a label"))] {
+    for said in [Said::default(), label("one")] {
         let hidden = traits(|facts| facts.image.executable = None);
-        assert_eq!(hidden.key(label), Err(KeyDoubt::Executable));
+        assert_eq!(hidden.key(&said), Err(KeyDoubt::Executable));
         for doubt in [KeyDoubt::Arguments, KeyDoubt::Rewritten] {
-            assert_eq!(traits(|facts| facts.image.arguments = Err(doubt)).key(label), Err(doubt));
+            assert_eq!(traits(|facts| facts.image.arguments = Err(doubt)).key(&said), Err(doubt));
         }
     }
 }
@@ -128,6 +166,17 @@ fn a_title_is_not_taken_for_arguments() {
 fn digests_are_what_they_were() {
     // They are on record: with another encoding no server would find its session after an upgrade of the daemon.
     // Computed with Python's hashlib.
-    assert_eq!(key(|_| {}).expect("certain").to_string(), "4039a132");
-    assert_eq!(labelled(|_| {}).expect("certain").to_string(), "f5c609cf");
+    let former = |said: &Said| traits(|_| {}).former_key(said).expect("certain");
+    let begins = |key: Key| (key.recipe, key.what[..4].to_vec());
+    assert_eq!(begins(former(&Said::default())), (FORMER_RECIPE, vec![0x40, 0x39, 0xa1, 0x32]));
+    assert_eq!(begins(former(&label("one"))), (FORMER_RECIPE, vec![0xf5, 0xc6, 0x09, 0xcf]));
+    assert_eq!(begins(key(|_| {}).expect("certain")), (RECIPE, vec![0x59, 0x34, 0x60, 0x0b]));
+    assert_eq!(begins(labelled(|_| {}).expect("certain")), (RECIPE, vec![0x99, 0x1a, 0x2d, 0x13]));
+}
+
+#[test]
+fn what_a_daemon_of_the_former_recipe_has_read_makes_its_keys() {
+    let read = traits(|_| {});
+    let former = Traits { core: None, place: None, ..read.clone() };
+    assert_eq!(former.key(&Said::default()).ok(), read.former_key(&Said::default()));
 }

@@ -29,7 +29,7 @@ fn a_title_makes_the_key_doubtful() {
     let stay = r#"$0 = shift; $| = 1; print "$$\n"; <STDIN>"#;
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, "my server", "--db", "prod"]));
     let traits = traits_of(&tree.pinned(), &Table::default());
-    assert_eq!((traits.base, traits.doubt), (None, Some(KeyDoubt::Rewritten)));
+    assert_eq!((traits.core, traits.doubt), (None, Some(KeyDoubt::Rewritten)));
     assert!(traits.place.is_some());
 
     let long = "x".repeat(300);

@@ -20,10 +20,10 @@ use crate::{Json, PROTOCOL_VERSION, Token};
 
 const PAGE: &str = include_str!("../../PROTOCOL.md");
 
-const HELLO_MESSAGE_PACK: &str = "6d63707365737364000100000100000000400000000000000000000000000000";
-const HELLO_JSON_RPC: &str = "6d63707365737364000100000200000000400000000000000000000000000000";
-const HELLO_WELCOME: &str = "6d63707365737364000100010100000000400000000000000000000000000000";
-const HELLO_VERSION: &str = "6d63707365737364000900010101000000400000000000000000000000000000";
+const HELLO_MESSAGE_PACK: &str = "6d63707365737364000200000100000000400000000000000000000000000000";
+const HELLO_JSON_RPC: &str = "6d63707365737364000200000200000000400000000000000000000000000000";
+const HELLO_WELCOME: &str = "6d63707365737364000200020100000000400000000000000000000000000000";
+const HELLO_VERSION: &str = "6d63707365737364000900020101000000400000000000000000000000000000";
 const CALL: &str = "0000004583a2696403ab646561646c696e655f6d73cd2710a463616c6c81a5436c61696d81a77265717565737482a56c6162656ca470726f64a87369626c696e6773a66f6c64657374";
 const REPLY: &str = "0000006183a2696403a57265706c7981a5436c61696d81a24f6b85a773657373696f6ea27331a565706f636807a76f7574636f6d65a7726573756d6564ac746f6b656e5f737461747573a770726573656e74a5746f6b656ec4026869a772656675736564c0";
 const ERROR: &str = "0000004683a2696403a57265706c7981aa53746f7265546f6b656e81a345727283a4636f6465ab7374616c655f65706f6368a5676976656e07a66e657765737408a772656675736564c0";
@@ -72,6 +72,7 @@ fn claimed() -> Claimed {
         session: "s1".parse().expect("id"),
         epoch: Epoch(7),
         outcome: Outcome::Resumed,
+        because: None,
         token_status: TokenStatus::Present,
         token: Some(Token::new(*b"hi").expect("token")),
     }
@@ -294,6 +295,8 @@ fn the_methods_are_those_of_the_service() {
         KeepBackend => "keep_backend",
         BackendStarted => "backend_started",
         CheckFront => "check_front",
+        FrontLeft => "front_left",
+        BackendEnding => "backend_ending",
         ListBackends => "list_backends",
         StopBackend => "stop_backend",
         About => "about",
@@ -329,6 +332,10 @@ fn the_methods_are_those_of_the_service() {
             }
             "backend_started" => json!({"session": "s", "keeper": "00c0ffee", "pid": 7}),
             "check_front" => json!({"session": "s", "keeper": "00c0ffee", "epoch": "1"}),
+            "front_left" => {
+                json!({"session": "s", "keeper": "00c0ffee", "epoch": "1", "orderly": true, "used": false})
+            }
+            "backend_ending" => json!({"session": "s", "keeper": "00c0ffee", "why": "lingered"}),
             "stop_backend" => json!({"session": "s"}),
             _ => json!({}),
         };

@@ -29,16 +29,18 @@ impl Relay {
             self.counts.dropped += 1;
             return;
         }
-        if let Some(front) = &mut self.front
-            && entry.parts.iter().any(|(_, part)| matches!(part, ToBackend::Other))
-        {
-            front.unparsed += 1;
+        if entry.parts.iter().any(|(_, part)| matches!(part, ToBackend::Other)) {
+            self.used = true;
+            if let Some(front) = &mut self.front {
+                front.unparsed += 1;
+            }
         }
         self.to_backend.push(entry);
         self.wake(now);
     }
 
     fn front_message(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToBackend> {
+        self.used |= is_use(&message.kind);
         match &message.kind {
             Kind::Request { id, method } => self.front_request(message, id, method, now),
             Kind::Notification { method } => match &**method {
@@ -150,5 +152,26 @@ impl Relay {
             edits.replace(message, id, ask.id);
         }
         Some((edits, ToBackend::Answer))
+    }
+}
+
+/// Whether a message of the host has the backend do more than greet, ping and list: then it may keep something because of it.
+fn is_use(kind: &Kind<'_>) -> bool {
+    match kind {
+        Kind::Request { method, .. } => !matches!(
+            &**method,
+            "initialize"
+                | "server/discover"
+                | "ping"
+                | "tools/list"
+                | "prompts/list"
+                | "resources/list"
+                | "resources/templates/list"
+        ),
+        Kind::Notification { method } => !matches!(
+            &**method,
+            "notifications/initialized" | "notifications/cancelled" | "notifications/progress"
+        ),
+        Kind::Answer { .. } => true,
     }
 }

@@ -57,7 +57,8 @@ impl Relay {
         if let Some(initialize) = initialize {
             self.adopt(&initialize, now);
         }
-        Attached { resumed, waiting, lost }
+        let exited = core::mem::take(&mut self.exited_alone);
+        Attached { resumed, waiting, lost, exited, age_ms: 0 }
     }
 
     /// The front is gone. `unconfirmed` is how many of the messages that it was handed it may not have passed on.

@@ -107,6 +107,10 @@ pub struct Relay {
     orders: Vec<Order>,
     counts: Counts,
     last_error: Option<String>,
+    /// Whether any front has had the backend do more than greet and list.
+    used: bool,
+    /// Whether a backend has exited while no front was attached, and nobody was told.
+    exited_alone: bool,
     /// Whether any backend has said anything.
     heard: bool,
     /// Why the backend ended before it had said anything, and before its host had: the host's `initialize` fails of it, as if it
@@ -201,6 +205,8 @@ impl Relay {
             orders: Vec::new(),
             counts: Counts::default(),
             last_error: None,
+            used: false,
+            exited_alone: false,
             heard: false,
             stillborn: None,
         }
@@ -218,6 +224,12 @@ impl Relay {
         let forgotten = self.forget_due();
         let unasked = self.asks_due();
         [start, forgotten, unasked].into_iter().flatten().min()
+    }
+
+    /// Whether any front has had the backend do more than greet, ping and list; or has answered it.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.used
     }
 
     /// Time has passed.

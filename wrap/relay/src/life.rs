@@ -67,6 +67,7 @@ impl Relay {
         if matches!(self.life, Life::Stopping) {
             return;
         }
+        self.exited_alone |= self.front.is_none() && self.connections > 0;
         let told = match last_words {
             Some(words) if !self.heard => format!("{why}: {words}"),
             _ => why.to_owned(),

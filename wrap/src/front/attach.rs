@@ -7,16 +7,17 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_client::{Control, Error, Json, Options, SessionError};
+use mcp_sessiond_client::{Control, Error, Json, Loss, Options, Outcome, SessionError};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_proto::{KeeperName, paths};
+use mcp_sessiond_proto::{Claimed, KeeperName, paths};
 
 use crate::keeper::backend::Program;
-use crate::keeper::dial::{DialError, Dialled, dial};
+use crate::keeper::dial::{DialError, Dialled, dial_until};
 use crate::keeper::launch::{Report, report_of};
 use crate::keeper::lines::LineBuffer;
+use crate::signals::GivenMask;
 
 /// How long a keeper may not answer before another is started in its place: it hangs, and its backend with it. One that
 /// has only just registered is about to listen.
@@ -45,6 +46,9 @@ pub enum NoBackend {
     /// Something was lost on the way. The next attempt may go better.
     #[error("{0}")]
     Passing(String),
+    /// A former server of this one is still being taken down.
+    #[error("{0}")]
+    Ending(String),
 }
 
 /// A connection to the keeper.
@@ -58,6 +62,10 @@ pub struct Attachment {
     pub beside: Option<UnixStream>,
     /// What the keeper found.
     pub attached: Attached,
+    /// How the front came to its session.
+    pub outcome: Outcome,
+    /// What was lost before.
+    pub because: Option<Loss>,
 }
 
 /// Where a front gets in.
@@ -68,6 +76,7 @@ pub struct Door {
     options: Options,
     directory: PathBuf,
     program: Program,
+    mask: GivenMask,
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, and since when.
     silent: Option<(KeeperName, Instant)>,
@@ -78,32 +87,54 @@ impl Door {
     ///
     /// # Errors
     /// When there is no runtime directory that can be used.
-    pub fn new(options: Options, program: Program) -> Result<Self, NoBackend> {
+    pub fn new(options: Options, program: Program, mask: GivenMask) -> Result<Self, NoBackend> {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;
         let runtime = runtime().map_err(|error| failed(&error))?;
         let control = Control::new(options.clone());
-        Ok(Self { runtime, control, options, directory, program, lease: Arc::default(), silent: None })
+        Ok(Self { runtime, control, options, directory, program, mask, lease: Arc::default(), silent: None })
     }
 
     /// Claims the session, and attaches to the keeper of its backend, which is started if there is none. `initialize` is
-    /// what the host has sent and got its answer to, from a keeper that is lost.
+    /// what the host has sent and got its answer to, from a keeper that is lost. `until` is when nobody waits for it any more.
     ///
     /// # Errors
     /// [`NoBackend`].
-    pub fn attach(&mut self, initialize: Option<Json>) -> Result<Attachment, NoBackend> {
-        let (lease, found) = self.runtime.block_on(self.find())?;
+    pub fn attach(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
+        let finding = async { tokio::time::timeout_at(until.into(), self.find()).await };
+        let found = self.runtime.block_on(finding);
+        let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
+        let (claimed, found) = found.map_err(late).flatten()?;
+        if self.options.claim.fresh {
+            // What is lost from now on is not to be lost twice.
+            self.options.claim.fresh = false;
+            self.control = Control::new(self.options.clone());
+        }
+        let Claimed { session, epoch, outcome, because, .. } = claimed;
+        let lease = LeaseRef { session, epoch };
+        let knocked = self.reach(&lease, found, initialize, until);
+        knocked.map(|attachment| Attachment { outcome, because, ..attachment })
+    }
+
+    /// Attaches to the keeper that was found, or to one that is started.
+    fn reach(
+        &mut self,
+        lease: &LeaseRef,
+        found: Option<Backend>,
+        initialize: Option<Json>,
+        until: Instant,
+    ) -> Result<Attachment, NoBackend> {
         // Its connection is not needed until something happens to the keeper.
         self.control.hang_up();
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
         let keeper = match found {
             Some(Backend { keeper, .. }) => {
                 let since = self.silent_since(keeper);
-                match self.knock(keeper, &lease, initialize.clone()) {
+                match self.knock(keeper, lease, initialize.clone(), until) {
                     Err(NoBackend::Passing(_))
-                        if since.elapsed() >= SILENCE || !self.is_kept(&lease, keeper) =>
+                        if since.elapsed() >= SILENCE || !self.is_kept(lease, keeper) =>
                     {
-                        self.launch(&lease)?
+                        self.launch(lease, until)?
                     }
                     Ok(attachment) => {
                         self.silent = None;
@@ -112,9 +143,9 @@ impl Door {
                     refused => return refused,
                 }
             }
-            None => self.launch(&lease)?,
+            None => self.launch(lease, until)?,
         };
-        self.knock(keeper, &lease, initialize)
+        self.knock(keeper, lease, initialize, until)
     }
 
     /// Since when this keeper has been asked in vain; now, if it was not asked before.
@@ -129,14 +160,15 @@ impl Door {
         }
     }
 
-    async fn find(&self) -> Result<(LeaseRef, Option<Backend>), NoBackend> {
+    async fn find(&self) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let claimed = self.control.claim().await.map_err(Self::no_session)?;
-        let lease = LeaseRef { session: claimed.session, epoch: claimed.epoch };
+        let lease = LeaseRef { session: claimed.session.clone(), epoch: claimed.epoch };
         let found = self.kept(&lease).await.map_err(|error| match error {
+            SessionError::Refused(error @ Error::Unavailable { .. }) => NoBackend::Ending(error.to_string()),
             SessionError::Refused(error) => NoBackend::Passing(error.to_string()),
             error => Self::no_session(error),
         })?;
-        Ok((lease, found))
+        Ok((claimed, found))
     }
 
     /// The session's backend, as the daemon knows it.
@@ -167,7 +199,7 @@ impl Door {
     }
 
     /// Starts a keeper, and waits until it has registered and started the backend.
-    fn launch(&self, lease: &LeaseRef) -> Result<KeeperName, NoBackend> {
+    fn launch(&self, lease: &LeaseRef, until: Instant) -> Result<KeeperName, NoBackend> {
         let passing = |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
         let mut command =
             Command::new(executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?);
@@ -180,8 +212,12 @@ impl Door {
         ]);
         command.arg(&self.program.name).args(&self.program.arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut keeper = command.spawn().map_err(passing)?;
-        let report = report_of(&mut keeper);
+        let mut keeper = self.mask.while_in_force(|| command.spawn()).map_err(passing)?;
+        let report = report_of(&mut keeper, Some(until));
+        if report.is_err() {
+            // It may hang with whatever it waits for. A keeper to which nobody attaches ends by itself.
+            let _ = keeper.kill();
+        }
         // It passes the report on and exits.
         let _ = keeper.wait();
         match report.map_err(passing)? {
@@ -197,12 +233,14 @@ impl Door {
         keeper: KeeperName,
         lease: &LeaseRef,
         initialize: Option<Json>,
+        until: Instant,
     ) -> Result<Attachment, NoBackend> {
         let socket = paths::keeper_socket(&self.directory, keeper);
         let passing = |error: DialError| NoBackend::Passing(error.to_string());
-        let beside = dial(&socket, &KeeperRequest::Beside {}).map_err(passing)?;
+        let beside = dial_until(&socket, &KeeperRequest::Beside {}, until).map_err(passing)?;
         let attach = Attach { session: lease.session.clone(), epoch: lease.epoch, initialize };
-        let Dialled { reader, reply } = dial(&socket, &KeeperRequest::Attach(attach)).map_err(passing)?;
+        let attach = KeeperRequest::Attach(attach);
+        let Dialled { reader, reply } = dial_until(&socket, &attach, until).map_err(passing)?;
         let KeeperReply::Attached(attached) = reply else { return Err(passing(DialError::Answer)) };
         let mut lines = LineBuffer::taking(RELAYED_MAX + MARGIN);
         lines.room().extend_from_slice(reader.buffer());
@@ -211,6 +249,8 @@ impl Door {
             lines,
             beside: Some(beside.reader.into_inner()),
             attached,
+            outcome: Outcome::Held,
+            because: None,
         })
     }
 

@@ -30,6 +30,8 @@ pub struct Carrier {
 struct State {
     /// The connection to the keeper, while there is one.
     keeper: Option<Arc<UnixStream>>,
+    /// The connection beside it.
+    beside: Option<UnixStream>,
     /// Why there is none, when that is not about to change.
     refusal: Option<String>,
     /// The keeper has said that it ends on purpose.
@@ -57,12 +59,13 @@ impl Carrier {
     ///
     /// # Errors
     /// When the keeper is lost again.
-    pub fn attached(&self, keeper: UnixStream) -> io::Result<()> {
+    pub fn attached(&self, keeper: UnixStream, beside: Option<UnixStream>) -> io::Result<()> {
         let mut state = lock(&self.state);
         if let Some(initialize) = state.open.unanswered() {
             write_line(&keeper, initialize)?;
         }
         state.keeper = Some(Arc::new(keeper));
+        state.beside = beside;
         state.refusal = None;
         state.wanted = false;
         state.farewell = false;
@@ -102,12 +105,16 @@ impl Carrier {
 
     /// Carries what the host says to whichever keeper there is, until the host closes its end. Then ends this process, or,
     /// where the host waits for answers, gives the lease up.
-    pub fn from_host(&self, mut input: File, releaser: Releaser) {
-        let mut lines = LineBuffer::default();
+    ///
+    /// `lines` has what was read already.
+    pub fn from_host(&self, mut input: File, mut lines: LineBuffer, releaser: Releaser) {
         let mut chunk = vec![0; CHUNK];
-        while take_in(&mut input, &mut chunk, &mut lines) {
+        loop {
             while let Some(line) = lines.next_line() {
                 self.pass_on(line);
+            }
+            if !take_in(&mut input, &mut chunk, &mut lines) {
+                break;
             }
         }
         if let Some(line) = lines.last_line() {
@@ -115,6 +122,7 @@ impl Carrier {
         }
         let mut state = lock(&self.state);
         state.closed = true;
+        say_goodbye(&state);
         if state.open.is_settled() {
             std::process::exit(0);
         }
@@ -206,12 +214,17 @@ impl Carrier {
     /// The keeper is lost: the host is told of every call that it waits for.
     pub fn lost(&self) {
         let mut state = lock(&self.state);
-        state.keeper = None;
+        (state.keeper, state.beside) = (None, None);
         let answers = state.open.lose();
         self.tell_host(&answers);
         if state.closed {
             std::process::exit(0);
         }
+    }
+
+    /// Tells the keeper that this front is about to leave.
+    pub fn say_goodbye(&self) {
+        say_goodbye(&lock(&self.state));
     }
 
     /// Writes lines to the host, as few pieces as can be.
@@ -235,6 +248,13 @@ impl Carrier {
         if !text.is_empty() {
             self.pass_to_host(&[Bytes::copy_from_slice(text.strip_suffix(b"\n").unwrap_or(text))]);
         }
+    }
+}
+
+/// A zero, where there are counts of messages else: it is orderly, whatever comes.
+fn say_goodbye(state: &State) {
+    if let Some(beside) = &state.beside {
+        let _ = send(beside.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
     }
 }
 
@@ -265,7 +285,7 @@ fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
 
 /// Whether the same can be tried again. Whoever shares a descriptor with us may have made it non-blocking: then it is waited
 /// for.
-fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
+pub(super) fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
     match error.kind() {
         io::ErrorKind::Interrupted => true,
         io::ErrorKind::WouldBlock => {

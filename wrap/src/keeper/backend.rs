@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::children::Children;
 use super::lines::{CHUNK, Line, Lines};
+use crate::signals::GivenMask;
 
 /// Bytes that a pipe can hold at most where nobody has privileges (/proc/sys/fs/pipe-max-size of Linux).
 const PIPE_MAX: usize = 1024 * 1024;
@@ -70,18 +71,19 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Starts it, in the environment and the directory of this process.
+    /// Starts it, in the environment and the directory of this process, with the signals blocked that the host had blocked.
     ///
     /// # Errors
     /// Those of execve(2): no such program, or none that may be run.
-    pub fn start(program: &Program, children: &Children) -> io::Result<Self> {
-        let mut child = Command::new(&program.name)
+    pub fn start(program: &Program, children: &Children, mask: &GivenMask) -> io::Result<Self> {
+        let mut command = Command::new(&program.name);
+        command
             .args(&program.arguments)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+            .stderr(Stdio::piped());
+        let mut child = mask.while_in_force(|| command.spawn())?;
         let pid = Pid::from_raw(child.id().cast_signed());
         children.expect(pid);
         let input = child.stdin.take().map(OwnedFd::from).map(pipe::Sender::from_owned_fd).transpose()?;

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
@@ -19,7 +19,7 @@ pub enum DialError {
     #[error("the keeper can't be reached: {0}")]
     Io(io::Error),
     /// It is there, and does not answer: it hangs, or is stopped.
-    #[error("the keeper did not answer within {} s", PATIENCE.as_secs())]
+    #[error("the keeper did not answer in time")]
     Silent,
     /// It ended the connection with its hello.
     #[error(transparent)]
@@ -51,26 +51,45 @@ pub struct Dialled {
     pub reply: KeeperReply,
 }
 
+/// The same, with less patience where `until` comes before.
+///
+/// # Errors
+/// [`DialError`].
+pub fn dial_until(socket: &Path, request: &KeeperRequest, until: Instant) -> Result<Dialled, DialError> {
+    let left = until.saturating_duration_since(Instant::now());
+    // A socket takes no patience of nothing.
+    dial_within(socket, request, left.clamp(Duration::from_millis(1), PATIENCE))
+}
+
 /// Connects and asks, in the keeper's own version of the protocol if that is an older one.
 ///
 /// # Errors
 /// [`DialError`].
 pub fn dial(socket: &Path, request: &KeeperRequest) -> Result<Dialled, DialError> {
+    dial_within(socket, request, PATIENCE)
+}
+
+fn dial_within(socket: &Path, request: &KeeperRequest, patience: Duration) -> Result<Dialled, DialError> {
     let newest = super::version();
-    match dial_in(socket, request, newest) {
+    match dial_in(socket, request, newest, patience) {
         Err(DialError::Hello(HelloError::Version { theirs, .. }))
             if (OLDEST_PROTOCOL_VERSION..newest).contains(&theirs) =>
         {
-            dial_in(socket, request, theirs)
+            dial_in(socket, request, theirs, patience)
         }
         dialled => dialled,
     }
 }
 
-fn dial_in(socket: &Path, request: &KeeperRequest, version: u16) -> Result<Dialled, DialError> {
+fn dial_in(
+    socket: &Path,
+    request: &KeeperRequest,
+    version: u16,
+    patience: Duration,
+) -> Result<Dialled, DialError> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     stream.write_all(&Hello::lines(version).encode())?;
     let mut bytes = [0; HELLO_LEN];
     stream.read_exact(&mut bytes)?;

@@ -57,6 +57,12 @@ impl Front {
         }
     }
 
+    /// Whether it has said that it is about to leave. To be asked after [`unconfirmed`](Self::unconfirmed).
+    #[must_use]
+    pub fn said_goodbye(&self) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.goodbye)
+    }
+
     /// Messages that it was handed and has not passed on, as far as is known.
     pub fn unconfirmed(&mut self) -> u64 {
         self.take_confirmations();
@@ -86,6 +92,8 @@ pub struct Beside {
     stream: UnixStream,
     /// Bytes that there was no room for, since something was last shown.
     skipped: u64,
+    /// The front has said that it is about to leave.
+    goodbye: bool,
 }
 
 impl Beside {
@@ -95,14 +103,15 @@ impl Beside {
     /// Those of the operating system.
     pub fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         // It stays non-blocking.
-        Ok(Self { stream: stream.into_std()?, skipped: 0 })
+        Ok(Self { stream: stream.into_std()?, skipped: 0, goodbye: false })
     }
 
-    /// How many messages were confirmed since the last look. Each byte says how many.
+    /// How many messages were confirmed since the last look. Each byte says how many; a zero, that the front is about to leave.
     fn confirmations(&mut self) -> u64 {
         let mut bytes = [0; 1024];
         let mut confirmed = 0;
         while let Ok(read @ 1..) = self.stream.read(&mut bytes) {
+            self.goodbye |= bytes[..read].contains(&0);
             confirmed += bytes[..read].iter().map(|count| u64::from(*count)).sum::<u64>();
         }
         confirmed

@@ -28,6 +28,7 @@ use super::front::{Beside, Front, Outlet};
 use super::lines::Line;
 use super::visits::{House, Visit, receive};
 use super::watch::{Exited, Watch};
+use crate::signals::GivenMask;
 
 /// Connections beside fronts that have not attached yet.
 const BESIDES: usize = 4;
@@ -38,6 +39,9 @@ const VISITS: usize = 16;
 /// How long after a front has attached there is nothing left to do for it but to carry lines; and how long a backend that has
 /// closed its standard input or output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
+
+/// How long a keeper waits for its first front: the one that has started it has given up by then.
+const FIRST_FRONT: Duration = Duration::from_secs(5);
 
 /// How long nothing is carried until memory is given back.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -70,6 +74,10 @@ pub struct Keeper {
     began: Instant,
     /// Since when a front has been attached, or none has.
     pub(super) since: Instant,
+    /// The latest front has said that it leaves.
+    closed: bool,
+    /// The signals that the host had blocked.
+    mask: GivenMask,
     /// The newest epoch that was seen, and who was let in with it.
     last: (Epoch, Option<ProcessId>),
     pub(super) ring: Ring,
@@ -133,6 +141,7 @@ impl Keeper {
         kept: Kept,
         control: Control,
         program: Program,
+        mask: GivenMask,
     ) -> io::Result<Self> {
         let children = Arc::new(Children::new());
         let limits = Limits {
@@ -157,6 +166,8 @@ impl Keeper {
             besides: Vec::new(),
             began: now,
             since: now,
+            closed: false,
+            mask,
             last: (epoch, None),
             arrived: None,
             slim_at: Some(now + SETTLED),
@@ -260,13 +271,22 @@ impl Keeper {
     }
 
     fn deadline(&self) -> Instant {
-        let linger = self.since + Duration::from_millis(self.kept.linger_ms);
+        let linger = self.since + self.linger();
         let relay = self.relay.next_deadline().map(|at| self.began + Duration::from_millis(at));
         let lonely = self.front.is_none().then_some(linger);
         let mute = self.backend.as_ref().and_then(|backend| backend.mute_since).map(|since| since + SETTLED);
         let next = [relay, lonely, mute, self.slim_at].into_iter().flatten().min();
         // Where nothing is due, something has to happen first.
         next.unwrap_or_else(|| Instant::now() + QUIET)
+    }
+
+    /// How long the backend stays without a front: as it was left, or until the first one has attached.
+    fn linger(&self) -> Duration {
+        match (self.last.1, self.closed) {
+            (None, _) => FIRST_FRONT,
+            (Some(_), true) => Duration::from_millis(self.kept.closed_linger_ms),
+            (Some(_), false) => Duration::from_millis(self.kept.linger_ms),
+        }
     }
 
     /// Tells the relay, and does what it says. Returns why the keeper has to end, if it has.
@@ -323,7 +343,7 @@ impl Keeper {
                 if mute.is_some_and(|since| since.elapsed() >= SETTLED) {
                     self.replace("it closed its standard input or output");
                 }
-                let lingered = self.since.elapsed() >= Duration::from_millis(self.kept.linger_ms);
+                let lingered = self.since.elapsed() >= self.linger();
                 if self.front.is_none() && lingered {
                     return Some(End::Lonely);
                 }

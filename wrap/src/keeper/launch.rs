@@ -4,10 +4,14 @@
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Instant;
 
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::KeeperName;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 /// What a keeper tells whoever started it, in one line of JSON on standard output.
@@ -68,18 +72,37 @@ fn start(arguments: Vec<OsString>) -> io::Result<Report> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()?;
-    report_of(&mut keeper)
+    report_of(&mut keeper, None)
 }
 
 /// What this process reports on its standard output, which is a pipe.
 ///
 /// # Errors
-/// When it ended without a word.
-pub fn report_of(keeper: &mut Child) -> io::Result<Report> {
+/// When it ended without a word, or has said none until then.
+pub fn report_of(keeper: &mut Child, until: Option<Instant>) -> io::Result<Report> {
     let Some(output) = keeper.stdout.take() else {
         return Err(io::Error::other("its standard output is no pipe"));
     };
+    if let Some(until) = until {
+        wait_for(&output, until)?;
+    }
     Report::read(output)
+}
+
+/// Waits until there is something to be read. A report is written in one piece.
+fn wait_for(output: &impl AsFd, until: Instant) -> io::Result<()> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let patience = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(output.as_fd(), PollFlags::POLLIN)], patience) {
+            Ok(0) if left.is_zero() => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it did not start in time"));
+            }
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Lets go of the pipe to whoever started us.

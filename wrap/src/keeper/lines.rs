@@ -63,6 +63,31 @@ impl LineBuffer {
         &mut self.bytes
     }
 
+    /// The next line, if it is there to its end. It stays.
+    #[must_use]
+    pub fn whole_line(&self) -> Option<&[u8]> {
+        let end = memchr::memchr(b'\n', &self.bytes)?;
+        Some(&self.bytes[..end])
+    }
+
+    /// Everything that was taken in and not given out.
+    #[must_use]
+    pub fn so_far(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether nothing was taken in that was not given out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.head.is_none()
+    }
+
+    /// Whether the line that is not there to its end has too many bytes already.
+    #[must_use]
+    pub fn is_too_long(&self) -> bool {
+        self.bytes.len() > self.most
+    }
+
     /// What is left at the end, as if a newline were behind it; none where that is nothing.
     pub fn last_line(&mut self) -> Option<Line> {
         if self.bytes.is_empty() && self.head.is_none() {

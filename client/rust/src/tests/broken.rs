@@ -125,7 +125,7 @@ async fn another_version_is_refused_at_once_and_tried_again_later() {
     let sessiond = fake.client();
     assert!(sessiond.load().await.is_none());
     let Status::Disabled { reason } = sessiond.status() else { panic!("not disabled") };
-    let version = ConnectError::Hello(HelloError::Version { ours: 1, theirs: 1 });
+    let version = ConnectError::Hello(HelloError::Version { ours: 2, theirs: 2 });
     assert_eq!(reason.to_string(), version.to_string());
     assert!(sessiond.load().await.is_none(), "not so soon");
     pause();

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
 use mcp_sessiond_proto::backends::{
-    Backend, FrontRequest, KeepRequest, Kept, ProcessRef, StartedRequest, StopRequest,
+    Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
+    StopRequest,
 };
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
@@ -81,6 +82,7 @@ pub(crate) fn grant(session: &str, epoch: u64, outcome: Outcome, token: Option<&
         session: session.parse().expect("session id"),
         epoch: Epoch(epoch),
         outcome,
+        because: None,
         token_status: if token.is_some() { TokenStatus::Present } else { TokenStatus::Absent },
         token: token.map(|token| Token::new(token).expect("token")),
     })
@@ -296,6 +298,12 @@ impl Service for Daemon {
     }
     async fn backend_started(self, _: Context, request: StartedRequest) -> Result<(), Error> {
         self.told("backend_started", &request).await
+    }
+    async fn front_left(self, _: Context, request: LeftRequest) -> Result<(), Error> {
+        self.told("front_left", &request).await
+    }
+    async fn backend_ending(self, _: Context, request: EndingRequest) -> Result<(), Error> {
+        self.told("backend_ending", &request).await
     }
     async fn check_front(self, _: Context, request: FrontRequest) -> Result<ProcessRef, Error> {
         self.told("check_front", &request).await

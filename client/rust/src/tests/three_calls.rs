@@ -25,8 +25,8 @@ async fn a_first_run_loads_nothing_and_stores() {
 #[tokio::test]
 async fn who_gets_a_session_beside_others_hears_why() {
     let lines = [
-        (Outcome::FreshHeld, "WARN Nothing is resumed: instances of this server"),
-        (Outcome::FreshPlural, "WARN Nothing is resumed: instances of this server"),
+        (Outcome::FreshHeld, "WARN Nothing is resumed: another server"),
+        (Outcome::FreshPlural, "WARN Nothing is resumed: another server"),
         (Outcome::FreshDoubtful, "WARN Nothing is resumed, now or later"),
         (Outcome::Resumed, "INFO Token file not found"),
         (Outcome::Held, "INFO Token file not found"),
@@ -77,6 +77,7 @@ async fn a_corrupted_token_is_stale() {
     let claimed = Claimed {
         session: "s1".parse().expect("id"),
         epoch: Epoch(2),
+        because: None,
         outcome: Outcome::Resumed,
         token_status: TokenStatus::Corrupted,
         token: None,

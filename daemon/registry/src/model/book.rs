@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mcp_sessiond_identity::{Key, ProcessId};
+use mcp_sessiond_identity::{Key, ProcessId, Said};
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Label, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Loss, SessionId, Siblings};
 
-use crate::Records;
-use crate::{Claim, Millis, Policy, Ticket};
+use crate::records::Spot;
+use crate::{Claim, Left, Millis, Policy, Records, SessionRecord, Ticket};
 
 /// A session. Its id is not known before the registry has answered.
 #[derive(Debug)]
@@ -15,78 +15,263 @@ pub(super) struct Entry {
     pub(super) id: Option<SessionId>,
     owner: ProcessId,
     key: Option<Key>,
-    label: Option<Label>,
+    said: Said,
+    spot: Option<Spot>,
+    asked: Option<Siblings>,
     pub(super) epoch: u64,
     pub(super) holder: Option<ProcessId>,
+    freed: u64,
+    keeper: Option<ProcessId>,
+    stopped: bool,
+    left: Option<Left>,
+    touched: bool,
 }
 
-/// What a claim must be answered: the number of an entry, and how the claim came to it; or the code of a refusal.
-pub(super) type Expected = Result<(u64, Outcome), &'static str>;
+/// A host.
+#[derive(Debug, Default)]
+struct Host {
+    row: Option<Siblings>,
+    crowded: bool,
+    doubles: BTreeSet<Spot>,
+    losses: BTreeMap<Key, Loss>,
+}
+
+/// What a claim must be answered: the number of an entry, how the claim came to it, and what it is told; or the code of a
+/// refusal.
+pub(super) type Expected = Result<(u64, Outcome, Option<Loss>), &'static str>;
 
 #[derive(Debug)]
 pub(super) struct Book {
     policy: Policy,
     /// In the order in which they were opened.
     pub(super) entries: BTreeMap<u64, Entry>,
-    opened: u64,
-    plural: BTreeSet<(ProcessId, Key)>,
+    hosts: BTreeMap<ProcessId, Host>,
+    order: u64,
+    now: Millis,
     waiting: Vec<Claim>,
+    words: BTreeMap<ProcessId, Loss>,
+    /// The sessions that have a token, as the registry has it.
+    pub(super) tokens: BTreeSet<SessionId>,
     pub(super) expected: BTreeMap<Ticket, Expected>,
 }
 
 impl Book {
     /// Begins with what is on record.
-    pub(super) fn new(policy: Policy, records: &Records) -> Self {
-        let entry = |session: &crate::SessionRecord| Entry {
+    pub(super) fn new(policy: Policy, now: Millis, records: &Records) -> Self {
+        let keeper = |session: &SessionRecord| {
+            let mut keepers = records.keepers.values();
+            keepers.find(|(of, _)| of.as_ref() == Some(&session.id)).map(|(_, keeper)| keeper)
+        };
+        let entry = |session: &SessionRecord| Entry {
             id: Some(session.id.clone()),
             owner: session.owner,
             key: session.key,
-            label: session.label.clone(),
+            said: session.said.clone(),
+            spot: session.spot,
+            asked: session.asked,
             epoch: session.epoch.0,
             holder: session.holder,
+            freed: session.freed,
+            keeper: keeper(session).map(|keeper| keeper.process),
+            stopped: keeper(session).is_some_and(|keeper| keeper.ending),
+            left: None,
+            touched: false,
         };
         let entries: BTreeMap<u64, Entry> =
             records.sessions.values().map(|session| (session.opened, entry(session))).collect();
-        let owners = records.owners.values();
-        Self {
+        let with_token = records.sessions.values().filter(|session| session.digest.is_some());
+        let with_token = with_token.map(|session| session.id.clone());
+        let order = records.sessions.values().map(|session| session.opened.max(session.freed)).max();
+        let host = |record: &crate::OwnerRecord| Host {
+            row: record.row,
+            crowded: record.crowded,
+            doubles: record.doubles.clone(),
+            losses: record.losses.clone(),
+        };
+        let mut book = Self {
             policy,
-            opened: entries.last_key_value().map_or(0, |(opened, _)| *opened),
             entries,
-            plural: owners.flat_map(|owner| owner.plural.iter().map(|key| (owner.host, *key))).collect(),
+            hosts: records.owners.values().map(|record| (record.host, host(record))).collect(),
+            order: order.unwrap_or(0),
+            now,
             waiting: Vec::new(),
+            words: BTreeMap::new(),
+            tokens: with_token.collect(),
             expected: BTreeMap::new(),
+        };
+        let keys: BTreeSet<(ProcessId, Key)> =
+            book.entries.values().filter_map(|entry| Some((entry.owner, entry.key?))).collect();
+        for (owner, key) in keys {
+            book.end_unreachable(owner, key);
         }
+        book
+    }
+
+    pub(super) fn at(&mut self, now: Millis) {
+        self.now = now;
     }
 
     pub(super) fn waiting(&self) -> BTreeSet<Ticket> {
         self.waiting.iter().map(|claim| claim.ticket).collect()
     }
 
-    pub(super) fn claim(&mut self, claim: &Claim, now: Millis) {
+    pub(super) fn claim(&mut self, claim: &Claim) {
+        self.hosts.entry(claim.host).or_insert_with(|| Host { row: claim.row, ..Host::default() });
+        if claim.expires <= self.now {
+            self.expected.insert(claim.ticket, Err("unavailable"));
+            return;
+        }
+        let Some(key) = claim.key else {
+            let same = |entry: &Entry| {
+                entry.holder == Some(claim.process) && entry.key.is_none() && entry.said == claim.said
+            };
+            let held = self.entries.iter().find(|(_, entry)| same(entry)).map(|(number, _)| *number);
+            let outcome = if held.is_some() { Outcome::Held } else { Outcome::FreshDoubtful };
+            self.answer(claim, held, outcome, None);
+            return;
+        };
+        // The host has gone on to another conversation, or has another program under the same entry.
+        let mut edited = None;
+        let superseded = self.numbers(|entry| {
+            entry.owner == claim.host
+                && entry.holder.is_none()
+                && supersedes(&key, &claim.said, entry).is_some()
+        });
+        for number in superseded {
+            let entry = self.entries.remove(&number).expect("it was found just now");
+            match supersedes(&key, &claim.said, &entry) {
+                Some(Loss::Edited) => edited = Some(Loss::Edited),
+                loss => self.note(claim.host, entry.key, loss),
+            }
+        }
         match self.decide(claim) {
-            Some(decision) => self.answer(claim, decision),
-            None if now < claim.deadline => self.waiting.push(claim.clone()),
+            Some((entry, outcome)) => {
+                self.carry_out(claim, entry, outcome, edited);
+                self.look_after(claim.host, key);
+            }
+            None if self.now < claim.deadline => self.waiting.push(claim.clone()),
             None => self.give_up(claim),
         }
     }
 
-    pub(super) fn passed(&mut self, now: Millis) {
-        while let Some(at) = self.waiting.iter().position(|claim| claim.deadline <= now) {
+    pub(super) fn passed(&mut self) {
+        while let Some(at) = self.waiting.iter().position(|claim| claim.deadline <= self.now) {
             let claim = self.waiting.remove(at);
-            self.give_up(&claim);
+            if claim.expires <= self.now {
+                self.expected.insert(claim.ticket, Err("unavailable"));
+            } else {
+                self.give_up(&claim);
+            }
         }
     }
 
     pub(super) fn exited(&mut self, dead: &[ProcessId]) {
+        let mut changed: Vec<(u64, Loss)> = Vec::new();
+        for (number, entry) in &mut self.entries {
+            if let Some(keeper) = entry.keeper.filter(|keeper| dead.contains(keeper)) {
+                let words = self.words.get(&keeper).copied();
+                let why = if entry.stopped { Loss::Stopped } else { words.unwrap_or(Loss::Killed) };
+                (entry.keeper, entry.stopped) = (None, false);
+                changed.push((*number, why));
+            }
+        }
+        self.words.retain(|keeper, _| !dead.contains(keeper));
         self.refuse(|claim| dead.contains(&claim.process), "lease_ended");
         self.refuse(|claim| dead.contains(&claim.host), "no_verified_host");
         self.entries.retain(|_, entry| !dead.contains(&entry.owner));
-        self.plural.retain(|(owner, _)| !dead.contains(owner));
-        self.free(|entry| entry.holder.is_some_and(|holder| dead.contains(&holder)));
+        self.hosts.retain(|host, _| !dead.contains(host));
+        let mut free = Vec::new();
+        for process in dead {
+            let mut held = self.numbers(|entry| entry.holder == Some(*process));
+            held.sort_by_key(|number| self.entries[number].id.clone());
+            free.extend(held);
+        }
+        for number in &free {
+            self.order += 1;
+            let entry = self.entries.get_mut(number).expect("it was found just now");
+            (entry.holder, entry.freed) = (None, self.order);
+        }
+        self.entries.retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
+        for (number, loss) in &changed {
+            if let Some(entry) = self.entries.get(number).filter(|entry| entry.holder.is_none()) {
+                self.note(entry.owner, entry.key, Some(*loss));
+            }
+        }
+        self.look_after_all(free.into_iter().chain(changed.into_iter().map(|(number, _)| number)));
     }
 
     pub(super) fn release(&mut self, id: &SessionId) {
-        self.free(|entry| entry.id.as_ref() == Some(id));
+        let released = self.numbers(|entry| entry.id.as_ref() == Some(id));
+        for number in &released {
+            self.order += 1;
+            let entry = self.entries.get_mut(number).expect("it was found just now");
+            (entry.holder, entry.freed) = (None, self.order);
+        }
+        self.entries.retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
+        self.look_after_all(released.into_iter());
+    }
+
+    fn look_after_all(&mut self, numbers: impl Iterator<Item = u64>) {
+        let of = |number: u64| {
+            let entry = self.entries.get(&number)?;
+            Some((entry.owner, entry.key?))
+        };
+        let keys: BTreeSet<(ProcessId, Key)> = numbers.filter_map(of).collect();
+        for (owner, key) in keys {
+            self.look_after(owner, key);
+        }
+    }
+
+    /// A keeper was registered.
+    pub(super) fn registered(&mut self, id: &SessionId, keeper: ProcessId) {
+        for entry in self.entries.values_mut().filter(|entry| entry.id.as_ref() == Some(id)) {
+            if entry.keeper != Some(keeper) {
+                (entry.keeper, entry.stopped) = (Some(keeper), false);
+            }
+        }
+    }
+
+    pub(super) fn stopped(&mut self, id: &SessionId) {
+        for entry in self.entries.values_mut().filter(|entry| entry.id.as_ref() == Some(id)) {
+            entry.stopped = entry.keeper.is_some();
+        }
+    }
+
+    /// A keeper tells how its front has left.
+    pub(super) fn left(&mut self, id: &SessionId, left: Left) {
+        let numbers = self.numbers(|entry| entry.id.as_ref() == Some(id));
+        for number in &numbers {
+            self.entries.get_mut(number).expect("it was found just now").left = Some(left);
+        }
+        for number in numbers {
+            let entry = &self.entries[&number];
+            if let Some(key) = entry.key {
+                self.end_unreachable(entry.owner, key);
+            }
+        }
+    }
+
+    /// A keeper tells why it is about to end.
+    pub(super) fn last_word(&mut self, keeper: ProcessId, why: Loss) {
+        self.words.insert(keeper, why);
+    }
+
+    pub(super) fn touched(&mut self, id: &SessionId) {
+        let of = |entry: &&mut Entry| entry.id.as_ref() == Some(id) && entry.keeper.is_some();
+        for entry in self.entries.values_mut().filter(of) {
+            entry.touched = true;
+        }
+    }
+
+    /// The token of this session turned out to be lost.
+    pub(super) fn token_lost(&mut self, id: &SessionId) {
+        self.tokens.remove(id);
+        for number in self.numbers(|entry| entry.id.as_ref() == Some(id)) {
+            let entry = &self.entries[&number];
+            if let Some(key) = entry.key {
+                self.end_unreachable(entry.owner, key);
+            }
+        }
     }
 
     /// The answer to a mutation: the code of its refusal, if it is one.
@@ -101,110 +286,314 @@ impl Book {
         }
     }
 
+    /// Free sessions that nobody can resume: there must be none.
+    pub(super) fn unreachable(&self) -> Vec<u64> {
+        let keys: BTreeSet<(ProcessId, Key)> =
+            self.entries.values().filter_map(|entry| Some((entry.owner, entry.key?))).collect();
+        keys.into_iter().flat_map(|(owner, key)| self.doomed(owner, key)).map(|(number, _)| number).collect()
+    }
+
+    fn numbers(&self, which: impl Fn(&Entry) -> bool) -> Vec<u64> {
+        self.entries.iter().filter(|(_, entry)| which(entry)).map(|(number, _)| *number).collect()
+    }
+
     fn refuse(&mut self, which: impl Fn(&Claim) -> bool, code: &'static str) {
         for claim in self.waiting.extract_if(.., |claim| which(claim)) {
             self.expected.insert(claim.ticket, Err(code));
         }
     }
 
-    fn free(&mut self, which: impl Fn(&Entry) -> bool) {
-        let mut keys = BTreeSet::new();
-        for entry in self.entries.values_mut().filter(|entry| which(entry)) {
-            entry.holder = None;
-            keys.extend(entry.key.map(|key| (entry.owner, key)));
-        }
-        self.entries.retain(|_, entry| entry.key.is_some() || entry.holder.is_some());
-        for (owner, key) in keys {
-            self.settle(owner, key);
+    fn note(&mut self, host: ProcessId, key: Option<Key>, loss: Option<Loss>) {
+        if let (Some(host), Some(key), Some(loss)) = (self.hosts.get_mut(&host), key, loss) {
+            host.losses.insert(key, loss);
+            assert!(host.losses.len() < 64, "more than are remembered");
         }
     }
 
-    fn settle(&mut self, owner: ProcessId, key: Key) {
-        let same = |claim: &Claim| claim.host == owner && claim.key == Some(key);
-        let contenders = self.waiting.iter().filter(|claim| same(claim)).map(|claim| claim.process);
-        if contenders.collect::<BTreeSet<_>>().len() > 1 {
-            self.plural.insert((owner, key));
+    fn siblings(&self, host: ProcessId, asked: Option<Siblings>) -> Siblings {
+        let host = &self.hosts[&host];
+        let wanted = asked.or(host.row).unwrap_or(self.policy.siblings);
+        let is_guess = asked.is_none() && [Siblings::Fresh, Siblings::Successor].contains(&wanted);
+        if host.crowded && is_guess { Siblings::Never } else { wanted }
+    }
+
+    /// Whether a claim with this key is led to this entry.
+    fn is_led(claim: &Claim, entry: &Entry) -> bool {
+        entry.owner == claim.host && entry.key.is_some() && [claim.key, claim.former].contains(&entry.key)
+    }
+
+    fn look_after(&mut self, owner: ProcessId, key: Key) {
+        let now = self.now;
+        let same = move |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
+        self.refuse(|claim| same(claim) && claim.expires <= now, "unavailable");
+        let wanted: BTreeSet<Option<Key>> =
+            self.waiting.iter().filter(|claim| same(claim)).map(|claim| claim.key).collect();
+        for key in wanted {
+            // Several want the place of one that is gone: none of them gets it.
+            let contends = |book: &Self, claim: &Claim| {
+                claim.host == owner
+                    && claim.key == key
+                    && book.siblings(owner, claim.siblings) == Siblings::Fresh
+            };
+            let contest: Vec<Claim> =
+                self.waiting.iter().filter(|claim| contends(self, claim)).cloned().collect();
+            let processes: BTreeSet<ProcessId> = contest.iter().map(|claim| claim.process).collect();
+            let is_held = self.entries.values().any(|entry| {
+                entry.holder.is_some() && contest.iter().any(|claim| Self::is_led(claim, entry))
+            });
+            if processes.len() > 1 && !is_held {
+                let tickets: Vec<Ticket> = contest.iter().map(|claim| claim.ticket).collect();
+                self.waiting.retain(|claim| !tickets.contains(&claim.ticket));
+                for claim in contest {
+                    let mine = self.entries.iter().find(|(_, entry)| {
+                        Self::is_led(&claim, entry) && entry.holder == Some(claim.process)
+                    });
+                    match mine.map(|(number, _)| *number) {
+                        Some(mine) => self.answer(&claim, Some(mine), Outcome::Held, None),
+                        None => self.carry_out(&claim, None, Outcome::FreshPlural, None),
+                    }
+                }
+            }
         }
         let ripe =
             |book: &Self| book.waiting.iter().position(|claim| same(claim) && book.decide(claim).is_some());
         while let Some(at) = ripe(self) {
             let claim = self.waiting.remove(at);
-            let decision = self.decide(&claim).expect("it was decided just now");
-            self.answer(&claim, decision);
+            let (entry, outcome) = self.decide(&claim).expect("it was decided just now");
+            self.carry_out(&claim, entry, outcome, None);
         }
+        self.end_unreachable(owner, key);
     }
 
     fn give_up(&mut self, claim: &Claim) {
         let Some(key) = claim.key else { return };
-        self.plural.insert((claim.host, key));
-        self.answer(claim, (None, Outcome::FreshHeld));
-        self.settle(claim.host, key);
+        self.carry_out(claim, None, Outcome::FreshHeld, None);
+        self.look_after(claim.host, key);
     }
 
     /// Which entry, or None for a new one; None in all: it has to wait.
     fn decide(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
-        let same = |entry: &Entry| entry.owner == claim.host && entry.key == claim.key;
-        let mine = |entry: &Entry| entry.holder == Some(claim.process);
-        let find = |which: &dyn Fn(&Entry) -> bool| {
-            self.entries.iter().find(|(_, entry)| same(entry) && which(entry)).map(|(number, _)| *number)
-        };
-        let Some(key) = claim.key else {
-            let held = find(&|entry| mine(entry) && entry.label == claim.label);
-            return Some(held.map_or((None, Outcome::FreshDoubtful), |held| (Some(held), Outcome::Held)));
-        };
-        let fresh = claim.siblings.unwrap_or(self.policy.siblings) == Siblings::Fresh;
-        if let Some(held) = find(&mine) {
-            Some((Some(held), Outcome::Held))
-        } else if find(&|_| true).is_none() {
-            Some((None, Outcome::FreshFirst))
-        } else if fresh && self.plural.contains(&(claim.host, key)) {
-            Some((None, Outcome::FreshPlural))
-        } else {
-            find(&|entry| entry.holder.is_none()).map(|free| (Some(free), Outcome::Resumed))
+        let same = self.numbers(|entry| Self::is_led(claim, entry));
+        let holder = |number: &u64| self.entries[number].holder;
+        // By key, and then by age, as the former recipe's come after the newest's.
+        let mut same = same;
+        same.sort_by_key(|number| (self.entries[number].key != claim.key, *number));
+        if let Some(mine) = same.iter().find(|number| holder(number) == Some(claim.process)) {
+            return Some((Some(*mine), Outcome::Held));
+        }
+        let free: Vec<u64> = same.iter().copied().filter(|number| holder(number).is_none()).collect();
+        let others = same.len() > free.len();
+        match self.siblings(claim.host, claim.siblings) {
+            Siblings::Never => Some((None, Outcome::FreshNever)),
+            _ if same.is_empty() => Some((None, Outcome::FreshFirst)),
+            Siblings::Oldest => free.first().map(|free| (Some(*free), Outcome::Resumed)),
+            Siblings::Fresh if others => None,
+            Siblings::Fresh | Siblings::Successor => Some(match free[..] {
+                [] => (None, Outcome::FreshHeld),
+                [only] => (Some(only), Outcome::Resumed),
+                [..] => (None, Outcome::FreshPlural),
+            }),
         }
     }
 
-    fn answer(&mut self, claim: &Claim, (entry, outcome): (Option<u64>, Outcome)) {
+    fn carry_out(&mut self, claim: &Claim, entry: Option<u64>, outcome: Outcome, edited: Option<Loss>) {
+        let Some(key) = claim.key else { return };
+        if outcome == Outcome::Held {
+            return self.answer(claim, entry, outcome, None);
+        }
+        let mut because = None;
+        let free: Vec<u64> = self.numbers(|entry| Self::is_led(claim, entry) && entry.holder.is_none());
+        let ends_free = match (outcome, self.siblings(claim.host, claim.siblings)) {
+            (Outcome::FreshHeld, Siblings::Fresh) => {
+                because = Some(Loss::Sibling);
+                true
+            }
+            (Outcome::FreshPlural, _) => {
+                because = (!free.is_empty()).then_some(Loss::Several);
+                true
+            }
+            _ => false,
+        };
+        if ends_free {
+            self.entries.retain(|number, _| !free.contains(number));
+        }
+        let host = &self.hosts[&claim.host];
+        if outcome == Outcome::FreshNever && claim.siblings.is_none() {
+            let by_choice = host.row == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
+            because = (host.crowded && !by_choice).then_some(Loss::Crowd);
+        }
+        if outcome == Outcome::FreshFirst
+            && claim.said.entry.is_none()
+            && let Some(spot) = claim.spot
+            && !host.doubles.contains(&spot)
+        {
+            let of_spot = self.numbers(|entry| {
+                entry.owner == claim.host && entry.spot == Some(spot) && entry.said.entry.is_none()
+            });
+            if let [only] = of_spot[..] {
+                let old = &self.entries[&only];
+                let orderly = old.left.is_some_and(|left| left.epoch.0 == old.epoch && left.orderly);
+                if old.holder.is_none()
+                    && orderly
+                    && old.key.is_some_and(|old| key.is_another_program_for(&old))
+                {
+                    self.entries.remove(&only);
+                    because = Some(Loss::Edited);
+                }
+            }
+        }
+        let losses = &mut self.hosts.get_mut(&claim.host).expect("a host").losses;
+        let recorded = losses.remove(&key);
+        let former = claim.former.and_then(|former| losses.remove(&former));
+        let recorded = recorded.or(former);
+        let because = match entry {
+            Some(number) => recorded.filter(|_| self.entries[&number].keeper.is_none()),
+            None => because.or(edited).or(recorded),
+        };
+        self.answer(claim, entry, outcome, because);
+    }
+
+    fn answer(&mut self, claim: &Claim, entry: Option<u64>, outcome: Outcome, because: Option<Loss>) {
         let number = match entry {
             Some(number) => {
                 let entry = self.entries.get_mut(&number).expect("it was found just now");
-                entry.epoch += u64::from(entry.holder.is_none());
+                if outcome == Outcome::Resumed {
+                    entry.epoch += 1;
+                    (entry.key, entry.said) = (claim.key, claim.said.clone());
+                    entry.asked = claim.siblings;
+                }
                 entry.holder = Some(claim.process);
                 Ok(number)
             }
             None => self.open(claim).ok_or("quota_exceeded"),
         };
-        self.expected.insert(claim.ticket, number.map(|number| (number, outcome)));
-        if let Ok(number) = number {
-            // Whoever has a lease waits for none.
-            let same = |other: &mut Claim| {
-                other.process == claim.process && other.host == claim.host && other.key == claim.key
-            };
-            for other in self.waiting.extract_if(.., same) {
-                self.expected.insert(other.ticket, Ok((number, Outcome::Held)));
+        self.expected.insert(claim.ticket, number.map(|number| (number, outcome, because)));
+        if let Ok(number) = number
+            && outcome != Outcome::Held
+        {
+            self.note_company(number);
+        }
+    }
+
+    /// Three leases of one key, or two keys of one program and directory, at once.
+    fn note_company(&mut self, number: u64) {
+        let entry = &self.entries[&number];
+        let host = entry.owner;
+        let held = || self.entries.values().filter(|other| other.owner == host && other.holder.is_some());
+        let of_key = held().filter(|other| other.key.is_some() && other.key == entry.key).count();
+        let is_crowd = entry.asked.is_none() && of_key >= 3;
+        let double =
+            entry.spot.filter(|_| held().any(|other| other.spot == entry.spot && other.key != entry.key));
+        let facts = self.hosts.get_mut(&host).expect("a host");
+        let is_new = is_crowd && !facts.crowded;
+        facts.crowded |= is_crowd;
+        facts.doubles.extend(double);
+        if is_new {
+            let keys: BTreeSet<Key> = self
+                .entries
+                .values()
+                .filter(|entry| entry.owner == host)
+                .filter_map(|entry| entry.key)
+                .collect();
+            for key in keys {
+                self.end_unreachable(host, key);
             }
         }
     }
 
-    fn open(&mut self, claim: &Claim) -> Option<u64> {
-        let of_owner = || self.entries.iter().filter(|(_, entry)| entry.owner == claim.host);
-        if of_owner().count() >= self.policy.sessions_per_owner {
-            let is_plural =
-                |entry: &Entry| entry.key.is_some_and(|key| self.plural.contains(&(claim.host, key)));
-            let spare = of_owner().find(|(_, entry)| entry.holder.is_none() && is_plural(entry));
-            let spare = *spare?.0;
-            self.entries.remove(&spare);
+    fn end_unreachable(&mut self, owner: ProcessId, key: Key) {
+        for (number, loss) in self.doomed(owner, key) {
+            self.entries.remove(&number);
+            self.note(owner, Some(key), loss);
         }
-        self.opened += 1;
+    }
+
+    /// The free sessions of a key that nobody can resume, and what is lost with each.
+    fn doomed(&self, owner: ProcessId, key: Key) -> Vec<(u64, Option<Loss>)> {
+        let of_key = |entry: &Entry| entry.owner == owner && entry.key == Some(key);
+        let is_held = self.entries.values().any(|entry| of_key(entry) && entry.holder.is_some());
+        let mut doomed = Vec::new();
+        let mut rest = Vec::new();
+        for number in self.numbers(|entry| of_key(entry) && entry.holder.is_none()) {
+            let entry = &self.entries[&number];
+            let siblings = self.siblings(owner, entry.asked);
+            let newer =
+                self.entries.range(number + 1..).map(|(_, other)| other).filter(|other| other.owner == owner);
+            let superseded = newer.filter_map(|other| supersedes(&other.key?, &other.said, entry)).next();
+            if siblings == Siblings::Never {
+                doomed.push((number, None));
+            } else if superseded.is_some() {
+                doomed.push((number, superseded));
+            } else if is_held && self.was_used(entry) == Some(false) {
+                doomed.push((number, None));
+            } else if siblings != Siblings::Oldest {
+                rest.push(number);
+            }
+        }
+        let used: Vec<Option<bool>> =
+            rest.iter().map(|number| self.was_used(&self.entries[number])).collect();
+        if rest.len() > 1 && !used.contains(&None) {
+            let is_only = used.iter().filter(|used| **used == Some(true)).count() == 1;
+            for (number, used) in rest.into_iter().zip(used) {
+                match used {
+                    Some(true) if is_only => {}
+                    Some(true) => doomed.push((number, Some(Loss::Several))),
+                    _ => doomed.push((number, None)),
+                }
+            }
+        }
+        doomed
+    }
+
+    /// None: its keeper is about to say.
+    fn was_used(&self, entry: &Entry) -> Option<bool> {
+        let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
+        if entry.keeper.is_none() || has_token || entry.touched {
+            return Some(true);
+        }
+        entry.left.filter(|left| left.epoch.0 == entry.epoch).map(|left| left.used)
+    }
+
+    fn open(&mut self, claim: &Claim) -> Option<u64> {
+        let of_owner = self.numbers(|entry| entry.owner == claim.host);
+        if of_owner.len() >= self.policy.sessions_per_owner {
+            let spare = of_owner.into_iter().filter(|number| {
+                let entry = &self.entries[number];
+                entry.holder.is_none() && entry.keeper.is_none() && entry.key.is_some()
+            });
+            let longest = spare.min_by_key(|number| self.entries[number].freed)?;
+            let key = self.entries.remove(&longest).and_then(|entry| entry.key);
+            self.note(claim.host, key, Some(Loss::Quota));
+        }
+        self.order += 1;
         let entry = Entry {
             id: None,
             owner: claim.host,
             key: claim.key,
-            label: claim.label.clone(),
+            said: claim.said.clone(),
+            spot: claim.spot,
+            asked: claim.siblings,
             epoch: 1,
             holder: Some(claim.process),
+            freed: 0,
+            keeper: None,
+            stopped: false,
+            left: None,
+            touched: false,
         };
-        self.entries.insert(self.opened, entry);
-        Some(self.opened)
+        self.entries.insert(self.order, entry);
+        Some(self.order)
+    }
+}
+
+/// Why a server with this key, which says this of itself, has taken the place of that session.
+fn supersedes(newer: &Key, said: &Said, entry: &Entry) -> Option<Loss> {
+    let key = entry.key?;
+    if newer.is_another_conversation_of(&key) {
+        Some(Loss::Conversation)
+    } else if said.entry.is_some() && said.entry == entry.said.entry && newer.is_another_program_for(&key) {
+        Some(Loss::Edited)
+    } else {
+        None
     }
 }

@@ -6,19 +6,19 @@ mod leased;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use mcp_sessiond_identity::{Key, ProcessId};
+use mcp_sessiond_identity::{Conversation, FORMER_RECIPE, Key, ProcessId, Said};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
+use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId};
 
 use super::book::Book;
 use super::check::check;
 use super::keepers::Shelf;
-use super::{Cast, Given, Step, traits};
+use super::{Asks, Cast, Given, Step, Told, host_row, spot, traits};
 use crate::Records;
 use crate::{
-    Claim, Claimant, Digest, Effect, KeeperRecord, Lease, Millis, NO_TOKEN, Policy, Registry, SessionRecord,
-    Ticket, TokenFile, Wants,
+    Claim, Claimant, Digest, Effect, KeeperRecord, Lease, Left, Millis, NO_TOKEN, Policy, Registry,
+    SessionRecord, Ticket, TokenFile, Wants,
 };
 
 /// What happens in this order, and counts once it is kept.
@@ -52,6 +52,17 @@ struct Known {
     tokens: Vec<Option<Digest>>,
 }
 
+/// Everything that a claim is about: no session goes from one of these to another.
+#[derive(Clone, Debug, PartialEq)]
+struct About {
+    host: ProcessId,
+    core: Option<[u8; 32]>,
+    /// Unless a label takes its place.
+    place: Option<[u8; 32]>,
+    conversation: Conversation,
+    said: Said,
+}
+
 #[derive(Debug)]
 pub(super) struct World {
     policy: Policy,
@@ -72,7 +83,13 @@ pub(super) struct World {
     writing: BTreeMap<SessionId, Writing>,
     /// The process that registers in this step.
     registering: Option<ProcessId>,
-    openers: HashMap<SessionId, (ProcessId, Option<Key>)>,
+    /// What the claims are about that wait for an answer, and what those were that opened sessions.
+    facts: HashMap<Ticket, About>,
+    openers: HashMap<SessionId, About>,
+    /// Sessions with keys of the former recipe: whoever comes for one first, it is that one's.
+    downgraded: HashSet<SessionId>,
+    /// The key of the former recipe for each key that was claimed with.
+    formers: HashMap<Key, Key>,
     told: Vec<SessionId>,
     known: HashMap<SessionId, Known>,
     leases: HashMap<(SessionId, Epoch), ProcessId>,
@@ -84,7 +101,7 @@ impl World {
         Self {
             policy,
             registry: Registry::restore(policy, recorded.snapshot()),
-            book: Book::new(policy, &recorded),
+            book: Book::new(policy, 0, &recorded),
             shelf: Shelf::default(),
             now: 0,
             tickets: 0,
@@ -98,7 +115,10 @@ impl World {
             files: BTreeMap::new(),
             writing: BTreeMap::new(),
             registering: None,
+            facts: HashMap::new(),
             openers: HashMap::new(),
+            downgraded: HashSet::new(),
+            formers: HashMap::new(),
             told: Vec::new(),
             known: HashMap::new(),
             leases: HashMap::new(),
@@ -114,52 +134,63 @@ impl World {
                     self.exits.push(id);
                 }
             }
-            Step::Claim { process, label, siblings, wait } => {
-                self.take_in_exits();
-                self.claim(cast, process, label, siblings, wait);
+            Step::Claim { process, ref asks } => {
+                self.take_in_exits(cast);
+                self.claim(cast, process, asks);
+            }
+            Step::KeeperTells { process, what, epoch } => {
+                self.take_in_exits(cast);
+                self.keeper_tells(cast, cast.processes[process].id, what, epoch);
+            }
+            Step::Touch(session) => {
+                self.take_in_exits(cast);
+                let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
+                self.registry.touch(&id);
+                self.book.touched(&id);
             }
             Step::Pass { ms, told } => {
                 self.now += ms;
                 if told {
-                    self.take_in_exits();
+                    self.take_in_exits(cast);
                     self.registry.passed(self.now);
-                    self.book.passed(self.now);
+                    self.book.passed();
                     let next = self.registry.next_deadline();
                     assert_eq!(next, self.claims_waiting().map(|claim| claim.deadline).min());
                 }
             }
-            Step::Store { session, epoch } => self.mutate(session, epoch, Self::store),
-            Step::EndStore { nth, written } => self.end_store(nth, written),
-            Step::Reject { session, epoch } => self.mutate(session, epoch, Self::reject),
-            Step::Release { session, epoch } => self.mutate(session, epoch, Self::release),
+            Step::Store { session, epoch } => self.mutate(cast, session, epoch, Self::store),
+            Step::EndStore { nth, written } => self.end_store(cast, nth, written),
+            Step::Reject { session, epoch } => self.mutate(cast, session, epoch, Self::reject),
+            Step::Release { session, epoch } => self.mutate(cast, session, epoch, Self::release),
             Step::Register { process, session, epoch } => {
                 // The process answers for itself: one that is dead does not ask.
                 let keeper = cast.processes[process].id;
                 self.registering = Some(keeper);
-                self.mutate(session, epoch, Self::register);
+                self.mutate(cast, session, epoch, Self::register);
             }
             Step::Started { process, backend } => {
-                self.take_in_exits();
+                self.take_in_exits(cast);
                 let (keeper, backend) = (cast.processes[process].id, cast.processes[backend].id);
-                self.started(keeper, backend);
+                self.started(cast, keeper, backend);
             }
             Step::Stop(session) => {
-                self.take_in_exits();
+                self.take_in_exits(cast);
                 let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
                 let is_there = self.shelf.stop(&id);
+                self.book.stopped(&id);
                 assert_eq!(self.registry.stop_backend(&id).is_ok(), is_there, "whether it was stopped");
             }
             Step::Sweep(most) => {
-                self.take_in_exits();
+                self.take_in_exits(cast);
                 for _ in 0..most {
                     let Some(keeper) = self.shelf.sweep() else { break };
                     self.registry.swept(&keeper);
                 }
             }
             Step::Keep(items) => self.keep(cast, items),
-            Step::Restart { crash, renamed } => self.restart(cast, crash, renamed),
+            Step::Restart { crash, renamed, downgraded } => self.restart(cast, crash, renamed, downgraded),
         }
-        self.carry_out();
+        self.carry_out(cast);
     }
 
     fn claims_waiting(&self) -> impl Iterator<Item = &Claim> {
@@ -168,52 +199,71 @@ impl World {
     }
 
     /// As the edge does before anything else.
-    fn take_in_exits(&mut self) {
+    fn take_in_exits(&mut self, cast: &Cast) {
+        self.registry.at(self.now);
+        self.book.at(self.now);
+        self.book.tokens = self.tokens_on_record();
         let exits = std::mem::take(&mut self.exits);
         self.registry.exited(&exits);
         self.book.exited(&exits);
         self.shelf.exited(&exits);
-        self.carry_out();
+        self.carry_out(cast);
     }
 
-    fn claim(
-        &mut self,
-        cast: &Cast,
-        number: usize,
-        label: Option<usize>,
-        siblings: Option<mcp_sessiond_proto::Siblings>,
-        wait: u64,
-    ) {
+    fn tokens_on_record(&self) -> BTreeSet<SessionId> {
+        let with_token = self.registry.sessions().filter(|session| session.digest.is_some());
+        with_token.map(|session| session.id.clone()).collect()
+    }
+
+    fn claim(&mut self, cast: &Cast, number: usize, asks: &Asks) {
         let process = cast.processes[number].id;
+        let which = cast.processes[number].traits;
         let claimant = match self.registry.claimant(&process) {
             Some(known) => known.clone(),
             None => {
                 // Verifying it would fail.
                 let Some(host) = cast.parent(number).filter(|host| host.alive) else { return };
                 self.watched.extend([process, host.id]);
-                let claimant = Claimant { host: host.id, traits: traits(cast.processes[number].traits) };
+                let claimant = Claimant::new(host.id, traits(which));
                 self.registry.introduce(process, claimant.clone());
                 claimant
             }
         };
-        let label: Option<Label> = label.map(|label| format!("label-{label}").parse().expect("a label"));
+        let label =
+            |kind: &str, number: usize| -> Label { format!("{kind}-{number}").parse().expect("a label") };
+        let client = |client: usize| -> ClientName { format!("client-{client}").parse().expect("a name") };
+        let said = Said {
+            label: asks.label.map(|number| label("label", number)),
+            entry: asks.entry.map(|number| label("entry", number)),
+            client: asks.client.map(client),
+        };
         self.tickets += 1;
+        let (key, former) = (claimant.traits.key(&said).ok(), claimant.traits.former_key(&said));
+        self.formers.extend(key.filter(|key| key.recipe != FORMER_RECIPE).zip(former));
         let claim = Claim {
             ticket: Ticket(self.tickets),
             id: SessionId::mint(),
             process,
             host: claimant.host,
             host_name: "host".into(),
-            key: claimant.traits.key(label.as_ref()).ok(),
-            label,
+            row: host_row(claimant.host),
+            key,
+            former,
+            said: said.clone(),
+            spot: spot(which),
             program: claimant.traits.program,
-            siblings,
-            deadline: self.now + wait,
+            siblings: asks.siblings,
+            deadline: self.now + asks.wait,
+            expires: self.now + asks.patience,
             opened_ms: self.now,
             wants: Wants::Keyed,
         };
+        let read = traits(which);
+        let place = read.place.filter(|_| said.label.is_none());
+        let about = About { host: claim.host, core: read.core, place, conversation: read.conversation, said };
+        self.facts.insert(claim.ticket, about);
         self.claims.insert(claim.ticket, claim.clone());
-        self.book.claim(&claim, self.now);
+        self.book.claim(&claim);
         self.registry.claim(claim, self.now);
     }
 
@@ -221,20 +271,17 @@ impl World {
     /// what the book does, and change nothing then.
     fn mutate(
         &mut self,
+        cast: &Cast,
         session: usize,
         epoch: Given,
-        mutation: fn(&mut Self, &SessionId, Epoch) -> Result<(), Error>,
+        mutation: fn(&mut Self, &Cast, &SessionId, Epoch) -> Result<(), Error>,
     ) {
-        self.take_in_exits();
+        self.take_in_exits(cast);
         let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
         let newest = self.registry.session(&id).map_or(self.known[&id].epoch.0, |record| record.epoch.0);
-        let epoch = match epoch {
-            Given::Newest => newest,
-            Given::Former => newest - 1,
-            Given::Next => newest + 1,
-        };
+        let epoch = epoch.of(newest);
         let refusal = self.book.refusal(&id, Epoch(epoch));
-        let done = mutation(self, &id, Epoch(epoch));
+        let done = mutation(self, cast, &id, Epoch(epoch));
         if let Err(error) = done {
             assert_eq!(Some(error.code()), refusal, "refused");
             assert_eq!(self.registry.take_effects(), [], "it was refused and had effects");
@@ -261,8 +308,8 @@ impl World {
         })
     }
 
-    fn end_store(&mut self, nth: usize, written: bool) {
-        self.take_in_exits();
+    fn end_store(&mut self, cast: &Cast, nth: usize, written: bool) {
+        self.take_in_exits(cast);
         let mut ready = self.writing.iter().filter(|(_, writing)| writing.ready);
         let Some(id) = ready.nth(nth).map(|(id, _)| id.clone()) else { return };
         let Some(Writing { digest, file, .. }) = self.writing.remove(&id) else { return };
@@ -283,6 +330,7 @@ impl World {
     /// As `Edge::settle_file` does.
     fn settle(&mut self, id: &SessionId) {
         let Some(record) = self.registry.session(id) else { return };
+        let had = record.digest.is_some();
         match self.files.get(&record.file.to_string()).copied() {
             None if record.former == Some(NO_TOKEN) => self.registry.end_store(id, None),
             None => {}
@@ -291,6 +339,9 @@ impl World {
                     self.registry.end_store(id, holds);
                 }
             }
+        }
+        if had && self.registry.session(id).is_none_or(|record| record.digest.is_none()) {
+            self.book.token_lost(id);
         }
     }
 
@@ -345,9 +396,31 @@ impl World {
         }
     }
 
-    fn restart(&mut self, cast: &Cast, crash: bool, renamed: bool) {
+    /// The records are those of a daemon of the former recipe: it knew neither clients nor entries.
+    fn downgrade(&mut self) {
+        let says_more = |record: &SessionRecord| record.said.client.is_some() || record.said.entry.is_some();
+        if self.kept.sessions.values().any(says_more) {
+            return;
+        }
+        let former = |key: Key| self.formers.get(&key).copied().unwrap_or(key);
+        for record in self.kept.sessions.values_mut() {
+            record.key = record.key.map(former);
+            self.downgraded.insert(record.id.clone());
+        }
+        for owner in self.kept.owners.values_mut() {
+            owner.losses = owner.losses.iter().map(|(key, loss)| (former(*key), *loss)).collect();
+        }
+        for claimant in
+            self.kept.claimants.values_mut().filter(|claimant| claimant.traits.former.base.is_some())
+        {
+            (claimant.traits.core, claimant.traits.place) = (None, None);
+            claimant.keys.clear();
+        }
+    }
+
+    fn restart(&mut self, cast: &Cast, crash: bool, renamed: bool, downgraded: bool) {
         if !crash {
-            self.take_in_exits();
+            self.take_in_exits(cast);
             self.keep(cast, usize::MAX);
             assert_eq!(self.kept, self.recorded);
         }
@@ -360,10 +433,16 @@ impl World {
         }
         self.queue.clear();
         self.claims.clear();
+        self.facts.clear();
         self.exits.clear();
+        if downgraded {
+            self.downgrade();
+        }
         self.recorded = self.kept.clone();
         self.registry = Registry::restore(self.policy, self.kept.snapshot());
-        self.book = Book::new(self.policy, &self.kept);
+        self.registry.at(self.now);
+        self.book = Book::new(self.policy, self.now, &self.kept);
+        self.book.tokens = self.tokens_on_record();
         self.shelf.restart(&self.kept);
         let (alive, dead): (Vec<_>, Vec<_>) =
             self.registry.processes().into_iter().partition(|process| cast.is_alive(process));
@@ -371,7 +450,7 @@ impl World {
         self.registry.exited(&dead);
         self.book.exited(&dead);
         self.shelf.exited(&dead);
-        self.carry_out();
+        self.carry_out(cast);
         let unsettled: Vec<SessionId> = self
             .registry
             .sessions()

@@ -53,7 +53,7 @@ fn a_keeper_registers_under_the_newest_lease() {
     bench.keep(&second, 50).expect("the same once more");
     assert_eq!(bench.told_of(&second), Some(50));
 
-    let other = Claim { key: Some(Key([8; 32])), ..bench.claim_of(HOST, 3) };
+    let other = Claim { key: Some(key(8)), ..bench.claim_of(HOST, 3) };
     let other = granted(bench.tell(other));
     assert!(matches!(bench.keep(&other, 50), Err(Error::InvalidArgument { .. })), "it has another session's");
     let namesake = KeeperRecord { name: KeeperName(50), ..keeper(51) };

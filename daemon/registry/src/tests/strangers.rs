@@ -1,47 +1,67 @@
 //! Which of a host's instances may know of a session.
 
-use mcp_sessiond_identity::{KeyDoubt, Traits};
-use mcp_sessiond_proto::Label;
+use mcp_sessiond_identity::Former;
 
 use super::*;
 
+fn traits(core: u8, place: u8) -> Traits {
+    Traits {
+        program: "server".into(),
+        core: Some([core; 32]),
+        place: Some([place; 32]),
+        directory: None,
+        conversation: Conversation::None,
+        doubt: None,
+        former: Former::default(),
+    }
+}
+
+fn claimant(host: ProcessId, core: u8, place: u8) -> Claimant {
+    Claimant::new(host, traits(core, place))
+}
+
 #[test]
 fn a_claimed_session_is_for_its_holder_and_for_instances_of_its_key() {
-    let traits = |base, place| Traits {
-        program: "server".into(),
-        base: Some([base; 32]),
-        place: Some([place; 32]),
-        doubt: None,
-    };
-    let claimant = |host, base, place| Claimant { host, traits: traits(base, place) };
+    let labelled = Said { label: Some("one".parse().expect("a label")), ..Said::default() };
+    let client = Said { client: Some("claude-ai".parse().expect("a name")), ..Said::default() };
     let mut bench = Bench::new();
-    for label in [None, Some("one".parse::<Label>().expect("a label"))] {
-        let key = traits(1, 1).key(label.as_ref()).ok();
-        let claim = Claim { key, label: label.clone(), ..bench.claim_of(HOST, 1) };
+    for said in [Said::default(), labelled, client] {
+        let key = traits(1, 1).key(&said).ok();
+        let claim = Claim { key, said: said.clone(), ..bench.claim_of(HOST, 1) };
         let id = granted(bench.tell(claim)).session;
         let session = bench.registry.session(&id).expect("opened");
-        assert!(session.is_for(process(2), &claimant(HOST, 1, 1)), "the same key");
-        assert_eq!(session.is_for(process(2), &claimant(HOST, 1, 2)), label.is_some(), "another place");
+        let plain = said == Said::default();
+        assert_eq!(session.is_for(process(2), &claimant(HOST, 1, 1)), plain, "it has not said so");
+        let says_so = Claimant { keys: key.into_iter().collect(), ..claimant(HOST, 1, 1) };
+        assert!(session.is_for(process(2), &says_so), "the same key");
+        assert!(!session.is_for(process(2), &claimant(HOST, 1, 2)), "another place");
         assert!(!session.is_for(process(2), &claimant(HOST, 2, 1)), "another program");
         assert!(!session.is_for(process(2), &claimant(process(11), 1, 1)), "another host");
-        let unknown = Traits { base: None, doubt: Some(KeyDoubt::Executable), ..traits(1, 1) };
-        let doubtful = Claimant { host: HOST, traits: unknown };
+        let doubtful = Claimant::new(HOST, Traits::unknown("server".into(), KeyDoubt::Executable));
         assert!(session.is_for(process(1), &doubtful), "its holder");
         assert!(!session.is_for(process(2), &doubtful));
+        bench.registry.end(&id);
     }
-    // Nobody but its holder comes to a session whose key is doubtful, and every instance of the host to one that has a name.
+    // Nobody but its holder comes to a session whose key is doubtful.
     let claim = Claim { key: None, ..bench.claim_of(HOST, 3) };
     let id = granted(bench.tell(claim)).session;
     let doubtful = bench.registry.session(&id).expect("opened");
+    assert!(doubtful.is_for(process(3), &claimant(HOST, 1, 1)));
+    assert!(!doubtful.is_for(process(2), &claimant(HOST, 1, 1)));
+}
+
+/// One that was made, and is found by its id, has the key of its maker.
+#[test]
+fn a_session_that_is_found_by_its_id_is_for_instances_of_its_maker_s_key() {
+    let mut bench = Bench::new();
+    let wants = Wants::New(None, None);
+    let claim = Claim { key: traits(1, 1).key(&Said::default()).ok(), wants, ..bench.claim_of(HOST, 4) };
+    let id = granted(bench.tell(claim)).session;
+    bench.exit(&[4]);
+    let made = bench.registry.session(&id).expect("it stays");
+    assert!(made.is_for(process(2), &claimant(HOST, 1, 1)));
     assert!(
-        doubtful.is_for(process(3), &claimant(HOST, 1, 1))
-            && !doubtful.is_for(process(2), &claimant(HOST, 1, 1))
-    );
-    bench.registry.end(&id);
-    let id = bench.claim_that(HOST, 4, Wants::New(None, None)).expect("made").session;
-    let named = bench.registry.session(&id).expect("opened");
-    assert!(
-        named.is_for(process(2), &claimant(HOST, 2, 2))
-            && !named.is_for(process(2), &claimant(process(11), 2, 2))
+        !made.is_for(process(2), &claimant(HOST, 2, 2))
+            && !made.is_for(process(2), &claimant(process(11), 1, 1))
     );
 }

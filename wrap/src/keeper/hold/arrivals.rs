@@ -1,9 +1,11 @@
 //! Who comes, and which front has the backend.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::Error;
-use mcp_sessiond_proto::backends::{Attach, KeeperReply};
+use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, LeftRequest};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
@@ -69,6 +71,9 @@ impl Keeper {
         let now = self.now();
         let initialize = attach.initialize.map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
         let attached = self.relay.attach(initialize, now);
+        let age = self.backend.as_ref().map_or(Duration::ZERO, |backend| backend.started.elapsed());
+        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        let attached = Attached { age_ms, ..attached };
         let is_first = !attached.resumed;
         // A line of some hundred bytes on a new connection: it fits, or nobody is there.
         let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
@@ -89,9 +94,21 @@ impl Keeper {
     }
 
     pub(super) fn detach(&mut self) {
-        if let Some(mut front) = self.front.take() {
-            self.relay.detach(front.unconfirmed(), self.now());
-            self.since = Instant::now();
-        }
+        let Some(mut front) = self.front.take() else { return };
+        self.relay.detach(front.unconfirmed(), self.now());
+        self.since = Instant::now();
+        self.closed = front.said_goodbye();
+        let request = LeftRequest {
+            session: self.house.session.clone(),
+            keeper: self.house.keeper,
+            epoch: front.epoch,
+            orderly: self.closed,
+            used: self.relay.is_used(),
+        };
+        // Where the daemon is not told, the session counts as used and cut off, and is kept for longer.
+        self.tell(move |connection, context| {
+            let request = request.clone();
+            async move { connection.front_left(context, request).await }
+        });
     }
 }

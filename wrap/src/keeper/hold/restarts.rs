@@ -4,7 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_sessiond_proto::backends::StartedRequest;
+use mcp_sessiond_client::{Connection, Context, RpcError};
+use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest};
+use mcp_sessiond_proto::{Error, Loss};
 use tokio::signal::unix::Signal;
 use tokio::time::timeout;
 
@@ -67,24 +69,42 @@ impl Keeper {
         let now = self.now();
         self.relay.backend_started(now);
         self.ring.begin();
-        let backend = Backend::start(&self.program, &self.children)?;
+        let backend = Backend::start(&self.program, &self.children, &self.mask)?;
         let request = StartedRequest {
             session: self.house.session.clone(),
             keeper: self.house.keeper,
             pid: backend.pid.as_raw().unsigned_abs(),
         };
         self.backend = Some(backend);
-        let control = self.control.clone();
-        tokio::spawn(async move {
-            // Where it is not told, the daemon can't sweep after us when both were killed.
-            let told = control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.backend_started(context, request).await }
-            });
-            drop(told.await);
-            control.hang_up();
+        // Where it is not told, the daemon can't sweep after us when both were killed.
+        self.tell(move |connection, context| {
+            let request = request.clone();
+            async move { connection.backend_started(context, request).await }
         });
         Ok(())
+    }
+
+    /// Tells the daemon something that nobody waits for.
+    pub(super) fn tell<F>(&self, call: impl Fn(Connection, Context) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<Result<(), Error>, RpcError>> + Send,
+    {
+        let control = self.control.clone();
+        tokio::spawn(async move {
+            drop(control.call(call).await);
+            control.hang_up();
+        });
+    }
+
+    /// Tells the daemon why this keeper is about to end, so that the next front can be told.
+    async fn last_word(&self, why: Loss) {
+        let request = EndingRequest { session: self.house.session.clone(), keeper: self.house.keeper, why };
+        let told = self.control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.backend_ending(context, request).await }
+        });
+        let _ = timeout(FAREWELL, told).await;
+        self.control.hang_up();
     }
 
     /// Says something of our own to whoever reads the backend's standard error.
@@ -102,6 +122,9 @@ impl Keeper {
     /// Tells the front, and takes the backend down.
     pub(super) async fn end(mut self, why: End, sigchld: &mut Signal) {
         let now = self.now();
+        if why == End::Lonely {
+            self.last_word(Loss::Lingered).await;
+        }
         self.say(&format!("the server is taken down: {}", why.sentence()));
         self.relay.stopping("stopped", now);
         if let Some(front) = &mut self.front {

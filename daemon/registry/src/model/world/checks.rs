@@ -25,10 +25,8 @@ impl World {
             self.registry.claimants.iter().map(|(process, claimant)| (*process, claimant.clone())).collect();
         assert_eq!(records.claimants, claimants, "claimants on record");
         let owners: BTreeMap<_, _> =
-            self.registry.owners.iter().map(|(host, owner)| (*host, &owner.plural)).collect();
-        let recorded: BTreeMap<_, _> =
-            records.owners.iter().map(|(host, owner)| (*host, &owner.plural)).collect();
-        assert_eq!(recorded, owners, "owners on record");
+            self.registry.owners.iter().map(|(host, owner)| (*host, owner.record(*host))).collect();
+        assert_eq!(records.owners, owners, "owners on record");
 
         // The book has the same sessions, and the same holders.
         let mut entries: Vec<_> = self.book.entries.values().collect();
@@ -37,6 +35,8 @@ impl World {
         let sessions =
             self.registry.sessions().map(|record| (Some(&record.id), record.epoch.0, record.holder));
         assert!(sessions.eq(entries), "the sessions are not those of the book");
+
+        assert_eq!(self.book.unreachable(), Vec::<u64>::new(), "sessions are kept that nobody can resume");
 
         for (id, known) in &self.known {
             self.check_known(cast, id, known);

@@ -3,15 +3,15 @@
 use super::*;
 
 impl World {
-    pub(super) fn carry_out(&mut self) {
+    pub(super) fn carry_out(&mut self, cast: &Cast) {
         for effect in self.registry.take_effects() {
-            self.carry_out_one(effect);
+            self.carry_out_one(cast, effect);
         }
         self.shelf.settle(&self.registry);
         assert!(self.book.expected.is_empty(), "not answered: {:?}", self.book.expected);
     }
 
-    fn carry_out_one(&mut self, effect: Effect) {
+    fn carry_out_one(&mut self, cast: &Cast, effect: Effect) {
         match effect {
             Effect::Answer(ticket, answer) => self.compare(ticket, answer),
             Effect::EndKeeper(keeper) => drop(self.shelf.asked.insert(keeper)),
@@ -24,7 +24,20 @@ impl World {
                 assert!(of_nobody, "the token of a session that goes on");
                 self.files.remove(&file.to_string());
             }
+            Effect::Unreachable(id, _) => {
+                let holder = self.registry.session(&id).and_then(|session| session.holder);
+                assert_eq!(holder, None, "somebody holds a session that is said to be unreachable");
+            }
             recorded => {
+                if let Effect::DropSession(id) = &recorded {
+                    let session = &self.recorded.sessions[id];
+                    let lives = |process: &ProcessId| cast.is_alive(process);
+                    let released = self.known.get(id).is_some_and(|known| known.released);
+                    assert!(
+                        session.holder.filter(lives).is_none() || released || !lives(&session.owner),
+                        "a session that is held ends"
+                    );
+                }
                 if let Effect::DropClaimant(process) = &recorded
                     && !self.registry.depends_on(process)
                 {
@@ -47,22 +60,29 @@ impl World {
         let claim = self.claims.remove(&ticket).expect("an answer to a claim that waits for one");
         let expected = self.book.expected.remove(&ticket).expect("an answer that the book expects");
         let (lease, number) = match (answer, expected) {
-            (Ok(lease), Ok((number, outcome))) => {
-                assert_eq!(lease.outcome, outcome);
+            (Ok(lease), Ok((number, outcome, because))) => {
+                assert_eq!((lease.outcome, lease.because), (outcome, because));
                 (lease, number)
             }
             (Err(error), Err(code)) => return assert_eq!(error.code(), code),
             (answer, expected) => panic!("{answer:?} instead of {expected:?}"),
         };
         let entry = self.book.entries.get_mut(&number).expect("an entry that was answered");
-        let opener = (claim.host, claim.key);
+        let opener = self.facts.remove(&ticket).expect("what the claim was about");
         if lease.outcome.is_fresh() {
             assert_eq!(lease.epoch, Epoch(1));
-            let former = self.openers.insert(lease.session.clone(), opener);
+            let former = self.openers.insert(lease.session.clone(), opener.clone());
             assert_eq!(former, None, "an id that was had before");
+            if claim.key.is_some_and(|key| key.recipe == FORMER_RECIPE) {
+                self.downgraded.insert(lease.session.clone());
+            }
             entry.id = Some(lease.session.clone());
         }
         assert_eq!(entry.id.as_ref(), Some(&lease.session), "{:?}", lease.outcome);
+        if lease.outcome == Outcome::Resumed && self.downgraded.remove(&lease.session) {
+            let about = self.openers.get_mut(&lease.session).expect("a session that somebody opened");
+            about.said = Said { label: about.said.label.take(), ..opener.said.clone() };
+        }
         assert_eq!(self.openers.get(&lease.session), Some(&opener), "somebody else's session");
         assert!(lease.outcome != Outcome::Resumed || claim.key.is_some(), "a doubtful session was resumed");
         assert_eq!(lease.file.host, claim.host);

@@ -1,0 +1,157 @@
+//! Hosts: what was seen of each, and what counts for its claims because of that.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+
+use mcp_sessiond_identity::{Key, ProcessId};
+use mcp_sessiond_proto::{Loss, SessionId, Siblings};
+
+use super::records::Spot;
+use super::{Claim, Effect, OwnerRecord, Registry, SessionRecord};
+
+/// Leases of one key at once from which on a host is taken for one that serves several clients from one process. Two are a host
+/// that starts the next server before the former one has died.
+const CROWD: usize = 3;
+
+/// Losses that are remembered of one host until they are told.
+const LOSSES_MAX: usize = 64;
+
+/// A host, and what belongs to it.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) name: String,
+    pub(super) sessions: BTreeSet<SessionId>,
+    /// What the table of hosts says of it.
+    pub(super) row: Option<Siblings>,
+    /// It was seen with [`CROWD`] leases of one key at once.
+    pub(super) crowded: bool,
+    /// Programs with their directories of which it has held sessions of two keys at once.
+    pub(super) doubles: BTreeSet<Spot>,
+    /// What was lost last, by the key that led to it, and was not told yet.
+    pub(super) losses: BTreeMap<Key, Loss>,
+    /// The number of the last token file given to one of its sessions.
+    pub(super) files: u32,
+}
+
+impl Owner {
+    pub(super) fn new(name: String, row: Option<Siblings>) -> Self {
+        Self {
+            name,
+            sessions: BTreeSet::new(),
+            row,
+            crowded: false,
+            doubles: BTreeSet::new(),
+            losses: BTreeMap::new(),
+            files: 0,
+        }
+    }
+
+    pub(super) fn restore(record: OwnerRecord) -> (ProcessId, Self) {
+        let OwnerRecord { host, name, row, crowded, doubles, losses } = record;
+        (host, Self { crowded, doubles, losses, ..Self::new(name, row) })
+    }
+
+    pub(super) fn record(&self, host: ProcessId) -> OwnerRecord {
+        OwnerRecord {
+            host,
+            name: self.name.clone(),
+            row: self.row,
+            crowded: self.crowded,
+            doubles: self.doubles.clone(),
+            losses: self.losses.clone(),
+        }
+    }
+}
+
+impl Registry {
+    /// What counts for claims of this host's instances: what they ask for, else what the table of hosts says, else the policy.
+    /// In a host that was seen with a crowd nothing is resumed, unless they ask for it.
+    pub(super) fn siblings(&self, owner: ProcessId, asked: Option<Siblings>) -> Siblings {
+        let owner = self.owners.get(&owner);
+        let row = owner.and_then(|owner| owner.row);
+        match asked.or(row).unwrap_or(self.policy.siblings) {
+            Siblings::Fresh | Siblings::Successor
+                if asked.is_none() && owner.is_some_and(|owner| owner.crowded) =>
+            {
+                Siblings::Never
+            }
+            siblings => siblings,
+        }
+    }
+
+    /// A session has a holder: sees who else there is.
+    pub(super) fn note_company(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let (host, spot) = (session.owner, session.spot);
+        let Some(owner) = self.owners.get(&host) else { return };
+        let held = || {
+            owner
+                .sessions
+                .iter()
+                .filter_map(|id| self.sessions.get(id))
+                .filter(|other| other.holder.is_some())
+        };
+        let of_key = |other: &&SessionRecord| {
+            other.leading_key().is_some() && other.leading_key() == session.leading_key()
+        };
+        let crowded = session.asked.is_none() && held().filter(of_key).count() >= CROWD;
+        let differs = |other: &SessionRecord| other.spot == spot && other.key != session.key;
+        let double = spot
+            .filter(|_| session.name.is_none() && held().any(|other| other.name.is_none() && differs(other)));
+        let Some(owner) = self.owners.get_mut(&host) else { return };
+        let is_new_crowd = crowded && !owner.crowded;
+        owner.crowded |= crowded;
+        let is_new_double = double.is_some_and(|double| owner.doubles.insert(double));
+        if is_new_crowd || is_new_double {
+            self.save_owner(host);
+        }
+        if is_new_crowd {
+            self.end_unreachable_of(host);
+        }
+    }
+
+    /// Something is lost that a claim with this key may ask for.
+    pub(super) fn note_loss(&mut self, host: ProcessId, key: Key, loss: Loss) {
+        let Some(owner) = self.owners.get_mut(&host) else { return };
+        if owner.losses.len() >= LOSSES_MAX && !owner.losses.contains_key(&key) {
+            owner.losses.pop_first();
+        }
+        if owner.losses.insert(key, loss) != Some(loss) {
+            self.save_owner(host);
+        }
+    }
+
+    /// What the claim has to be told, once.
+    pub(super) fn take_loss(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
+        let owner = self.owners.get_mut(&claim.host)?;
+        let loss = owner.losses.remove(&key);
+        let former = claim.former.and_then(|former| owner.losses.remove(&former));
+        if loss.or(former).is_some() {
+            self.save_owner(claim.host);
+        }
+        loss.or(former)
+    }
+
+    /// Ends the session that is least missed, where the owner has as many as it may: the one without a backend that has been
+    /// free the longest. Tells whether there is room now.
+    pub(super) fn make_room(&mut self, host: ProcessId) -> bool {
+        let Some(owner) = self.owners.get(&host) else { return false };
+        if owner.sessions.len() < self.policy.sessions_per_owner {
+            return true;
+        }
+        let of_owner = owner.sessions.iter().filter_map(|id| self.sessions.get(id));
+        let spare = of_owner
+            .filter(|session| session.holder.is_none() && session.keeper.is_none())
+            .filter_map(|session| Some((session.freed, session.id.clone(), session.leading_key()?)));
+        let Some((_, longest, key)) = spare.min_by_key(|(freed, ..)| *freed) else { return false };
+        self.end(&longest);
+        self.note_loss(host, key, Loss::Quota);
+        true
+    }
+
+    pub(super) fn save_owner(&mut self, host: ProcessId) {
+        if let Some(owner) = self.owners.get(&host) {
+            self.effects.push(Effect::SaveOwner(owner.record(host)));
+        }
+    }
+}

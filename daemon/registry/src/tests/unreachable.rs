@@ -1,0 +1,194 @@
+//! What nobody can resume, and ends at once; and what is told of it.
+
+use mcp_sessiond_proto::backends::KeeperName;
+
+use super::*;
+
+impl Bench {
+    fn left(&mut self, lease: &Lease, keeper: u32, orderly: bool, used: bool) {
+        let left = Left { epoch: lease.epoch, orderly, used };
+        let told = self.registry.front_left(&lease.session, KeeperName(keeper), process(keeper), left);
+        told.expect("its keeper");
+    }
+
+    /// A server of this key, and its keeper.
+    fn kept(&mut self, pid: u32, keeper: u32, what: Key) -> Lease {
+        let claim = Claim { key: Some(what), deadline: 0, ..self.claim_of(HOST, pid) };
+        self.kept_by(claim, keeper)
+    }
+
+    fn kept_by(&mut self, claim: Claim, keeper: u32) -> Lease {
+        let lease = granted(self.tell(claim));
+        let (process, name) = (process(keeper), KeeperName(keeper));
+        let record = KeeperRecord { process, name, program: "server".into(), backend: None, ending: false };
+        self.registry.keep_backend(&lease.session, lease.epoch, record).expect("the newest lease");
+        lease
+    }
+
+    fn has(&self, lease: &Lease) -> bool {
+        self.registry.session(&lease.session).is_some()
+    }
+}
+
+#[test]
+fn an_unused_twin_that_goes_costs_the_other_nothing() {
+    let mut bench = Bench::new();
+    let used = bench.kept(1, 50, KEY);
+    let twin = bench.kept(2, 51, KEY);
+    bench.exit(&[2]);
+    assert!(bench.has(&twin), "its keeper has not said yet that it was not used");
+    bench.left(&twin, 51, false, false);
+    assert!(!bench.has(&twin));
+    bench.exit(&[1]);
+    bench.left(&used, 50, false, true);
+    let next = bench.claim(3);
+    assert_eq!((next.session, next.because), (used.session, None));
+}
+
+#[test]
+fn the_keeper_s_word_may_come_before_the_exit_of_its_front() {
+    let mut bench = Bench::new();
+    bench.kept(1, 50, KEY);
+    let twin = bench.kept(2, 51, KEY);
+    bench.left(&twin, 51, true, false);
+    assert!(bench.has(&twin), "it is held");
+    bench.exit(&[2]);
+    assert!(!bench.has(&twin));
+}
+
+#[test]
+fn of_two_that_go_together_the_used_one_is_kept() {
+    let mut bench = Bench::new();
+    let used = bench.kept(1, 50, KEY);
+    let twin = bench.kept(2, 51, KEY);
+    bench.exit(&[1, 2]);
+    bench.left(&used, 50, false, true);
+    assert!(bench.has(&used) && bench.has(&twin), "of one it is not known yet");
+    bench.left(&twin, 51, false, false);
+    assert!(bench.has(&used) && !bench.has(&twin));
+}
+
+#[test]
+fn what_is_not_known_to_be_unused_counts_as_used() {
+    for touched in [false, true] {
+        let mut bench = Bench::new();
+        bench.kept(1, 50, KEY);
+        let twin = bench.kept(2, 51, KEY);
+        if touched {
+            bench.registry.touch(&twin.session);
+        } else {
+            bench.registry.begin_store(&twin.session, twin.epoch, [1; 32]).expect("its own");
+        }
+        bench.exit(&[2]);
+        bench.left(&twin, 51, false, false);
+        assert!(bench.has(&twin), "a token, or something else, is kept in it");
+    }
+    // What an older front had left says nothing.
+    let mut bench = Bench::new();
+    let first = bench.kept(1, 50, KEY);
+    bench.exit(&[1]);
+    bench.left(&first, 50, false, false);
+    let second = bench.claim(2);
+    let claim = Claim { deadline: 0, ..bench.claim_of(HOST, 3) };
+    granted(bench.tell(claim));
+    bench.exit(&[2]);
+    assert!(bench.has(&second));
+}
+
+#[test]
+fn a_conversation_that_the_host_has_left_takes_its_servers_along() {
+    let of = |id: u8| Key { conversation: Conversation::Of([id; 32]), ..KEY };
+    let mut bench = Bench::new();
+    let first = bench.kept(1, 50, of(1));
+    bench.exit(&[1]);
+    let none = bench.kept(2, 51, KEY);
+    assert!(bench.has(&first), "no conversation is no other one");
+    let second = bench.kept(3, 52, of(2));
+    assert!(!bench.has(&first) && bench.has(&none));
+    // The other order: the next one starts before the former one has gone.
+    bench.kept(4, 53, of(3));
+    assert!(bench.has(&second), "it is held");
+    bench.exit(&[3]);
+    assert!(!bench.has(&second));
+    let claim = Claim { key: Some(of(1)), ..bench.claim_of(HOST, 5) };
+    bench.registry.set_policy(Policy { siblings: Siblings::Fresh, sessions_per_owner: 9 });
+    assert_eq!(granted(bench.tell(claim)).because, Some(Loss::Conversation));
+}
+
+#[test]
+fn an_entry_that_was_edited_ends_what_it_was() {
+    let said = |entry: &str| Said { entry: Some(entry.parse().expect("a label")), ..Said::default() };
+    let mut bench = Bench::new();
+    let claim = Claim { key: Some(key(1)), said: said("a"), ..bench.claim_of(HOST, 1) };
+    let first = bench.kept_by(claim, 50);
+    bench.exit(&[1]);
+    let other = Claim { key: Some(key(2)), said: said("b"), ..bench.claim_of(HOST, 2) };
+    granted(bench.tell(other));
+    assert!(bench.has(&first), "another entry");
+    let edited = Claim { key: Some(key(3)), said: said("a"), ..bench.claim_of(HOST, 3) };
+    let edited = granted(bench.tell(edited));
+    assert_eq!((edited.because, bench.has(&first)), (Some(Loss::Edited), false));
+}
+
+#[test]
+fn without_the_name_of_an_entry_only_the_one_that_was_closed_in_an_orderly_way_is_taken_for_what_it_was() {
+    let spot = Some([1; 32]);
+    for (orderly, twice, ended) in [(true, false, true), (false, false, false), (true, true, false)] {
+        let mut bench = Bench::new();
+        if twice {
+            for (pid, what) in [(8, 8), (9, 9)] {
+                let claim = Claim { key: Some(key(what)), spot, ..bench.claim_of(HOST, pid) };
+                let lease = granted(bench.tell(claim));
+                bench.registry.take_effects();
+                if what == 9 {
+                    bench.registry.end(&lease.session);
+                }
+            }
+            bench.exit(&[8, 9]);
+            let left: Vec<SessionId> = bench.registry.sessions().map(|session| session.id.clone()).collect();
+            left.iter().for_each(|id| bench.registry.end(id));
+        }
+        let claim = Claim { key: Some(key(1)), spot, ..bench.claim_of(HOST, 1) };
+        let first = bench.kept_by(claim, 50);
+        bench.left(&first, 50, orderly, true);
+        bench.exit(&[1]);
+        let next = Claim { key: Some(key(2)), spot, ..bench.claim_of(HOST, 2) };
+        let next = granted(bench.tell(next));
+        assert_eq!((next.because.is_some(), bench.has(&first)), (ended, !ended), "{orderly} {twice}");
+    }
+}
+
+#[test]
+fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
+    for (words, expected) in [(None, Loss::Killed), (Some(Loss::Lingered), Loss::Lingered)] {
+        let mut bench = Bench::new();
+        let first = bench.kept(1, 50, KEY);
+        bench.exit(&[1]);
+        if let Some(words) = words {
+            let told = bench.registry.backend_ending(&first.session, KeeperName(50), process(50), words);
+            told.expect("its keeper");
+        }
+        bench.exit(&[50]);
+        let next = bench.claim(2);
+        assert_eq!((next.outcome, next.because), (Outcome::Resumed, Some(expected)));
+        bench.exit(&[2]);
+        assert_eq!(bench.claim(3).because, None, "it is told once");
+    }
+    // Front and keeper in one moment; and where the front is there, it has seen it.
+    let mut bench = Bench::new();
+    bench.kept(1, 50, KEY);
+    bench.exit(&[1, 50]);
+    assert_eq!(bench.claim(2).because, Some(Loss::Killed));
+    let mut bench = Bench::new();
+    bench.kept(1, 50, KEY);
+    bench.exit(&[50]);
+    bench.exit(&[1]);
+    assert_eq!(bench.claim(2).because, None);
+    // Somebody has stopped it.
+    let mut bench = Bench::new();
+    let lease = bench.kept(1, 50, KEY);
+    bench.exit(&[1]);
+    bench.registry.stop_backend(&lease.session).expect("it is there");
+    bench.exit(&[50]);
+    assert_eq!(bench.claim(2).because, Some(Loss::Stopped));
+}

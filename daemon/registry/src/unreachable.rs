@@ -1,0 +1,193 @@
+//! What nobody can resume any more, and ends at once: a session that waits in vain would keep its server, with its port, its
+//! profile and its memory.
+
+use alloc::vec::Vec;
+
+use mcp_sessiond_identity::{Key, ProcessId};
+use mcp_sessiond_proto::backends::KeeperName;
+use mcp_sessiond_proto::{Epoch, Error, Loss, SessionId, Siblings};
+
+use super::{Claim, Effect, Registry, SessionRecord};
+
+/// How a front has left, as its keeper tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// The epoch of its lease.
+    pub epoch: Epoch,
+    /// It had said that it was about to leave. Else it was cut off.
+    pub orderly: bool,
+    /// Some front has had the backend do more than greet and list.
+    pub used: bool,
+}
+
+impl Registry {
+    /// A keeper tells how its front has left. That may be before or after its lease has ended.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when that keeper does not hold the session's backend, or has to end.
+    pub fn front_left(
+        &mut self,
+        told: &SessionId,
+        name: KeeperName,
+        keeper: ProcessId,
+        left: Left,
+    ) -> Result<(), Error> {
+        let session = self.kept(keeper, name)?;
+        if session.told() != told {
+            return Err(Error::UnknownBackend);
+        }
+        let (id, owner, key) = (session.id.clone(), session.owner, session.leading_key());
+        self.left.insert(id, left);
+        if let Some(key) = key {
+            self.end_unreachable(owner, key);
+        }
+        Ok(())
+    }
+
+    /// Ends the sessions of this key that are free and that nobody can resume.
+    pub(super) fn end_unreachable(&mut self, owner: ProcessId, key: Key) {
+        let of_key: Vec<&SessionRecord> =
+            self.led_to(owner, key, None).filter_map(|id| self.sessions.get(id)).collect();
+        let is_held = of_key.iter().any(|session| session.holder.is_some());
+        let mut doomed: Vec<(SessionId, Option<Loss>)> = Vec::new();
+        let mut rest: Vec<&SessionRecord> = Vec::new();
+        for session in of_key.into_iter().filter(|session| session.holder.is_none()) {
+            let siblings = self.siblings(owner, session.asked);
+            if siblings == Siblings::Never {
+                doomed.push((session.id.clone(), None));
+            } else if let Some(why) = self.is_superseded(session) {
+                doomed.push((session.id.clone(), Some(why)));
+            } else if is_held && self.was_used(session) == Some(false) {
+                doomed.push((session.id.clone(), None));
+            } else if matches!(siblings, Siblings::Fresh | Siblings::Successor) {
+                rest.push(session);
+            }
+        }
+        // Several can't be told apart. Those that nobody has used are no loss, once it is known of all of them.
+        let used: Option<Vec<bool>> = rest.iter().map(|session| self.was_used(session)).collect();
+        if let (2.., Some(used)) = (rest.len(), used) {
+            let number = used.iter().filter(|used| **used).count();
+            for (session, used) in rest.iter().zip(used) {
+                match (used, number) {
+                    (true, 1) => {}
+                    (true, _) => doomed.push((session.id.clone(), Some(Loss::Several))),
+                    (false, _) => doomed.push((session.id.clone(), None)),
+                }
+            }
+        }
+        for (id, loss) in doomed {
+            self.effects.push(Effect::Unreachable(id.clone(), loss));
+            self.end(&id);
+            if let Some(loss) = loss {
+                self.note_loss(owner, key, loss);
+            }
+        }
+    }
+
+    /// The same for all keys of a host.
+    pub(super) fn end_unreachable_of(&mut self, owner: ProcessId) {
+        let keys: Vec<Key> = self
+            .by_key
+            .range((owner, Key::FIRST)..)
+            .take_while(|((of, _), _)| *of == owner)
+            .map(|((_, key), _)| *key)
+            .collect();
+        for key in keys {
+            self.end_unreachable(owner, key);
+        }
+    }
+
+    /// Whether anything of this session would be missed. None: its keeper is about to say.
+    fn was_used(&self, session: &SessionRecord) -> Option<bool> {
+        if session.keeper.is_none() || session.digest.is_some() || self.touched.contains(&session.id) {
+            return Some(true);
+        }
+        let left = self.left.get(&session.id).filter(|left| left.epoch == session.epoch);
+        left.map(|left| left.used)
+    }
+
+    /// Why a free session is no longer what its host would ask for: a newer one of the host has taken its place.
+    fn is_superseded(&self, session: &SessionRecord) -> Option<Loss> {
+        let key = session.leading_key()?;
+        let owner = self.owners.get(&session.owner)?;
+        let newer = owner
+            .sessions
+            .iter()
+            .filter_map(|id| self.sessions.get(id))
+            .filter(|other| other.opened > session.opened);
+        newer
+            .filter_map(|other| {
+                self.supersedes(&other.leading_key()?, other.said.entry.as_ref(), session, &key)
+            })
+            .next()
+    }
+
+    /// Whether a server of this key and entry has taken the place of this session: in another conversation of the same host, or
+    /// as what the same entry of the host's file has become.
+    fn supersedes(
+        &self,
+        newer: &Key,
+        entry: Option<&mcp_sessiond_proto::Label>,
+        session: &SessionRecord,
+        key: &Key,
+    ) -> Option<Loss> {
+        let same_entry = entry.is_some() && entry == session.said.entry.as_ref();
+        if newer.is_another_conversation_of(key) {
+            Some(Loss::Conversation)
+        } else if same_entry && newer.is_another_program_for(key) {
+            Some(Loss::Edited)
+        } else {
+            None
+        }
+    }
+
+    /// A claim shows that the host has gone on: ends the free sessions whose place it takes. Returns what it has to be told, where
+    /// one of them was what its own entry was before.
+    pub(super) fn leave_behind(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
+        let owner = self.owners.get(&claim.host)?;
+        let free = owner
+            .sessions
+            .iter()
+            .filter_map(|id| self.sessions.get(id))
+            .filter(|session| session.holder.is_none());
+        let left: Vec<(SessionId, Key, Loss)> = free
+            .filter_map(|session| {
+                let old = session.leading_key()?;
+                let loss = self.supersedes(&key, claim.said.entry.as_ref(), session, &old)?;
+                Some((session.id.clone(), old, loss))
+            })
+            .collect();
+        let mut edited = None;
+        for (id, old, loss) in left {
+            self.effects.push(Effect::Unreachable(id.clone(), Some(loss)));
+            self.end(&id);
+            match loss {
+                Loss::Edited => edited = Some(loss),
+                loss => self.note_loss(claim.host, old, loss),
+            }
+        }
+        edited
+    }
+
+    /// The session that an entry had before it was edited, where no name of an entry says so: the only free one of the same
+    /// program and directory that was closed in an orderly way, in a host that has never run two of those at once.
+    pub(super) fn edited_without_entry(&self, claim: &Claim, key: Key) -> Option<SessionId> {
+        let spot = claim.spot.filter(|_| claim.said.entry.is_none())?;
+        let owner = self.owners.get(&claim.host).filter(|owner| !owner.doubles.contains(&spot))?;
+        let mut of_spot = owner.sessions.iter().filter_map(|id| self.sessions.get(id)).filter(|session| {
+            session.spot == Some(spot) && session.name.is_none() && session.said.entry.is_none()
+        });
+        let only = of_spot.next().filter(|_| of_spot.next().is_none())?;
+        let left = self.left.get(&only.id).filter(|left| left.epoch == only.epoch);
+        let is_closed = only.holder.is_none() && left.is_some_and(|left| left.orderly);
+        let is_same = only.key.is_some_and(|old| key.is_another_program_for(&old));
+        (is_closed && is_same).then(|| only.id.clone())
+    }
+
+    /// Something was kept in this session: it counts as used.
+    pub fn touch(&mut self, id: &SessionId) {
+        if self.sessions.get(id).is_some_and(|session| session.keeper.is_some()) {
+            self.touched.insert(id.clone());
+        }
+    }
+}

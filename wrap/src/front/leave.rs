@@ -1,0 +1,75 @@
+//! How a front goes: it says so to the keeper first, so that nobody waits for it longer than for one that was cut off.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::Pid;
+
+use super::carry::Carrier;
+use super::plain::hand_on;
+use crate::signals::{ENDING, die_of};
+
+/// Waits for signals that ask this process to end. They are blocked in every thread.
+#[derive(Debug, Clone)]
+pub struct Leaver(Arc<Mutex<Way>>);
+
+/// What a signal brings about.
+#[derive(Debug, Default)]
+enum Way {
+    /// There is nothing yet to be said to anybody.
+    #[default]
+    AtOnce,
+    /// The keeper is told. The daemon sees our exit, and the host may have no patience for more.
+    Orderly,
+    /// The command gets the signal, and ends this process by its own end.
+    HandedOn(Pid),
+}
+
+impl Leaver {
+    /// Begins to wait.
+    ///
+    /// # Errors
+    /// When there can be no more threads.
+    pub fn listen(carrier: &Arc<Carrier>) -> io::Result<Self> {
+        let leaver = Self(Arc::default());
+        let (this, carrier) = (leaver.clone(), carrier.clone());
+        let waiting = move || {
+            let ending: SigSet = ENDING.into_iter().collect();
+            while let Ok(signal) = ending.wait() {
+                this.leave(&carrier, signal);
+            }
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(waiting)?;
+        Ok(leaver)
+    }
+
+    /// From now on there may be a keeper.
+    pub fn tells_keeper(&self) {
+        self.set(Way::Orderly);
+    }
+
+    /// From now on signals are the command's.
+    pub fn hand_on_to(&self, command: Pid) {
+        self.set(Way::HandedOn(command));
+    }
+
+    fn set(&self, way: Way) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = way;
+    }
+
+    fn leave(&self, carrier: &Carrier, signal: Signal) {
+        let mut way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::take(&mut *way) {
+            Way::AtOnce => die_of(signal),
+            Way::Orderly => {
+                carrier.say_goodbye();
+                die_of(signal)
+            }
+            Way::HandedOn(command) => {
+                hand_on(command, signal);
+                *way = Way::HandedOn(command);
+            }
+        }
+    }
+}
