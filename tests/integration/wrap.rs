@@ -14,6 +14,7 @@ mod official;
 mod races;
 mod sizes;
 mod soak;
+mod twins;
 mod without;
 
 use mcp_sessiond_tests::{Client, Front, NodeHost, Raw, World};

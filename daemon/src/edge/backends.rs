@@ -161,11 +161,13 @@ impl Edge {
         self.tell(|registry| {
             registry.check(id, epoch)?;
             let session = registry.session(id).ok_or(Error::UnknownSession)?;
+            let ending = || Error::Unavailable {
+                sentence: "a former backend is being ended, whose place this one takes".into(),
+                retry_after_ms: ENDING_RETRY_MS,
+            };
             match session.keeper.as_deref() {
-                Some(keeper) if keeper.ending => Err(Error::Unavailable {
-                    sentence: "the session's former backend is being ended".into(),
-                    retry_after_ms: ENDING_RETRY_MS,
-                }),
+                Some(keeper) if keeper.ending => Err(ending()),
+                None if !registry.is_way_free(id) => Err(ending()),
                 keeper => Ok(keeper.map(|keeper| backend(session, keeper))),
             }
         })
