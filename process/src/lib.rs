@@ -2,7 +2,7 @@
 //!
 //! - [`ProcessId`], [`StartTime`], [`boot_id`]: what names one process, for good.
 //! - [`Pinned`]: a process that is held, so that what is read of it is its own.
-//! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for.
+//! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for. [`ancestor`]: any of them.
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`ExitWatch`]: which of many processes have exited.
@@ -48,7 +48,7 @@ pub use exits::ExitWatch;
 pub use key::traits_of;
 pub use launchers::{Launcher, Table};
 pub use mcp_sessiond_identity::{Key, KeyDoubt, KeyDoubtError, ProcessId, StartTime, StartTimeError, Traits};
-pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
+pub use peer::{Misnamed, Peer, PeerError, ancestor, instance, peer};
 pub use pinned::{Gone, Pinned};
 pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of};
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};

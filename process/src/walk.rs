@@ -130,13 +130,18 @@ fn read_parent(child: &Pinned, pid: u32, uid: u32, table: &Table) -> Result<(Pin
         return Err(HostDoubt::PidOne);
     }
     let parent = hold_parent(pid, uid)?;
-    let kind = match if pid == PID_ONE { Kind::Program } else { kind_of(pid, table)? } {
+    let kind = kind_above(child, pid, table)?;
+    confirm_child(child, &parent)?;
+    Ok((parent, kind))
+}
+
+/// What the process with this pid is to its child: never [`Kind::Unclear`].
+pub(super) fn kind_above(child: &Pinned, pid: u32, table: &Table) -> Result<Kind, HostDoubt> {
+    Ok(match if pid == PID_ONE { Kind::Program } else { kind_of(pid, table)? } {
         Kind::Unclear(evidence) if has_given(evidence, child.pid(), pid) => Kind::Launcher,
         Kind::Unclear(_) => Kind::Program,
         kind => kind,
-    };
-    confirm_child(child, &parent)?;
-    Ok((parent, kind))
+    })
 }
 
 /// Whether the evidence is there that a parent is a launcher. What can't be read is none.
