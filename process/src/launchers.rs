@@ -226,7 +226,7 @@ const NODE_SCRIPTS: [Rule; 3] = [
     Rule { programs: &["dotenvx", "dotenvx.js"], verbs: &["run"], values: &["-l", "--log-level"] },
 ];
 
-/// By the script that Python runs. Poetry and pipx become the server, as long as the system has exec.
+/// By the script or module that Python runs. Poetry and pipx become the server, as long as the system has exec.
 const PYTHON_SCRIPTS: [Rule; 2] = [
     Rule { programs: &["conda", "mamba", "pipx"], verbs: &["run"], values: &[] },
     Rule { programs: &["poetry"], verbs: &["run"], values: &["-C", "--directory", "-P", "--project"] },
@@ -266,7 +266,9 @@ fn built_in(program: &str, arguments: &[&str]) -> Kind {
     match program {
         "node" | "nodejs" => node(first, operands),
         "bun" | "bun.exe" => bun(first, operands),
-        python if matches("python*", python) => script(&PYTHON_SCRIPTS, operands),
+        python if matches("python*", python) => {
+            script(&PYTHON_SCRIPTS, operands.strip_prefix(&["-m"]).unwrap_or(operands))
+        }
         shell if SHELLS.contains(&shell) && is_shell_with_work(shell, operands) => Kind::Launcher,
         many if MULTI_CALL.contains(&many) => match arguments {
             [first, applet, ..] if base_name(Path::new(first)) == many => {

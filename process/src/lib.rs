@@ -19,6 +19,8 @@ pub mod directory;
 pub mod executable;
 mod exits;
 pub mod fault;
+#[cfg_attr(not(test), expect(dead_code, reason = "the key is to read through it"))]
+mod fleeting;
 mod key;
 mod launchers;
 mod peer;

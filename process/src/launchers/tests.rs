@@ -205,6 +205,7 @@ fn launchers_that_stay_while_the_server_runs_are_known() {
             "/opt/conda/bin/python3.13 /opt/conda/bin/python /opt/conda/bin/conda --no-plugins run server",
             Launches,
         ),
+        ("/opt/conda/bin/python3.13 python -m conda run -p /x --live-stream server", Launches),
         ("/opt/conda/bin/python3.13 python /opt/conda/bin/conda install run", Program),
         ("/usr/bin/micromamba micromamba run -n x server", Launches),
         ("/usr/bin/python3.12 python /usr/bin/poetry -C run run server", Launches),
