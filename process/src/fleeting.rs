@@ -101,6 +101,7 @@ mod tests {
                 "file:///tmp/xfs-*/dlx-*/node_modules/tsx/dist/loader.mjs",
             ),
             ("--import=/tmp/xfs-f0e8e3ae/dlx-1", "--import=/tmp/xfs-*/dlx-*"),
+            ("/tmp/xfs-09113dce/dlx-prod", "/tmp/xfs-*/dlx-prod"),
             ("XAUTHORITY=/tmp/xvfb-run.2Vb6Bi/Xauthority", "XAUTHORITY=/tmp/xvfb-run.*/Xauthority"),
             ("/a/builds-v0/.tmpaaaaaa:/a/builds-v0/.tmpbbbbbb", "/a/builds-v0/.tmp*:/a/builds-v0/.tmp*"),
         ] {
@@ -132,7 +133,6 @@ mod tests {
             "/tmp/xfs-09113dcg",
             "/tmp/xfs-09113dce1",
             "/tmp/dlx-32021/x",
-            "/tmp/xfs-09113dce/dlx-prod",
             "/tmp/xvfb-run.prod/Xauthority",
             "xvfb-run.2Vb6Bi",
             "DISPLAY=:99",
