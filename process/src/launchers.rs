@@ -2,7 +2,7 @@
 //!
 //! A process is judged by its own executable and arguments, never by what started it. When in doubt it is a program:
 //! then the host is too near and its sessions are lost early, while one that is too far up would mix the sessions of
-//! several hosts.
+//! several hosts. Where arguments leave two readings, what the process has given its child decides.
 
 use std::path::Path;
 
