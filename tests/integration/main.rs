@@ -11,6 +11,7 @@ mod dynamodb;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;
 mod keepers;
+mod launchers;
 mod layout;
 mod lifecycle;
 mod links;

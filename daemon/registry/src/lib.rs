@@ -226,6 +226,12 @@ impl Registry {
         self.now = self.now.max(now);
     }
 
+    /// Whether a process is a host that has sessions.
+    #[must_use]
+    pub fn is_owner(&self, process: &ProcessId) -> bool {
+        self.owners.get(process).is_some_and(|owner| !owner.sessions.is_empty())
+    }
+
     /// What was read of a process at its first claim.
     #[must_use]
     pub fn claimant(&self, process: &ProcessId) -> Option<&Claimant> {

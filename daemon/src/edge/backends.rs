@@ -280,8 +280,7 @@ fn register(
 
 /// Whether this very process is an ancestor of the peer's.
 fn is_above(process: ProcessId, peer: &Pinned) -> bool {
-    process != peer.id()
-        && process::instance(peer, Some(process.pid)).is_ok_and(|found| found.id() == process)
+    process != peer.id() && process::ancestor(peer, process.pid).is_some_and(|found| found.id() == process)
 }
 
 fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
