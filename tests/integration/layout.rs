@@ -59,8 +59,11 @@ const DAEMON: Rooms = &[
     ),
 ];
 
-const WRAP: Rooms =
-    &[("keeper", &["client", "process", "relay"]), ("front", &["keeper", "client", "process", "relay"])];
+const WRAP: Rooms = &[
+    ("unkept", &["process"]),
+    ("keeper", &["client", "process", "relay"]),
+    ("front", &["keeper", "unkept", "client", "process", "relay"]),
+];
 
 fn package(path: &str) -> Package {
     Package::read(fixture("..").as_ref(), path)
