@@ -40,6 +40,14 @@ impl Keeper {
         self.relay.backend_exited(why, None, now);
     }
 
+    /// Somebody wants a fresh backend. It is started when the running one is gone.
+    pub(super) fn restart_by_hand(&mut self) {
+        self.say("the server is restarted by `mcp-sessiond restart`");
+        self.retire();
+        let now = self.now();
+        self.relay.restart(now);
+    }
+
     pub(super) fn retire(&mut self) {
         self.outlet = Outlet::default();
         if let Some(backend) = self.backend.take() {
