@@ -115,6 +115,9 @@ pub struct StartedRequest {
     pub keeper: KeeperName,
     /// The pid of the backend, which is the keeper's child and leads a process group.
     pub pid: u32,
+    /// Where it was started again: why the former one ended, for the log. An older daemon refuses a request that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A keeper asks who may attach. Sent by the keeper.

@@ -73,6 +73,7 @@ impl Keeper {
 
     pub(super) fn start_backend(&mut self) -> io::Result<()> {
         let now = self.now();
+        let why = self.relay.last_error().map(str::to_owned);
         self.relay.backend_started(now);
         self.ring.begin();
         let backend = Backend::start(&self.program, &self.children)?;
@@ -80,16 +81,22 @@ impl Keeper {
             session: self.house.session.clone(),
             keeper: self.house.keeper,
             pid: backend.pid.as_raw().unsigned_abs(),
+            why,
         };
         self.backend = Some(backend);
         let control = self.control.clone();
         tokio::spawn(async move {
             // Where it is not told, the daemon can't sweep after us when both were killed.
-            let told = control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.backend_started(context, request).await }
-            });
-            drop(told.await);
+            let tell = |request: StartedRequest| {
+                control.call(move |connection, context| {
+                    let request = request.clone();
+                    async move { connection.backend_started(context, request).await }
+                })
+            };
+            // A daemon that is older than us does not take the reason.
+            if tell(request.clone()).await.is_err() && request.why.is_some() {
+                drop(tell(StartedRequest { why: None, ..request }).await);
+            }
             control.hang_up();
         });
         Ok(())
