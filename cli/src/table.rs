@@ -1,4 +1,4 @@
-//! Aligned tables without frames, coloured on a terminal only.
+//! Aligned tables without frames, coloured on a terminal only, and what stands in them.
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{Cell, Table, presets};
@@ -29,7 +29,142 @@ pub(super) fn render(heading: &[&str], rows: impl IntoIterator<Item = Vec<String
     std::iter::once(heading).chain(lines).map(|line| line + "\n").collect()
 }
 
+/// The same within so many columns: the first cells of a row are shortened, in their middle, where that is too much. There may be
+/// more cells than headings; those are left out. `style` paints a cell that has its final length.
+pub(super) fn fitted(
+    heading: &[&str],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+    style: impl Fn(usize, &str) -> String,
+) -> String {
+    const GAP: usize = 2;
+    /// How many cells can be shortened, and to what.
+    const ELASTIC: [usize; 2] = [16, 10];
+    let length = |text: &str| text.chars().count();
+    let mut widths: Vec<usize> = heading.iter().map(|name| length(name)).collect();
+    for row in rows {
+        for (most, cell) in widths.iter_mut().zip(row) {
+            *most = (*most).max(length(cell));
+        }
+    }
+    let whole = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+    let mut over = width.map_or(0, |width| whole.saturating_sub(width));
+    // The second one first: the first names the row.
+    for (at, least) in ELASTIC.into_iter().enumerate().rev() {
+        let taken = over.min(widths[at].saturating_sub(least));
+        widths[at] -= taken;
+        over -= taken;
+    }
+    let line = |cells: &[String], paint: &dyn Fn(usize, &str) -> String| {
+        let mut line = String::new();
+        for (at, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+            let cell = shortened(cell, *width);
+            line += &paint(at, &cell);
+            if at + 1 < widths.len().min(cells.len()) {
+                line += &" ".repeat(width - length(&cell) + GAP);
+            }
+        }
+        line + "\n"
+    };
+    let names: Vec<String> = heading.iter().map(|name| name.to_uppercase()).collect();
+    let heading = line(&names, &|_, name| paint(HEADING, name));
+    heading + &rows.iter().map(|row| line(row, &style)).collect::<String>()
+}
+
+/// A text of at most so many characters, without its middle where it has more.
+fn shortened(text: &str, most: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(1);
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    letters[..head].iter().chain(['…'].iter()).chain(&letters[letters.len() - tail..]).collect()
+}
+
+/// Words in lines of so many columns, those behind the first indented. A word that is longer has a line of its own.
+pub(super) fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return format!("{text}\n") };
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let length = line.chars().count();
+        if length > 0 && length + 1 + word.chars().count() > width {
+            lines += &line;
+            lines += "\n";
+            line = format!("  {word}");
+        } else {
+            line += if length > 0 { " " } else { "" };
+            line += word;
+        }
+    }
+    lines + &line + "\n"
+}
+
 /// `text` in a style; what prints it takes the style away where there is no terminal.
 pub(super) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
+}
+
+/// A time span as people say it.
+pub(super) fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// A size as people say it.
+pub(super) fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} B"),
+        10_240..10_485_760 => format!("{} KiB", bytes / 1024),
+        _ => format!("{} MiB", bytes / 1024 / 1024),
+    }
+}
+
+/// What somebody else wrote, so that it can do nothing to a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let harmless = |letter: char| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter };
+    text.chars().map(harmless).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_keeps_within_its_columns() {
+        let row =
+            |first: &str, second: &str| vec![first.into(), second.into(), "third".into(), "more".into()];
+        let rows = [row(&"é".repeat(40), "second 4711"), row("short", &"x".repeat(30))];
+        let plain = |_: usize, cell: &str| cell.to_owned();
+        for width in [39, 40, 60, 100] {
+            let text = anstream::adapter::strip_str(&fitted(&["a", "b", "c"], &rows, Some(width), plain))
+                .to_string();
+            let most = text.lines().map(|line| line.chars().count()).max();
+            assert_eq!(most, Some(width.min(79)), "{text}");
+            assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
+        }
+        let whole = fitted(&["a", "b", "c", "d"], &rows, None, plain);
+        assert!(whole.contains(&"é".repeat(40)) && whole.contains("more"), "{whole}");
+        assert_eq!(shortened("npx @playwright/mcp", 11), "npx @…t/mcp");
+        assert_eq!(shortened("abc", 3), "abc");
+    }
+
+    #[test]
+    fn words_are_wrapped_between_them() {
+        assert_eq!(wrapped("one two  three four", Some(9)), "one two\n  three\n  four\n");
+        assert_eq!(wrapped("one two", None), "one two\n");
+        assert_eq!(wrapped("incomprehensible words", Some(5)), "incomprehensible\n  words\n");
+    }
+
+    #[test]
+    fn what_a_server_wrote_does_nothing_to_a_terminal() {
+        assert_eq!(shown("\u{1b}[2J\tok\u{7}é"), "\u{fffd}[2J\tok\u{fffd}é");
+    }
 }
