@@ -60,7 +60,7 @@ Example: mcp-sessiond debug session 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
     /// Backends, the servers behind `wrap`: session, keeper, keeper_pid, host, program, pid, and as `status` what the keeper
     /// says. Of one session: also its calls, its parked answers and the end of its standard error
     #[command(after_help = "\
-`mcp-sessiond stop SESSION` ends one.
+`mcp-sessiond status` has a line for each; `mcp-sessiond stop SESSION` ends one.
 
 Example: mcp-sessiond debug backends")]
     Backends {

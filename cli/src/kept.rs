@@ -133,7 +133,12 @@ impl Server {
     fn known(seen: Seen) -> Self {
         let Seen { backend, status, failure, is_leaving } = seen;
         let Backend { session, keeper, keeper_pid, host, program, pid } = backend;
-        let silent = if is_leaving { State::Stopping } else { State::Silent };
+        let silent = match (is_leaving, pid) {
+            (false, _) => State::Silent,
+            (true, Some(_)) => State::Stopping,
+            // It has registered, and is about to listen.
+            (true, None) => State::Starting,
+        };
         let host_name = status.as_ref().and_then(|status| status.host_name.clone());
         Self {
             server: program,

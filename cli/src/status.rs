@@ -9,7 +9,7 @@ use mcp_sessiond_process as process;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_wrap::unkept::{self, Unkept};
 
-use super::kept::{Kept, Server};
+use super::kept::{Kept, Server, State};
 use super::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, shown};
 use super::{FAILED, UNAVAILABLE, block_on, complain, install, print, to_json};
 
@@ -115,6 +115,11 @@ fn note(server: &Server, daemon_answers: bool) -> Option<String> {
     let keeper = server.keeper_pid.unwrap_or_default();
     if let Some(failure) = &server.failure {
         return Some(format!("{called}: {failure}; `mcp-sessiond stop {keeper}` ends it"));
+    }
+    if let (State::Starting, None, Some(why)) = (server.state, server.pid, &server.last_error) {
+        return Some(format!(
+            "{called} has ended ({why}); it is started again when its host says something, or by `mcp-sessiond restart {keeper}`"
+        ));
     }
     (daemon_answers && !server.known).then(|| {
         format!("{called} is not known to the daemon; its host starts another one when it reconnects. `mcp-sessiond stop {keeper}` ends it")

@@ -71,15 +71,23 @@ pub(super) fn fitted(
     heading + &rows.iter().map(|row| line(row, &style)).collect::<String>()
 }
 
-/// A text of at most so many characters, without its middle where it has more; a short last word, such as a pid, is kept.
+/// A text of at most so many characters, without its middle where it has more. A short last word is kept, such as a pid; else a
+/// short first one, and the end of what is behind it.
 fn shortened(text: &str, most: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= most {
         return text.to_owned();
     }
     let kept = most.saturating_sub(1);
+    let first = letters.iter().take_while(|letter| **letter != ' ').count() + 1;
     let last = letters.iter().rev().take_while(|letter| **letter != ' ').count() + 1;
-    let tail = if last + 3 <= kept { last } else { kept / 2 };
+    let tail = if last + 3 <= kept {
+        last
+    } else if first + 6 <= kept {
+        kept - first
+    } else {
+        kept / 2
+    };
     let head = kept - tail;
     letters[..head].iter().chain(['…'].iter()).chain(&letters[letters.len() - tail..]).collect()
 }
@@ -154,7 +162,8 @@ mod tests {
         }
         let whole = fitted(&["a", "b", "c", "d"], &rows, None, plain);
         assert!(whole.contains(&"é".repeat(40)) && whole.contains("more"), "{whole}");
-        assert_eq!(shortened("npx @playwright/mcp", 11), "npx @…t/mcp");
+        assert_eq!(shortened("npx @playwright/mcp", 16), "npx …ywright/mcp");
+        assert_eq!(shortened("containerd-like-name", 11), "conta…-name");
         assert_eq!(shortened("claude-desktop 4711", 14), "claude-d… 4711");
         assert_eq!(shortened("abc", 3), "abc");
     }

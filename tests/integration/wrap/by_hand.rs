@@ -1,6 +1,7 @@
 //! `mcp-sessiond status`, `stop` and `restart`: what is kept, and what people do about it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::process::Output;
 
@@ -142,6 +143,29 @@ fn a_restart_is_noticed_by_nobody_but_whose_call_was_open() {
     let mut client = connect(&world, &counter(&world));
     assert_eq!(client.count(), 1);
     assert_eq!(backend.status().restarts, 6, "the host found the server that was started last");
+}
+
+#[test]
+fn a_server_that_can_t_start_is_told_of_with_the_reason() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let script = world.root().join("script");
+    std::fs::write(&script, "#!/bin/sh\nexit 42\n").expect("written");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).expect("ours");
+    let server = script.to_str().expect("UTF-8").to_owned();
+    let mut client = Client::new(world.front(&wrapped(&world, &[server])));
+    let asked = client.request("initialize", json!({"protocolVersion": "2025-06-18"}));
+    assert!(client.answer(asked)["error"].is_object());
+    let said = say(&world, &["status"]);
+    assert!(words(&said).contains("has ended (exit status 42)"), "{}", said.out);
+    std::fs::remove_file(&script).expect("it was there");
+    let said = say(&world, &["restart", "script"]);
+    assert_eq!((said.code, &*said.out), (Some(70), ""));
+    assert!(
+        said.err.contains("the fresh one has ended: it could not be started: No such file"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
