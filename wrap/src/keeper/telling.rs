@@ -75,8 +75,7 @@ fn with(shown: &str, operand: Option<String>) -> String {
 fn behind_launcher<'a, 'b>(program: &str, arguments: &'a [&'b str]) -> Option<(&'b str, &'a [&'b str])> {
     match program {
         // Their options are many, and the command is behind two dashes as a rule.
-        "op" | "doppler" | "infisical" | "dotenv" | "mise" | "rtx" | "conda" | "mamba" | "micromamba"
-        | "aws-vault" => {
+        "op" | "doppler" | "infisical" | "dotenv" | "mise" | "rtx" | "aws-vault" => {
             let dashes = arguments.iter().position(|argument| *argument == "--")?;
             return split(&arguments[dashes + 1..]);
         }
@@ -87,7 +86,7 @@ fn behind_launcher<'a, 'b>(program: &str, arguments: &'a [&'b str]) -> Option<(&
         _ => {}
     }
     let grammar = tables::of_launcher(program)?;
-    let mut rest = arguments;
+    let mut rest = behind_verb(grammar.verb, arguments)?;
     loop {
         let Some(Found::At(at)) = operand(grammar, rest) else { return None };
         // Variables that `env` is given.

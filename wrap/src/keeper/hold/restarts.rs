@@ -4,6 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mcp_sessiond_client::SessionError;
+use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::backends::StartedRequest;
 use tokio::signal::unix::Signal;
 use tokio::time::timeout;
@@ -93,8 +95,11 @@ impl Keeper {
                     async move { connection.backend_started(context, request).await }
                 })
             };
-            // A daemon that is older than us does not take the reason.
-            if tell(request.clone()).await.is_err() && request.why.is_some() {
+            // A daemon that is older than us can't read a request with a reason.
+            let told = tell(request.clone()).await;
+            if matches!(told, Err(SessionError::Refused(Error::InvalidArgument { .. })))
+                && request.why.is_some()
+            {
                 drop(tell(StartedRequest { why: None, ..request }).await);
             }
             control.hang_up();

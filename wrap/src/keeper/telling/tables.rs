@@ -66,6 +66,7 @@ pub(super) fn of_launcher(program: &str) -> Option<&'static Grammar> {
         "stdbuf" => &STDBUF,
         "setsid" => &SETSID,
         "xvfb-run" => &XVFB,
+        "conda" | "mamba" | "micromamba" => &CONDA,
         _ => return None,
     })
 }
@@ -223,3 +224,11 @@ const XVFB: Grammar = before(
     "-e --error-file -f --auth-file -n --server-num -s --server-args -w --wait",
     "adl",
 );
+const CONDA: Grammar = Grammar {
+    verb: "run",
+    ..before(
+        "--no-capture-output --live-stream --verbose --dev --debug-wrapper-scripts",
+        "-n --name -p --prefix --cwd -e --env",
+        "v",
+    )
+};

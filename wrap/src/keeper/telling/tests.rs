@@ -102,6 +102,8 @@ fn what_only_prepares_the_ground_is_passed_over() {
         ("doppler run --token s3cret -- uv run server.py", "uv run server.py"),
         ("mise exec node@22 -- node server.js", "node server.js"),
         ("direnv exec /home/me/s3cret node server.js", "node server.js"),
+        ("conda run -n s3cret --no-capture-output python server.py", "python server.py"),
+        ("conda install s3cret", "conda"),
         ("poetry run python server.py", "python server.py"),
         ("poetry run mcp-server", "mcp-server"),
         // It can't be said where the command begins.
