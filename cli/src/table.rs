@@ -1,7 +1,7 @@
 //! Aligned tables without frames, coloured on a terminal only, and what stands in them.
 
+use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
-use comfy_table::{Cell, Table, presets};
 
 /// Headings.
 pub(super) const HEADING: Style = Style::new().bold();
@@ -12,21 +12,9 @@ pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 /// What deserves a look.
 pub(super) const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
 
-/// The lines of a table, its heading first. No column is wrapped.
+/// The lines of a table, its heading first. Cells may be painted. No column is wrapped.
 pub(super) fn render(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(heading.iter().map(|name| Cell::new(name.to_uppercase())));
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    let mut lines = lines.into_iter();
-    let heading = lines.next().map(|line| paint(HEADING, &line)).unwrap_or_default();
-    std::iter::once(heading).chain(lines).map(|line| line + "\n").collect()
+    fitted(heading, &rows.into_iter().collect::<Vec<_>>(), None, |_, cell| cell.to_owned())
 }
 
 /// The same within so many columns: the first cells of a row are shortened, in their middle, where that is too much. There may be
@@ -40,7 +28,6 @@ pub(super) fn fitted(
     const GAP: usize = 2;
     /// How many cells can be shortened, and to what.
     const ELASTIC: [usize; 2] = [16, 10];
-    let length = |text: &str| text.chars().count();
     let mut widths: Vec<usize> = heading.iter().map(|name| length(name)).collect();
     for row in rows {
         for (most, cell) in widths.iter_mut().zip(row) {
@@ -71,13 +58,18 @@ pub(super) fn fitted(
     heading + &rows.iter().map(|row| line(row, &style)).collect::<String>()
 }
 
+/// How many characters of a text are seen.
+fn length(text: &str) -> usize {
+    strip_str(text).map(|part| part.chars().count()).sum()
+}
+
 /// A text of at most so many characters, without its middle where it has more. A short last word is kept, such as a pid; else a
 /// short first one, and the end of what is behind it.
 fn shortened(text: &str, most: usize) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    if letters.len() <= most {
+    if length(text) <= most {
         return text.to_owned();
     }
+    let letters: Vec<char> = text.chars().collect();
     let kept = most.saturating_sub(1);
     let first = letters.iter().take_while(|letter| **letter != ' ').count() + 1;
     let last = letters.iter().rev().take_while(|letter| **letter != ' ').count() + 1;
@@ -154,8 +146,7 @@ mod tests {
         let rows = [row(&"é".repeat(40), "second 4711"), row("short", &"x".repeat(30))];
         let plain = |_: usize, cell: &str| cell.to_owned();
         for width in [39, 40, 60, 100] {
-            let text = anstream::adapter::strip_str(&fitted(&["a", "b", "c"], &rows, Some(width), plain))
-                .to_string();
+            let text = strip_str(&fitted(&["a", "b", "c"], &rows, Some(width), plain)).to_string();
             let most = text.lines().map(|line| line.chars().count()).max();
             assert_eq!(most, Some(width.min(79)), "{text}");
             assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
@@ -166,6 +157,13 @@ mod tests {
         assert_eq!(shortened("containerd-like-name", 11), "conta…-name");
         assert_eq!(shortened("claude-desktop 4711", 14), "claude-d… 4711");
         assert_eq!(shortened("abc", 3), "abc");
+    }
+
+    #[test]
+    fn what_is_painted_is_aligned_as_it_is_seen() {
+        let rows = [vec![paint(BAD, "ill"), "x".into()], vec!["healthy".into(), "y".into()]];
+        let text = strip_str(&render(&["state", "n"], rows)).to_string();
+        assert_eq!(text, "STATE    N\nill      x\nhealthy  y\n");
     }
 
     #[test]
