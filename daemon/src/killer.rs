@@ -20,12 +20,22 @@ const GRACE: Duration = Duration::from_secs(2);
 /// When the processes are listed again that could not be.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A keeper that was asked to end.
+#[derive(Debug)]
+struct Ending {
+    keeper: Pinned,
+    /// When it is killed; none once it was.
+    kill_at: Option<Instant>,
+    /// Why it has to end.
+    why: &'static str,
+}
+
 /// Looks after the keepers of one daemon.
 #[derive(Debug)]
 pub struct Killer {
     edge: Arc<Edge>,
-    /// Keepers that were asked to end, and when they are killed.
-    ending: BTreeMap<ProcessId, (Instant, Pinned)>,
+    /// Keepers that were asked to end.
+    ending: BTreeMap<ProcessId, Ending>,
     incoming: mpsc::UnboundedReceiver<Charge>,
 }
 
@@ -39,13 +49,13 @@ impl Killer {
     /// Goes on until it is dropped. What it has not done by then is on record, and the next daemon does it.
     pub async fn run(mut self) {
         loop {
-            let kill_at = self.ending.values().map(|(at, _)| *at).min();
+            let kill_at = self.ending.values().filter_map(|ending| ending.kill_at).min();
             tokio::select! {
                 Some(charge) = self.incoming.recv() => match charge {
-                    Charge::End(keeper) => self.end(keeper),
+                    Charge::End { keeper, why } => self.end(keeper, why),
                     Charge::Sweep { keeper, is_seen } => {
-                        self.ending.remove(&keeper.process);
-                        tokio::spawn(sweep(self.edge.clone(), keeper, is_seen));
+                        let told = self.ending.remove(&keeper.process).map(|ending| ending.why);
+                        tokio::spawn(sweep(self.edge.clone(), keeper, is_seen, told));
                     }
                 },
                 () = tokio::time::sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => self.kill(),
@@ -54,27 +64,29 @@ impl Killer {
     }
 
     /// Asks a keeper to end.
-    fn end(&mut self, keeper: Pinned) {
+    fn end(&mut self, keeper: Pinned, why: &'static str) {
         let stop_wait = Duration::from_millis(self.edge.settings().loaded.config.backends.stop_wait_ms);
         // It fails where the keeper has just exited, which is told anyway.
         let _ = keeper.signal(Signal::SIGTERM);
-        self.ending.entry(keeper.id()).or_insert((Instant::now() + stop_wait * 3 + GRACE, keeper));
+        let kill_at = Some(Instant::now() + stop_wait * 3 + GRACE);
+        self.ending.entry(keeper.id()).or_insert(Ending { keeper, kill_at, why });
     }
 
     /// Kills the keepers that have not ended in time.
     fn kill(&mut self) {
         let now = Instant::now();
-        for (_, (_, keeper)) in self.ending.extract_if(.., |_, (at, _)| *at <= now) {
-            let pid = keeper.id().pid;
-            if keeper.signal(Signal::SIGKILL).is_ok() {
+        for ending in self.ending.values_mut().filter(|ending| ending.kill_at.is_some_and(|at| at <= now)) {
+            ending.kill_at = None;
+            let pid = ending.keeper.id().pid;
+            if ending.keeper.signal(Signal::SIGKILL).is_ok() {
                 tracing::warn!(pid, "a keeper did not end when it was asked to, and was killed");
             }
         }
     }
 }
 
-/// Kills what is left of a keeper's backend.
-async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool) {
+/// Kills what is left of a keeper's backend. `told` is why the keeper had to end, if it was told to by us.
+async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool, told: Option<&'static str>) {
     loop {
         let of = keeper.clone();
         // Listing all processes takes its time.
@@ -87,6 +99,20 @@ async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool) {
                         pid,
                         killed,
                         "killed what was left of the backend of a keeper that is gone"
+                    );
+                }
+                // One that never had a backend has said why to whoever started it.
+                if keeper.backend.is_some() {
+                    let why = told.unwrap_or(match (is_seen, killed) {
+                        (false, _) => "it ended while no daemon ran",
+                        (true, 0) => "nobody had come for it, or its keeper was ended by a signal",
+                        (true, _) => "its keeper was killed",
+                    });
+                    tracing::info!(
+                        server = keeper.program,
+                        keeper = keeper.process.pid,
+                        why,
+                        "a server has ended"
                     );
                 }
                 return edge.swept(&keeper);

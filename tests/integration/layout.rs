@@ -61,8 +61,9 @@ const DAEMON: Rooms = &[
 
 const WRAP: Rooms = &[
     ("signals", &[]),
+    ("unkept", &["process"]),
     ("keeper", &["signals", "client", "process", "relay"]),
-    ("front", &["keeper", "signals", "client", "process", "relay"]),
+    ("front", &["keeper", "signals", "unkept", "client", "process", "relay"]),
 ];
 
 fn package(path: &str) -> Package {

@@ -4,6 +4,7 @@
 //! official ones, or those of `tests/node` and `tests/python`, which do what a test asks of them.
 
 mod browser;
+mod by_hand;
 mod counts;
 mod cuts;
 mod deaths;

@@ -9,8 +9,8 @@ use mcp_sessiond_proto::debug::{
 use mcp_sessiond_proto::sessions::Status;
 use serde::Serialize;
 
-use super::super::table::{BAD, GOOD, HEADING, paint};
-use super::{Failure, PATIENCE, duration, listed};
+use super::super::table::{BAD, GOOD, HEADING, duration, paint};
+use super::{Failure, PATIENCE, listed};
 
 /// A session, and what it holds. One that only just was claimed holds nothing yet; a service's was never claimed.
 #[derive(Debug, Serialize)]

@@ -105,8 +105,8 @@ fn stop_ends_a_server_and_leaves_its_front_and_its_session() {
 
     assert_eq!(stop("no-such-session"), Some(66));
     daemon.kill();
-    assert_eq!(stop(&backend.session), Some(69));
-    assert_eq!(client.count(), 2);
+    assert_eq!(stop(&backend.session), Some(0), "its keeper is told itself");
+    assert_eq!(client.count(), 1);
 }
 
 #[test]

@@ -266,6 +266,7 @@ impl Relay {
         }
         if matches!(self.life, Life::Running { .. }) {
             self.life = Life::Ordered;
+            self.last_error = Some(why.clone());
             self.orders.push(Order::Replace { why });
         }
         if !adopted {

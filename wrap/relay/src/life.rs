@@ -75,7 +75,7 @@ impl Relay {
         if !self.heard && self.handshake.pending.is_none() && !self.handshake.revive {
             self.stillborn = Some(told.clone());
         }
-        let again = self.ends_initialize(&told);
+        let again = self.ends_initialize(Some(&told));
         self.end_calls(&format!("the server ended ({why}) before it answered; the outcome is unknown"));
         if again {
             self.send_initialize(true, now);
@@ -83,10 +83,34 @@ impl Relay {
         self.fall(false, now);
     }
 
+    /// Somebody wants a fresh backend. One that was due later is started now; of a running one no line is fed from now on, nor
+    /// its exit. Hosts notice what they notice when it dies, but that no `initialize` fails of it.
+    pub fn restart(&mut self, now: Millis) {
+        self.failures = 0;
+        match &mut self.life {
+            Life::Stopping | Life::Ordered => {}
+            Life::Down { at, lingers, .. } => {
+                (*at, *lingers) = (now, false);
+                self.wake(now);
+            }
+            Life::New | Life::Running { .. } => {
+                self.last_error = Some("it was restarted by hand".to_owned());
+                let again = self.ends_initialize(None);
+                self.end_calls("the server was restarted before it answered; the outcome is unknown");
+                if again {
+                    self.send_initialize(true, now);
+                }
+                self.lie_down(0, false, now);
+                self.wake(now);
+            }
+        }
+    }
+
     /// The backend has ended. The `initialize` that the attached front waits for has come to nothing, and the next
     /// backend gets it, unless several have ended of it, or none has ever said anything: then there is something wrong with the
-    /// command, and its host hears of it as soon as of a direct child's. True if it has to be sent again.
-    fn ends_initialize(&mut self, why: &str) -> bool {
+    /// command, and its host hears of it as soon as of a direct child's. True if it has to be sent again. Without a reason it was
+    /// ended by us, and there is nothing wrong with the command.
+    fn ends_initialize(&mut self, why: Option<&str>) -> bool {
         let Some(number) = self.handshake.pending else { return false };
         let (Some(call), Some(host)) = (self.calls.open.get(&number), &self.handshake.host) else {
             return false;
@@ -95,18 +119,19 @@ impl Relay {
         if call.kind.what != What::Initialize || !self.is_current(call.asker) || !alone {
             return false;
         }
-        self.handshake.deaths += 1;
-        let (tried, sent) = (self.handshake.deaths >= TRIES || !self.heard, call.kind.sent);
-        if tried || sent {
+        self.handshake.deaths += u32::from(why.is_some());
+        let failed = why.filter(|_| self.handshake.deaths >= TRIES || !self.heard);
+        let sent = call.kind.sent;
+        if failed.is_some() || sent {
             self.to_backend.retain(|part| !matches!(part, ToBackend::Call(call) if *call == number));
             self.handshake.pending = None;
             let call = self.calls.open.remove(&number);
-            if let Some(call) = call.filter(|_| tried) {
+            if let (Some(call), Some(why)) = (call, failed) {
                 self.handshake.deaths = 0;
                 self.tell_front(words::failed(&call.id, &words::ended_unheard(why)));
             }
         }
-        sent && !tried
+        sent && failed.is_none()
     }
 
     /// The backend refuses to be initialised by us: it is replaced, after a while.
@@ -133,6 +158,11 @@ impl Relay {
             self.failures = self.failures.saturating_add(1);
             doubled.min(BACKOFF_MAX_MS)
         };
+        self.lie_down(wait, lingers, now);
+    }
+
+    /// There is no backend, and none is started for a while.
+    fn lie_down(&mut self, wait: Millis, lingers: bool, now: Millis) {
         self.forget_backend();
         let calls = &self.calls.open;
         self.to_backend.retain(|part| match part {

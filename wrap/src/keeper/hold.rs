@@ -60,7 +60,7 @@ pub struct Keeper {
     pub(super) kept: Kept,
     /// The control plane, for calls that nobody waits for.
     control: Control,
-    program: Program,
+    pub(super) program: Program,
     pub(super) relay: Relay,
     children: Arc<Children>,
     pub(super) backend: Option<Backend>,

@@ -21,6 +21,7 @@ pub(super) enum Step {
     PullFront(usize),
     PullBackend(usize),
     Die { after: u64 },
+    Restart,
     Pass(u64),
 }
 
@@ -40,6 +41,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (0..4usize).prop_map(Step::PullFront),
         5 => (0..4usize).prop_map(Step::PullBackend),
         1 => (0..12_000u64).prop_map(|after| Step::Die { after }),
+        1 => Just(Step::Restart),
         1 => (0..70_000u64).prop_map(Step::Pass),
     ]
 }

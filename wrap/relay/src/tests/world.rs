@@ -149,12 +149,14 @@ impl World {
             Step::Die { after } => {
                 bench.now += after;
                 if self.lives {
-                    self.lives = false;
-                    self.handed.clear();
-                    self.asks.clear();
-                    self.asked = 0;
+                    self.ends();
                     bench.dies();
                 }
+            }
+            Step::Restart => {
+                self.ends();
+                bench.relay.restart(bench.now);
+                assert!(bench.relay.next_deadline().is_none_or(|at| at > bench.now), "nothing is waited for");
             }
             Step::Pass(time) => {
                 bench.now += time;
@@ -175,6 +177,14 @@ impl World {
             assert!(kept.entries.len() <= LIMITS.queue_messages);
             assert!(kept.bytes <= LIMITS.queue_bytes + LONGEST);
         }
+    }
+
+    /// The backend is gone.
+    fn ends(&mut self) {
+        self.lives = false;
+        self.handed.clear();
+        self.asks.clear();
+        self.asked = 0;
     }
 
     fn leave(&mut self) {

@@ -42,6 +42,14 @@ impl Keeper {
         self.relay.backend_exited(why, None, now);
     }
 
+    /// Somebody wants a fresh backend. It is started when the running one is gone.
+    pub(super) fn restart_by_hand(&mut self) {
+        self.say("the server is restarted by `mcp-sessiond restart`");
+        self.retire();
+        let now = self.now();
+        self.relay.restart(now);
+    }
+
     pub(super) fn retire(&mut self) {
         self.outlet = Outlet::default();
         if let Some(backend) = self.backend.take() {
@@ -67,6 +75,7 @@ impl Keeper {
 
     pub(super) fn start_backend(&mut self) -> io::Result<()> {
         let now = self.now();
+        let why = self.relay.last_error().map(str::to_owned);
         self.relay.backend_started(now);
         self.ring.begin();
         let backend = Backend::start(&self.program, &self.children, &self.mask)?;
@@ -74,6 +83,7 @@ impl Keeper {
             session: self.house.session.clone(),
             keeper: self.house.keeper,
             pid: backend.pid.as_raw().unsigned_abs(),
+            why,
         };
         self.backend = Some(backend);
         // Where it is not told, the daemon can't sweep after us when both were killed.
