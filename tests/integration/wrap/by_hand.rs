@@ -375,7 +375,7 @@ fn an_older_keeper_says_less_and_restarts_nothing() {
 
 #[test]
 fn the_log_tells_how_servers_end() {
-    let world = keeping("linger_ms = 100\nstop_wait_ms = 300");
+    let world = keeping("linger_ms = 100\nclosed_linger_ms = 100\nstop_wait_ms = 300");
     let _daemon = world.daemon();
     let mut client = connect(&world, &tiny(&world));
     client.pipe.kill();
