@@ -15,6 +15,9 @@ use rusqlite::{Connection, Row, Transaction, params};
 /// Grows with every change of the tables. A database of another version is discarded.
 const VERSION: i64 = 3;
 
+/// Why the records of a former boot are discarded.
+pub(super) const REBOOTED: &str = "it is from before the last reboot";
+
 /// What each former version has to be added to become the next. An upgrade of the daemon ends nobody's session.
 const UPGRADES: [(i64, &str); 2] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
@@ -70,7 +73,7 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
         0 if tables == 0 => State::Empty,
         VERSION => match connection.query_row("SELECT id FROM boot", [], |row| row.get::<_, String>(0)) {
             Ok(recorded) if recorded == boot => State::Current(snapshot(&connection)?),
-            Ok(_) => State::Discarded("it is from before the last reboot".into()),
+            Ok(_) => State::Discarded(REBOOTED.into()),
             Err(error) => return Err(error),
         },
         other => State::Discarded(format!("its version is {other}, and this daemon's is {VERSION}")),
