@@ -86,8 +86,7 @@ impl Edge {
         let lost = match (&loss.why, loss.ended) {
             (None, 0) => None,
             (why, ended) => {
-                let why =
-                    why.as_deref().unwrap_or("it did not have the servers that a former daemon has kept");
+                let why = why.as_deref().unwrap_or("servers that it has kept were not on record");
                 Some(ailment(
                     "records",
                     format!(

@@ -26,6 +26,7 @@ const END_WAIT: Duration = Duration::from_millis(750);
 
 /// How long the kernel may take to end it.
 const KILL_WAIT: Duration = Duration::from_millis(500);
+const KILL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Bytes that an answer has at most, with the end of a backend's standard error in it.
 const ANSWER_MAX: u64 = 4 * 1024 * 1024;
@@ -79,8 +80,20 @@ fn end(path: &Path) -> io::Result<bool> {
         let _ = keeper.signal(Signal::SIGKILL);
         wait(&mut exits, KILL_WAIT)?;
     }
-    kill_left_over(keeper.id(), backend, !keeper.is_alive())?;
+    let is_gone = !keeper.is_alive();
+    kill_left_over(keeper.id(), backend, is_gone)?;
+    // Until the next server can be started beside none of it.
+    let until = Instant::now() + KILL_WAIT;
+    while is_gone && runs(keeper.id().pid, backend)? && Instant::now() < until {
+        std::thread::sleep(KILL_PAUSE);
+    }
     Ok(true)
+}
+
+/// Whether anything is left of a keeper that is gone: a member of its session of processes, or its backend.
+fn runs(session: u32, backend: Option<ProcessId>) -> io::Result<bool> {
+    let backend = backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
+    Ok(backend.is_some() || !process::session_members(session)?.is_empty())
 }
 
 /// Waits for the exit of who is watched.

@@ -129,8 +129,8 @@ impl Inner {
     fn has_room(&self) -> bool {
         let directory = self.path.parent().unwrap_or(&self.path);
         nix::sys::statvfs::statvfs(directory).is_ok_and(|found| {
-            let free = u64::from(found.blocks_available()).saturating_mul(found.fragment_size() as u64);
-            free >= WHOLE - self.bytes + MARGIN
+            let free = u128::from(found.blocks_available()) * u128::from(found.fragment_size());
+            free >= u128::from(WHOLE - self.bytes + MARGIN)
         })
     }
 
