@@ -106,9 +106,9 @@ fn a_daemon_that_is_killed_on_a_full_disk_is_followed_by_another() {
         until("it is set aside", || (ballast(&world) == MIB).then_some(()));
         let filler = fill(&directory, "filler");
         if is_killed {
-            daemon.kill()
+            daemon.kill();
         } else {
-            drop(daemon.stop())
+            assert!(daemon.stop().success());
         }
         daemon.start_again();
         holder.kill();
