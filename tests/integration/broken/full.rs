@@ -7,6 +7,7 @@ use mcp_sessiond_tests::{SmallDisk, World, assert_refused, until};
 use serde_json::json;
 
 use super::{assert_bad, assert_tokens_are_kept, is_well};
+use crate::wrap::{connect, tiny};
 use crate::{needs_root, world};
 
 const MIB: u64 = 1024 * 1024;
@@ -90,6 +91,30 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
     holder.kill();
     host.instance(&["holder"]).load().assert_resumed(&session, Some("three"));
     assert_eq!(daemon.log().lines(" ready ").len(), 1, "it is the same daemon");
+}
+
+/// One that is started on demand has its log on the same disk. It starts there before there is anything, too.
+#[test]
+fn a_daemon_that_is_started_on_demand_on_a_full_disk() {
+    let world = small();
+    let directory = world.directory();
+    let _disk = SmallDisk::mount(&directory, "4m");
+    let filler = fill(&directory, "filler");
+    let host = world.host();
+    let disabled = host.instance(&["--start"]).load().disabled.expect("disabled");
+    assert!(disabled.contains("is full"), "{disabled}");
+    assert!(assert_bad(&world, "records").contains("is full"));
+    let daemon = world.daemon_pid();
+    // A server can't be kept then, and runs.
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    client.pipe.errors.wait("is full");
+    client.pipe.close();
+    fs::remove_file(filler).expect("room again");
+    until("it goes on", || world.peer().call("claim", json!({})).ok());
+    assert_tokens_are_kept(&world);
+    assert_eq!(world.daemon_pid(), daemon);
+    world.kill_any_daemon();
 }
 
 /// What is set aside is enough for the next daemon to start, too.
