@@ -263,3 +263,34 @@ fn draw<const N: usize>() -> [u8; N] {
     }
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::storage::Memory;
+
+    /// A claim is answered at once; what its holder does next waits for what the former one is still changing.
+    #[tokio::test]
+    async fn who_has_claimed_waits_only_before_it_looks() {
+        let (storage, clock) = (Arc::new(Memory::default()), Arc::new(Clock::system()));
+        let contents = Contents::new(storage, clock, Bounds::of(&Config::default()), Arc::default());
+        let contents = Arc::new(contents);
+        let place = |name: &str| Place { owner: "host".into(), name: name.into() };
+        let (changed, other) = (place("a"), place("b"));
+        let changing = contents.locks.of(&changed).lock_owned().await;
+        contents.fence(&changed);
+        contents.fence(&other);
+        let mut looks = Box::pin(contents.fenced(&changed));
+        assert_eq!(looks.as_mut().now_or_never(), None);
+        assert_eq!(contents.fenced(&other).now_or_never(), Some(()));
+        drop(changing);
+        looks.await;
+        while !contents.fences().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(contents.fenced(&changed).now_or_never(), Some(()));
+    }
+}
