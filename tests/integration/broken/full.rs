@@ -1,7 +1,9 @@
 //! A full disk: what was set aside is used up first; then it is said at once, and got over once there is room.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use mcp_sessiond_tests::{SmallDisk, World, assert_refused, until};
 use serde_json::json;
@@ -79,6 +81,14 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
     assert!(!holder.try_store("two").done);
     host.log.wait(&format!("Failed to write token file: {NO_ROOM}"));
     assert_eq!(host.log.lines("Resume token not stored"), Vec::<String>::new());
+    // So does the command, which has to claim first.
+    let mut command = world.sessiond(&["token", "store"]);
+    let mut command = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("token");
+    command.stdin.take().expect("piped").write_all(b"four").expect("it reads");
+    let said = command.wait_with_output().expect("token");
+    let (code, said) = (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned());
+    assert!(said.contains("Failed to write token file: ") && said.contains("is full"), "{said}");
+    assert_eq!((code, said.lines().count()), (Some(4), 1), "{said}");
 
     for filler in fillers {
         fs::remove_file(filler).expect("room again");
