@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Topic {
     /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory, executable, storage,
-    /// storage_failure
+    /// storage_failure, ailments
     #[command(after_help = "Example: mcp-sessiond debug about")]
     About,
     /// Hosts that own sessions: pid, start, name, sessions, held, plural_keys
@@ -177,12 +177,14 @@ fn about_text(about: &About) -> String {
         executable,
         storage,
         storage_failure,
+        ailments,
     } = about;
     let failure = storage_failure.as_ref().map_or_else(String::new, |why| format!("  {}", paint(BAD, why)));
     let title = paint(HEADING, &format!("mcp-sessiond {version}"));
     let up = duration(*uptime_ms);
+    let ailments: String = ailments.iter().map(|one| format!("  {}\n", paint(BAD, &one.finding))).collect();
     format!(
-        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n"
+        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n{ailments}"
     )
 }
 

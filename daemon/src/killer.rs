@@ -1,5 +1,7 @@
 //! Ends keepers that have to end, and what is left of backends whose keepers have exited.
 
+mod strays;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::edge::{Charge, Edge};
+
+pub use strays::end_strays;
 
 /// How long a keeper may take beyond what it grants its backend: three times the wait, for closing its input, for SIGTERM
 /// and for SIGKILL, and this.
@@ -90,7 +94,7 @@ async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool, told: Optio
     loop {
         let of = keeper.clone();
         // Listing all processes takes its time.
-        let killing = tokio::task::spawn_blocking(move || kill_left_over(&of, is_seen));
+        let killing = tokio::task::spawn_blocking(move || kill_left_over(of.process, of.backend, is_seen));
         match killing.await.map_err(io::Error::other).flatten() {
             Ok(killed) => {
                 if killed > 0 {
@@ -126,18 +130,18 @@ async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool, told: Optio
 }
 
 /// Kills the members of the keeper's session of processes, and tells how many there were.
-fn kill_left_over(keeper: &KeeperRecord, is_seen: bool) -> io::Result<usize> {
+fn kill_left_over(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> io::Result<usize> {
     let mut killed = BTreeSet::new();
-    for session in sessions_of(keeper, is_seen)? {
+    for session in sessions_of(keeper, backend, is_seen)? {
         // Until nobody is found who was not killed yet: who has SIGKILL coming starts no process any more.
         loop {
             let members = process::session_members(session)?;
             // The number was given again after all: these are somebody else's.
             let leads = |member: &&Pinned| member.id().pid == session;
-            if members.iter().find(leads).is_some_and(|leader| Some(leader.id()) != keeper.backend) {
+            if members.iter().find(leads).is_some_and(|leader| Some(leader.id()) != backend) {
                 break;
             }
-            let are_its = |member: &Pinned| member.id().start >= keeper.process.start;
+            let are_its = |member: &Pinned| member.id().start >= keeper.start;
             let new = members.into_iter().filter(are_its).filter(|member| killed.insert(member.id()));
             let new: Vec<Pinned> = new.collect();
             if new.is_empty() {
@@ -157,15 +161,15 @@ fn kill_left_over(keeper: &KeeperRecord, is_seen: bool) -> io::Result<usize> {
 /// A number that a session has is given to no process as long as the session has a member. So the keeper's pid is that of
 /// its own session if its exit was seen just now and nobody has the pid again, or if the backend, which is known among all
 /// processes, is a member.
-fn sessions_of(keeper: &KeeperRecord, is_seen: bool) -> io::Result<BTreeSet<u32>> {
+fn sessions_of(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> io::Result<BTreeSet<u32>> {
     let mut sessions = BTreeSet::new();
-    if is_seen && !process::is_taken(keeper.process.pid)? {
-        sessions.insert(keeper.process.pid);
+    if is_seen && !process::is_taken(keeper.pid)? {
+        sessions.insert(keeper.pid);
     }
-    let backend = keeper.backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
+    let backend = backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
     if let Some(backend) = backend
         && let Some(session) = process::session_of(&backend)
-        && [keeper.process.pid, backend.id().pid].contains(&session)
+        && [keeper.pid, backend.id().pid].contains(&session)
     {
         sessions.insert(session);
     }

@@ -2,6 +2,7 @@
 //!
 //! Some need root: another user, a small file system, a pid that is had again. They fail without it, and say so.
 
+mod broken;
 mod cli;
 mod contents_kill;
 mod contract;

@@ -28,7 +28,7 @@ pub(crate) fn counter(world: &World) -> Vec<String> {
 }
 
 /// A server that counts, as small as can be.
-fn tiny(world: &World) -> Vec<String> {
+pub(crate) fn tiny(world: &World) -> Vec<String> {
     ["python3", "-I", "-S"]
         .map(String::from)
         .into_iter()

@@ -30,9 +30,9 @@ use mcp_sessiond_client::{Error, Loss, Options, Outcome};
 use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::paths;
 
+use crate::keeper;
 use crate::keeper::backend::Program;
 use crate::keeper::lines::LineBuffer;
-use crate::keeper;
 use crate::signals::{ENDING, GivenMask};
 use crate::unkept::{self, Unkept};
 use attach::{Attachment, Door, NoBackend};
@@ -154,7 +154,7 @@ fn first_time(door: &mut Door, waits: Waits) -> Result<Attachment, NoBackend> {
 
 /// Notes that the command runs unkept, where `status` finds it.
 fn note(program: &Program, why: &dyn std::fmt::Display) {
-    if let (Ok(directory), Ok(Some(own))) = (paths::directory(), Pinned::pin(std::process::id())) {
+    if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
         unkept::note(&directory, &Unkept::now(&own, program.shown(), why));
     }
 }
