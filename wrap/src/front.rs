@@ -178,7 +178,7 @@ fn tell(voice: &Voice, attachment: &Attachment) {
     match attachment.attached.lost {
         0 => {}
         1 => {
-            voice.say(&"a message was on its way when the former connection ended, and may not have arrived")
+            voice.say(&"a message was on its way when the former connection ended, and may not have arrived");
         }
         lost => voice.say(&format_args!(
             "{lost} messages were on their way when the former connection ended, and may not have arrived"

@@ -8,7 +8,7 @@ use mcp_sessiond_proto::types::{Outcome, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId, Siblings, Token};
 use mcp_sessiond_registry::{Claim, Claimant, Lease, Registry, SessionRecord, Wants};
 
-use super::{Answer, Edge, Settings};
+use super::{Answer, Edge, Settings, State};
 use crate::counters::count;
 use crate::tokens::{self, Corruption, Found};
 
@@ -163,6 +163,39 @@ impl Edge {
         Ok(receiver)
     }
 
+    /// Says it where the keys of a server don't hold still.
+    fn note_start(&self, record: &SessionRecord, outcome: Outcome) {
+        let (Some(spot), Some(holder)) = (record.spot, record.holder) else { return };
+        let mut state = self.lock();
+        let State { registry, restless, .. } = &mut *state;
+        // Several that run at once are several servers, and no starts of one.
+        let is_beside = |other: &SessionRecord| {
+            other.owner == record.owner
+                && other.spot == record.spot
+                && other.id != record.id
+                && other.holder.is_some()
+        };
+        let said = match outcome {
+            Outcome::Resumed => {
+                restless.resumes(record.owner, spot);
+                None
+            }
+            Outcome::FreshFirst if record.said.label.is_none() && !registry.sessions().any(is_beside) => {
+                registry
+                    .claimant(&holder)
+                    .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits))
+            }
+            _ => None,
+        };
+        drop(state);
+        if let Some(what) = said {
+            tracing::warn!(
+                server = %record.program, host = record.owner.pid, what,
+                "a server finds nothing of what its former starts have left"
+            );
+        }
+    }
+
     /// Adds the token to a lease.
     async fn hand_over(&self, lease: Lease) -> Result<Claimed, Error> {
         let Lease { session, epoch, outcome, because, file } = lease;
@@ -184,6 +217,7 @@ impl Edge {
                 "a server begins afresh"
             );
         }
+        self.note_start(&record, outcome);
         let mut claimed =
             Claimed { session, epoch, outcome, because, token_status: TokenStatus::Absent, token: None };
         if record.digest.is_none() {

@@ -112,7 +112,7 @@ impl Door {
         let finding = async { tokio::time::timeout_at(until.into(), self.find()).await };
         let found = self.runtime.block_on(finding);
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
-        let (claimed, found) = found.map_err(late).flatten()?;
+        let (claimed, found) = found.map_err(late)??;
         if self.options.claim.fresh {
             // What is lost from now on is not to be lost twice.
             self.options.claim.fresh = false;
@@ -120,7 +120,7 @@ impl Door {
         }
         let Claimed { session, epoch, outcome, because, .. } = claimed;
         let lease = LeaseRef { session, epoch };
-        let knocked = self.reach(&lease, found, initialize, until);
+        let knocked = self.reach(&lease, found.map(|found| found.keeper), initialize, until);
         knocked.map(|attachment| Attachment { outcome, because, ..attachment })
     }
 
@@ -128,7 +128,7 @@ impl Door {
     fn reach(
         &mut self,
         lease: &LeaseRef,
-        found: Option<Backend>,
+        found: Option<KeeperName>,
         initialize: Option<Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
@@ -136,7 +136,7 @@ impl Door {
         self.control.hang_up();
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
         let keeper = match found {
-            Some(Backend { keeper, .. }) => {
+            Some(keeper) => {
                 let since = self.silent_since(keeper);
                 match self.knock(keeper, lease, initialize.clone(), until.min(since + self.silence)) {
                     Err(NoBackend::Passing(_))
