@@ -178,6 +178,30 @@ class World:
         self.check(f"{why}: {expected} server{'s' * (expected != 1)}", len(seen) == expected,
                    f"{len(seen)} {seen} of {self.started()}")
 
+    # What a host does to a server that is not wrapped.
+
+    def watch(self, what, act, seconds=30):
+        """Does something, and prints what the server that is there saw of it until it was gone, or `seconds` later."""
+        servers, begun = self.servers(), time.monotonic()
+        act()
+        until(lambda: not any(pid in self.servers() for pid in servers), seconds)
+        gone = time.monotonic() - begun
+        for entry in self.journal():
+            if entry["at"] >= begun:
+                said = entry.get("name") or entry.get("message", {}).get("method") or ""
+                print(f"  {what}: {entry['at'] - begun:6.2f} s  {entry['pid']} {entry['what']} {said}")
+        for pid in servers:
+            print(f"  {what}: {'still alive' if pid in self.servers() else 'gone'} after {gone:.2f} s: {pid}", flush=True)
+
+    def describe(self):
+        """Prints how the servers were started, and what was said to them at first."""
+        for entry in self.journal("start"):
+            own = [word for word, value in (("group", entry["group"]), ("session", entry["session"])) if value == entry["pid"]]
+            print(f"  started by {' '.join(entry['parent'])[:100]!r}, leads its {' and '.join(own) or 'nothing'}, in "
+                  f"{entry['directory']}, {len(entry['environment'])} variables: {' '.join(sorted(entry['environment']))}")
+            for said in [one for one in self.journal("message") if one["pid"] == entry["pid"]][:4]:
+                print(f"    {json.dumps(said['message'])[:700]}")
+
     def close(self):
         """Ends whatever is left of the scenario, by pid, and keeps what a failure needs to be understood."""
         self.open.close()
@@ -451,6 +475,12 @@ class Terminal:
         """Waits until one of these texts was painted, and returns it; None if none was."""
         find = lambda: next((one for one in wanted if re.sub(r"\s", "", one) in self.text()), None)
         return until(find, seconds)
+
+    def rests(self, seconds=1.0):
+        """Waits until nothing more is painted."""
+        said = None
+        while said != (said := len(self.said)):
+            time.sleep(seconds)
 
     def type(self, keys):
         self.from_here = len(self.said)
