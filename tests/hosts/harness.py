@@ -16,6 +16,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -23,6 +24,9 @@ import tempfile
 import termios
 import threading
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -554,3 +558,85 @@ class Peer:
         self.process.kill()
         self.process.wait()
         self.log.close()
+
+
+def free_port():
+    """A port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+class Client:
+    """An MCP client of a gateway: over Streamable HTTP, or over HTTP with SSE where the path ends in `/sse`."""
+
+    # Some gateways send each answer to every client, so no two clients use the same id.
+    numbers = itertools.count(1)
+
+    def __init__(self, url, name="tests", session=True):
+        self.url, self.headers, self.arrived, self.answers, self.stream = url, {}, threading.Condition(), {}, None
+        if url.endswith("/sse"):
+            self.stream = urllib.request.urlopen(url, timeout=60)
+            self.url = None
+            threading.Thread(target=self.listen, daemon=True).start()
+            with self.arrived:
+                self.arrived.wait_for(lambda: self.url, 10)
+        if session:
+            self.call("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": name, "version": "1.0.0"}})
+            self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def listen(self):
+        """The stream of HTTP with SSE: first where to post to, then messages."""
+        event = None
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            for line in self.stream:
+                name, _, value = line.decode().strip().partition(": ")
+                with self.arrived:
+                    if name == "event":
+                        event = value
+                    elif name == "data" and event == "endpoint":
+                        self.url = urllib.parse.urljoin(self.stream.url, value)
+                    elif name == "data":
+                        message = json.loads(value)
+                        self.answers[message.get("id")] = message
+                    self.arrived.notify_all()
+
+    def post(self, message, method="POST"):
+        """Posts, and returns the messages of the answer; what went wrong, as a text, if there was none."""
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream", **self.headers}
+        body = None if message is None else json.dumps(message).encode()
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.url, body, headers, method=method), timeout=60) as answer:
+                if session := answer.headers.get("mcp-session-id"):
+                    self.headers["mcp-session-id"] = session
+                said = answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return f"{error.code} {error.read().decode()}"
+        except OSError as error:
+            return str(error)
+        data = [line[5:] for line in said.splitlines() if line.startswith("data:") and line[5:].strip()] or [said]
+        with contextlib.suppress(ValueError):
+            return [json.loads(one) for one in data]
+        return said
+
+    def call(self, method, params=None, seconds=30):
+        """Asks, and returns the answer, whatever it is."""
+        number = next(self.numbers)
+        said = self.post({"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}})
+        if self.stream is None:
+            return next((one for one in said if one.get("id") == number), said) if isinstance(said, list) else said
+        with self.arrived:
+            self.arrived.wait_for(lambda: number in self.answers, seconds)
+            return self.answers.get(number, said)
+
+    def count(self):
+        """What the tool counted to; the answer as a text where it did not."""
+        said = json.dumps(self.call("tools/call", {"name": "count", "arguments": {}}))
+        return number(said) or said
+
+    def leave(self):
+        """As a client leaves that is done with its session."""
+        if self.stream is None:
+            return self.post(None, "DELETE")
+        # A reader holds the stream's lock, so its socket is shut instead.
+        with contextlib.suppress(OSError):
+            socket.socket(fileno=os.dup(self.stream.fileno())).shutdown(socket.SHUT_RDWR)
