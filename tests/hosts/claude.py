@@ -110,7 +110,7 @@ def interactive_reconnect(world):
 def interactive_kills(world):
     """In the middle of a turn it starts a killed server again at the next call; between turns only when told to."""
     session, count = Session(world, added(world)), 0
-    for what in [("front",), ("daemon",), ("front", "daemon")]:
+    for what in [("front",), ("front", "daemon"), ("daemon",)]:
         world.api.hooks["kill"] = lambda: world.kill(*what)
         session.ask("turn-" + "-".join(what), "count kill count")
         world.counts([count + 1, count + 2], "turn-" + "-".join(what), f"SIGKILL of {' and '.join(what)} within a turn")

@@ -157,6 +157,8 @@ class World:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         until(lambda: all(start_of(pid) != started for pid, started in pids.items()))
+        # A host takes a moment to see it. A call before that fails, whoever the server is.
+        time.sleep(1)
 
     # What is found.
 
