@@ -5,7 +5,8 @@ import os
 import signal
 import time
 
-from harness import INSTALLED, Terminal, number, until
+from drivers import Terminal
+from harness import INSTALLED, number, until
 
 NAME, PACKAGE = "Claude Code", ("npm", "@anthropic-ai/claude-code", "2.1.330")
 CLAUDE = INSTALLED / "claude" / "node_modules" / ".bin" / "claude"

@@ -3,7 +3,8 @@
 import os
 import signal
 
-from harness import INSTALLED, Peer, number, until
+from drivers import Peer
+from harness import INSTALLED, number, until
 
 NAME, PACKAGE = "Codex", ("npm", "@openai/codex", "0.169.0")
 CODEX = INSTALLED / "codex" / "node_modules" / ".bin" / "codex"

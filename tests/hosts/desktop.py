@@ -5,7 +5,8 @@ import re
 import threading
 import time
 
-from harness import HERE, INSTALLED, NODE, Peer, number
+from drivers import Peer
+from harness import HERE, INSTALLED, NODE, number
 
 NAME, PACKAGE = "Claude Desktop, imitated", ("npm", "@modelcontextprotocol/sdk", "1.32.2")
 CHAT, PANEL = "claude-ai", "local-agent-mode-counter"

@@ -5,7 +5,8 @@ import os
 import signal
 import time
 
-from harness import INSTALLED, Terminal, number, until
+from drivers import Terminal
+from harness import INSTALLED, number, until
 
 NAME, PACKAGE = "Gemini CLI", ("npm", "@google/gemini-cli", "0.61.0")
 GEMINI = INSTALLED / "gemini" / "node_modules" / ".bin" / "gemini"

@@ -3,7 +3,8 @@
 import shlex
 import signal
 
-from harness import INSTALLED, Client, free_port, until
+from drivers import Client, free_port
+from harness import INSTALLED, until
 
 NAME, PACKAGE = "mcp-proxy", ("pip", "mcp-proxy", "0.13.0")
 PROXY = INSTALLED / "mcp_proxy" / "bin" / "mcp-proxy"

@@ -7,7 +7,8 @@ import signal
 import urllib.error
 import urllib.request
 
-from harness import INSTALLED, free_port, until
+from drivers import free_port
+from harness import INSTALLED, until
 
 NAME, PACKAGE = "opencode", ("npm", "opencode-ai", "1.18.33")
 OPENCODE = INSTALLED / "opencode" / "node_modules" / ".bin" / "opencode"

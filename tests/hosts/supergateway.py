@@ -3,7 +3,8 @@
 import shlex
 import signal
 
-from harness import INSTALLED, Client, free_port, until
+from drivers import Client, free_port
+from harness import INSTALLED, until
 
 NAME, PACKAGE = "supergateway", ("npm", "supergateway", "4.0.0")
 SUPERGATEWAY = INSTALLED / "supergateway" / "node_modules" / ".bin" / "supergateway"
