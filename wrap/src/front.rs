@@ -236,9 +236,11 @@ fn again(door: &mut Door, carrier: &Carrier, voice: &Voice, had: bool) -> Option
                     voice.say(&why);
                     said = why;
                 }
-                while had {
+                if had {
                     // The host's end ends this process.
-                    std::thread::park();
+                    loop {
+                        std::thread::park();
+                    }
                 }
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
