@@ -83,6 +83,13 @@ impl Registry {
         }
     }
 
+    /// Whether anybody can resume this session by its key, once its holder is gone.
+    #[must_use]
+    pub fn is_resumable(&self, id: &SessionId) -> bool {
+        let session = self.sessions.get(id).filter(|session| session.key.is_some());
+        session.is_some_and(|session| self.siblings(session.owner, session.asked) != Siblings::Never)
+    }
+
     /// A session has a holder: sees who else there is.
     pub(super) fn note_company(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };

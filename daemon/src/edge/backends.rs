@@ -22,6 +22,9 @@ const WHY_MAX: usize = 300;
 /// When to ask again for the backend of a session whose former one is being ended, in ms.
 const ENDING_RETRY_MS: u32 = 20;
 
+/// How long a backend stays that nobody can come for, in ms: while its front attaches again.
+const UNRESUMABLE_LINGER_MS: u64 = 2_000;
+
 /// What has to be done about a keeper, and takes its time.
 #[derive(Debug)]
 pub enum Charge {
@@ -56,7 +59,7 @@ impl Edge {
         }
         let (id, holder) = self.held_above(peer, &told, epoch)?;
         let keeper = KeeperRecord { process: peer.id(), name, program, backend: None, ending: false };
-        let (owner, kept) = {
+        let (owner, is_resumable, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
             state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
@@ -69,12 +72,17 @@ impl Edge {
             if is_new {
                 count(&self.meters.counters.backends_kept_total);
             }
-            (owner, state.ledger.waiter())
+            (owner, state.registry.is_resumable(&id), state.ledger.waiter())
         };
         kept.kept().await?;
         let config = &self.settings().loaded.config.backends;
         let is_users = owner == ProcessId::USER;
-        let linger = |of_host: u64| if is_users { config.named_linger_ms } else { of_host };
+        let linger = |of_host: u64| match (is_users, is_resumable) {
+            (true, _) => config.named_linger_ms,
+            (false, true) => of_host,
+            // The daemon ends it when its front goes. Where the daemon goes, too, nobody else would.
+            (false, false) => UNRESUMABLE_LINGER_MS.min(of_host),
+        };
         Ok(Kept {
             owner: (!is_users).then(|| reference(owner)),
             linger_ms: linger(config.linger_ms),

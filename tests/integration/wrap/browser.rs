@@ -3,7 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use serde_json::Value;
+use mcp_sessiond_tests::{Client, Front};
+use serde_json::{Value, json};
 
 use super::{keeping, root, wrapped};
 use crate::fixture;
@@ -37,4 +38,50 @@ fn which(program: &str) -> String {
         std::env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
     let found = found.unwrap_or_else(|| panic!("no {program} in PATH: run tests/run, which installs it"));
     found.into_os_string().into_string().expect("UTF-8")
+}
+
+/// The default profile can be open in one browser at a time: a server that nobody can reach any more must not keep it.
+#[test]
+fn the_next_server_can_open_the_default_profile() {
+    let world = crate::world("claim_wait_ms = 50");
+    let _daemon = world.daemon();
+    let cli = fixture("node/node_modules/@playwright/mcp/cli.js");
+    let chromium = which("chromium");
+    let options = ["--headless", "--no-sandbox", "--executable-path", &chromium, "--output-dir"];
+    let words = ["node", &cli].into_iter().chain(options).map(str::to_owned).chain([root(&world)]);
+    let command = wrapped(&world, &words.collect::<Vec<_>>());
+    let home = root(&world);
+    let start = |conversation: &str| {
+        let variables =
+            [("HOME", home.as_str()), ("XDG_CACHE_HOME", &home), ("CLAUDE_CODE_SESSION_ID", conversation)];
+        let mut client = Client::new(world.front_with(&command, &variables));
+        // Without roots: it would ask for them, and wait.
+        let info = json!({"name": "test", "version": "1"});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
+        let id = client.request("initialize", hello);
+        client.answer(id);
+        client.notify("notifications/initialized", json!({}));
+        client
+    };
+    let navigate = |client: &mut Client<Front>| {
+        let id = client.begin("browser_navigate", json!({"url": "data:text/html,<title>Here</title>"}));
+        let answer = client.answer(id);
+        assert!(answer.get("error").is_none() && answer["result"]["isError"] != true, "{answer}");
+    };
+    let mut first = start("1");
+    navigate(&mut first);
+    // The host goes on to another conversation, by a way that leaves the former server no time.
+    first.pipe.kill();
+    let mut second = start("2");
+    navigate(&mut second);
+    // A twin, and a reload beside it: the former one can't be told from it, and is ended before the next one starts.
+    let _twin = start("2");
+    second.pipe.close();
+    second.pipe.wait();
+    let mut third = start("2");
+    navigate(&mut third);
+    // All at once, so that nobody can be told from anybody.
+    third.pipe.kill();
+    let mut fourth = start("3");
+    navigate(&mut fourth);
 }
