@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::json::Json;
 use crate::names::{RequestId, ServiceName};
-use crate::types::{Epoch, SessionId};
+use crate::types::{Epoch, Label, SessionId};
 
 /// Names a session, and says on whose behalf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,6 +215,12 @@ pub struct Session {
     /// The service that owns it; absent where a host does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
+    /// What people know the server by that it was made for; absent where a service owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The label, or the name, that it was claimed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Label>,
     /// The epoch of the caller's lease, where a call has just given it one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<Epoch>,

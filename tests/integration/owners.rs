@@ -52,6 +52,15 @@ fn learns_nothing(
                 "check_front",
                 json!({"session": of["session"], "epoch": epoch, "keeper": "0000000a"}),
             ));
+            let keeper = json!({"session": of["session"], "epoch": epoch, "keeper": "0000000a"});
+            let with = |more: Value| {
+                let mut params = keeper.clone();
+                params.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
+                params
+            };
+            requests.push(("front_left", with(json!({"orderly": true, "used": false}))));
+            let ending = json!({"session": of["session"], "keeper": "0000000a", "why": "lingered"});
+            requests.push(("backend_ending", ending));
             requests
                 .push(("store_token", json!({"session": of["session"], "epoch": epoch, "token": "aGk="})));
         }

@@ -123,6 +123,7 @@ fn a_host_makes_sessions_and_takes_them_up_by_their_ids() {
     let mut server = host.instance(&[]);
     let made =
         server.call("create_session", json!({"request": "r1", "status": {"is": "ready"}})).expect("made");
+    assert_eq!((&made["program"], made.get("label")), (&json!("instance"), None));
     let again = server.call("create_session", json!({"request": "r1"})).expect("the first answer");
     assert_eq!(lease_of(&again), lease_of(&made));
     // An id of its own choice, which another host may choose as well.

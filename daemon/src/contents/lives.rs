@@ -369,6 +369,8 @@ impl Contents {
         Session {
             session: place.name.parse().unwrap_or_else(|_| SessionId::mint()),
             service: place.owner.strip_prefix("service ").and_then(|name| name.parse::<ServiceName>().ok()),
+            program: None,
+            label: None,
             epoch: None,
             status: head.status.clone(),
             metadata,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mcp_sessiond_process::{self as process, Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::sessions::SessionRef;
-use mcp_sessiond_proto::{Epoch, Error, SessionId};
+use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
 use mcp_sessiond_registry::Claimant;
 
 use super::Edge;
@@ -25,7 +25,11 @@ impl Lease for Leased {
         let epoch = self.epoch.ok_or_else(|| Error::InvalidArgument {
             sentence: "a host's session is changed under a lease: `epoch` says under which".into(),
         })?;
-        self.edge.tell(|registry| registry.check(&self.session, epoch))
+        self.edge.tell(|registry| {
+            registry.check(&self.session, epoch)?;
+            registry.touch(&self.session);
+            Ok(())
+        })
     }
 
     fn is_held(&self) -> bool {
@@ -77,6 +81,16 @@ impl Edge {
             let found =
                 instances.iter().find_map(|(process, claimant)| registry.find_for(*process, claimant, told));
             found.map(|session| (session.owner, session.id.clone()))
+        })
+    }
+
+    /// What the server is called that one of these instances' sessions was made for, and its label.
+    #[must_use]
+    pub fn made_for(&self, instances: &Instances, told: &SessionId) -> Option<(String, Option<Label>)> {
+        self.peek(|registry| {
+            let found =
+                instances.iter().find_map(|(process, claimant)| registry.find_for(*process, claimant, told));
+            found.map(|session| (session.program.clone(), session.said.label.clone()))
         })
     }
 

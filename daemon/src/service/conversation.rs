@@ -134,7 +134,7 @@ impl Conversation {
         };
         let access = self.access(&of).await?;
         match contents.create_claimed(&access, &request, claimed.outcome.is_fresh()).await {
-            Ok(session) => Ok(Session { epoch: Some(claimed.epoch), ..session }),
+            Ok(session) => Ok(self.described(Session { epoch: Some(claimed.epoch), ..session })),
             Err(error) => {
                 if claimed.outcome.is_fresh() {
                     edge.forget(&access.place);
@@ -154,7 +154,25 @@ impl Conversation {
         let claimed = self.take(&of.session).await?;
         // And what it holds after that: who had it before can change nothing more.
         let seen = contents.open(&self.access(&of).await?).await?;
-        Ok(Session { epoch: Some(claimed.epoch), ..seen })
+        Ok(self.described(Session { epoch: Some(claimed.epoch), ..seen }))
+    }
+
+    /// A session as it is.
+    pub(super) async fn get(&self, of: &SessionRef) -> Result<Session, Error> {
+        let found = self.daemon.contents.get(&self.access(of).await?).await?;
+        Ok(self.described(found))
+    }
+
+    /// The same session, with what only the registry knows of it.
+    fn described(&self, session: Session) -> Session {
+        if session.service.is_some() {
+            return session;
+        }
+        let instances = lock(&self.instances).clone();
+        match self.daemon.edge.made_for(&instances, &session.session) {
+            Some((program, label)) => Session { program: Some(program), label, ..session },
+            None => session,
+        }
     }
 
     /// Takes a session by its id. Its holder may be about to go: hosts start the new server before the old one has died.
@@ -192,7 +210,7 @@ impl Conversation {
         }
         sessions.sort_by(|one, other| one.session.cmp(&other.session));
         sessions.truncate(PAGE_MAX);
-        Ok(sessions)
+        Ok(sessions.into_iter().map(|session| self.described(session)).collect())
     }
 
     pub(super) async fn attach(&self, of: &SessionRef) -> Result<(), Error> {

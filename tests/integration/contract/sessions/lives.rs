@@ -19,6 +19,8 @@ pub(crate) async fn created_and_found_again<B: Backend>(backend: B) {
     let expected = Session {
         session: id("s"),
         service: Some("shop".parse().expect("a service")),
+        program: None,
+        label: None,
         epoch: None,
         status: Status::Initializing,
         metadata: Some(metadata),
