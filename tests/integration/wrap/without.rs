@@ -1,6 +1,7 @@
 //! Where a server can't be kept, it is run as it is; and what can't be run is said so, as a shell does.
 
-use mcp_sessiond_tests::{Client, Front, World, until};
+use mcp_sessiond_tests::{Client, Front, Pipe as _, World, signal, until};
+use nix::sys::signal::Signal;
 
 use super::{keeping, root, tiny, wrapped};
 use crate::world;
@@ -80,4 +81,38 @@ fn what_can_t_be_run_exits_as_a_shell_says_it() {
     assert_not_run(&world, &[], &plain, 126);
     world.nothing_left();
     until("the daemon knows", || (world.stat("backends") == 0).then_some(()));
+}
+
+/// A daemon that hangs grants nothing later to a front that has given up.
+#[test]
+fn where_the_daemon_hangs_a_server_is_run_as_it_is_and_no_lease_is_left() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let daemon = world.daemon_pid();
+    signal(daemon, Signal::SIGSTOP);
+    let wait = [("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "300")];
+    let mut client = Client::connected(world.front_with(&wrapped(&world, &tiny(&world)), &wait));
+    assert_eq!(client.count(), 1);
+    assert_passed_through(&client.pipe, "was not reached within");
+    signal(daemon, Signal::SIGCONT);
+    // It has been asked before, and has answered that by now.
+    until("the daemon answers", || (world.stat("claims_waiting") == 0).then_some(()));
+    assert_eq!((world.stat("leases"), world.sessions().len()), (0, 0));
+    assert_eq!(client.count(), 2);
+    client.pipe.close();
+    assert!(client.pipe.wait().success());
+}
+
+/// What the host sends to the front is the server's.
+#[test]
+fn signals_are_handed_on_to_a_server_that_is_run_as_it_is() {
+    let world = world("");
+    let script = "trap 'echo caught >&2; exit 9' TERM; echo ready >&2; while read line; do :; done";
+    let mut front = world.front(&world.wrapping(&["--no-start"], &["bash", "-c", script].map(String::from)));
+    front.write("{}");
+    assert_passed_through(&front, "daemon");
+    front.errors.wait("ready");
+    front.signal(Signal::SIGTERM);
+    front.errors.wait("caught");
+    assert_eq!(front.wait().code(), Some(9));
 }

@@ -11,7 +11,7 @@ use mcp_sessiond_client::{Control, Error, Json, Loss, Options, Outcome, SessionE
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_proto::{Claimed, KeeperName, paths};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, KeeperName, paths};
 
 use crate::keeper::backend::Program;
 use crate::keeper::dial::{DialError, Dialled, dial_until};
@@ -80,6 +80,8 @@ pub struct Door {
     directory: PathBuf,
     program: Program,
     mask: GivenMask,
+    /// The first claim was answered: the options are those of all later ones.
+    has_claimed: bool,
     silence: Duration,
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, and since when.
@@ -100,10 +102,26 @@ impl Door {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;
         let runtime = runtime().map_err(|error| failed(&error))?;
-        let control = Control::new(options.clone());
+        // A claim that is answered later would give a lease to a front that has given up.
+        let first = Options {
+            claim: ClaimRequest { wait_ms: wait_ms(wait), ..options.claim.clone() },
+            ..options.clone()
+        };
+        let control = Control::new(first.timeout(wait));
         let silence = wait * SILENCE.0 / SILENCE.1;
         let lease = Arc::default();
-        Ok(Self { runtime, control, options, directory, program, mask, silence, lease, silent: None })
+        Ok(Self {
+            runtime,
+            control,
+            options,
+            directory,
+            program,
+            mask,
+            has_claimed: false,
+            silence,
+            lease,
+            silent: None,
+        })
     }
 
     /// Claims the session, and attaches to the keeper of its backend, which is started if there is none. `initialize` is
@@ -116,8 +134,8 @@ impl Door {
         let found = self.runtime.block_on(finding);
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
         let (claimed, found) = found.map_err(late)??;
-        let takes = self.options.claim.named.as_ref().is_some_and(|named| named.take);
-        if self.options.claim.fresh || takes {
+        if !self.has_claimed {
+            self.has_claimed = true;
             // What is lost from now on is not to be lost twice; and what is taken is not taken back.
             self.options.claim.fresh = false;
             if let Some(named) = &mut self.options.claim.named {
@@ -294,6 +312,11 @@ impl Releaser {
         });
         drop(runtime.block_on(released));
     }
+}
+
+/// How long a claim may wait for another holder to be gone, so that there is time left for the rest.
+fn wait_ms(whole: Duration) -> Option<u32> {
+    u32::try_from((whole * SILENCE.0 / SILENCE.1).as_millis()).ok()
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
