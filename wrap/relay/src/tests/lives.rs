@@ -185,7 +185,7 @@ fn the_pending_answer_dies_and_whoever_waited_asks_on_its_own() {
     let mut bench = Bench::new();
     bench.front(&initialize("0", "2025-06-18", "{}"));
     bench.backend_gets();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&initialize("5", "2025-06-18", "{}"));
     bench.dies();
@@ -285,7 +285,7 @@ fn a_server_that_ends_before_it_said_anything_is_not_started_again_in_vain() {
         // The same host may try again, and so may another one: each time a server is started for it.
         for (id, comes_again) in [("1", false), ("2", true)] {
             if comes_again {
-                bench.relay.detach(0, bench.now);
+                bench.relay.detach(0, false, bench.now);
                 bench.attach();
             }
             bench.relay.failures = 0;
