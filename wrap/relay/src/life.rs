@@ -140,7 +140,9 @@ impl Relay {
     pub(super) fn fall(&mut self, how: Fall, now: Millis) {
         // As if it had come a moment later.
         self.serve_who_waits_for_a_sign(now);
-        self.draining = None;
+        if !self.winds_down() {
+            self.draining = None;
+        }
         let lived = if let Life::Running { since } = self.life { now.saturating_sub(since) } else { 0 };
         if lived >= LIVED_MS {
             self.failures = 0;
@@ -277,7 +279,7 @@ impl Relay {
     pub(super) fn start_if_due(&mut self, now: Millis) {
         let Life::Down { at, wanted, refusing, lingers } = &mut self.life else { return };
         *refusing = *at > now.saturating_add(PATIENCE_MS);
-        if !*wanted || *at > now {
+        if !*wanted || *at > now || self.draining.is_some() {
             return;
         }
         let order = match lingers.take() {
