@@ -5,21 +5,17 @@ mod check;
 mod contents;
 mod stats;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use mcp_sessiond_client::{Connection, Directory, Label, SessionId, Start, connect};
-use mcp_sessiond_proto::debug::{About, HostInfo, PAGE_MAX, Page, SessionInfo, Setting, TokenInfo};
+use mcp_sessiond_proto::debug::{About, HostInfo, Page, SessionInfo, Setting, TokenInfo};
 use serde::Serialize;
-use tarpc::client::RpcError;
 
 use super::failure::Failure;
-use super::table::{self, BAD, GOOD, HEADING, paint};
-use super::{FAILED, block_on, complain};
-
-/// How long the daemon may take for an answer.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+use super::kept::{self, PATIENCE, all};
+use super::table::{self, BAD, GOOD, HEADING, duration, paint};
+use super::{FAILED, block_on, complain, print, to_json};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -38,7 +34,7 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Topic {
     /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory, executable, storage,
-    /// storage_failure
+    /// storage_failure, ailments
     #[command(after_help = "Example: mcp-sessiond debug about")]
     About,
     /// Hosts that own sessions: pid, start, name, sessions, held, plural_keys
@@ -64,7 +60,7 @@ Example: mcp-sessiond debug session 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
     /// Backends, the servers behind `wrap`: session, keeper, keeper_pid, host, program, pid, and as `status` what the keeper
     /// says. Of one session: also its calls, its parked answers and the end of its standard error
     #[command(after_help = "\
-`mcp-sessiond stop SESSION` ends one.
+`mcp-sessiond status` has a line for each; `mcp-sessiond stop SESSION` ends one.
 
 Example: mcp-sessiond debug backends")]
     Backends {
@@ -110,17 +106,6 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Prints, and takes a closed pipe for the end of interest.
-fn print(text: &str) -> ExitCode {
-    match anstream::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            complain(format_args!("standard output: {error}"));
-            ExitCode::from(FAILED)
-        }
-        _ => ExitCode::SUCCESS,
-    }
-}
-
 async fn show(arguments: &Arguments) -> Result<String, Failure> {
     let directory = Directory::of_user()?;
     let connection = connect(&directory, &Start::Never).await?;
@@ -154,7 +139,7 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
             either(json, &contents::streams(&connection).await?, |rows| contents::streams_text(rows))
         }
         Some(Topic::Backends { session }) => {
-            let seen = backends::all(&connection, &directory, session.as_ref()).await?;
+            let seen = kept::of_daemon(&connection, &directory, session.as_ref()).await?;
             let text = if session.is_some() { backends::text } else { backends::table };
             either(json, &seen, |seen| text(seen))
         }
@@ -171,10 +156,6 @@ fn either<T: Serialize>(json: bool, data: &T, text: impl Fn(&T) -> String) -> St
     if json { to_json(data) } else { text(data) }
 }
 
-fn to_json(data: &impl Serialize) -> String {
-    serde_json::to_string_pretty(data).unwrap_or_default() + "\n"
-}
-
 async fn all_sessions(connection: &Connection) -> Result<Vec<SessionInfo>, Failure> {
     let page = |after| connection.list_sessions(Connection::context(PATIENCE), Page { after });
     all(page, |info| &info.session).await
@@ -183,22 +164,6 @@ async fn all_sessions(connection: &Connection) -> Result<Vec<SessionInfo>, Failu
 async fn all_tokens(connection: &Connection) -> Result<Vec<TokenInfo>, Failure> {
     let page = |after| connection.list_tokens(Connection::context(PATIENCE), Page { after });
     all(page, |info| &info.session).await
-}
-
-/// Every entry of a list, a page at a time. A page that is not full is the last; one of backends may be fuller than full.
-async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
-    page: impl Fn(Option<SessionId>) -> F,
-    id: impl Fn(&T) -> &SessionId,
-) -> Result<Vec<T>, Failure> {
-    let mut all = Vec::new();
-    loop {
-        let next = page(all.last().map(|last| id(last).clone())).await?;
-        let more = next.len() >= PAGE_MAX;
-        all.extend(next);
-        if !more {
-            return Ok(all);
-        }
-    }
 }
 
 fn about_text(about: &About) -> String {
@@ -212,12 +177,14 @@ fn about_text(about: &About) -> String {
         executable,
         storage,
         storage_failure,
+        ailments,
     } = about;
     let failure = storage_failure.as_ref().map_or_else(String::new, |why| format!("  {}", paint(BAD, why)));
     let title = paint(HEADING, &format!("mcp-sessiond {version}"));
     let up = duration(*uptime_ms);
+    let ailments: String = ailments.iter().map(|one| format!("  {}\n", paint(BAD, &one.finding))).collect();
     format!(
-        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n"
+        "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n{ailments}"
     )
 }
 
@@ -252,18 +219,6 @@ fn config_text(settings: &[Setting]) -> String {
 
 fn listed(heading: &[&str], rows: impl ExactSizeIterator<Item = Vec<String>>, none: &str) -> String {
     if rows.len() == 0 { format!("{none}\n") } else { table::render(heading, rows) }
-}
-
-/// A time span as people say it.
-fn duration(ms: u64) -> String {
-    let seconds = ms / 1000;
-    match seconds {
-        0 => format!("{ms} ms"),
-        1..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86_400),
-    }
 }
 
 /// Where the daemon is asked about the caller.

@@ -1,5 +1,7 @@
 //! Why the daemon could not be asked, or refused.
 
+use std::fmt;
+
 use mcp_sessiond_client::{ConnectError, Error};
 use tarpc::client::RpcError;
 
@@ -33,22 +35,23 @@ impl From<Error> for Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => error.fmt(formatter),
+            Self::Call(error) => write!(formatter, "the daemon did not answer: {error}"),
+            Self::Refused(error) => error.fmt(formatter),
+        }
+    }
+}
+
 impl Failure {
     /// Says so, and returns the exit code.
     pub(super) fn report(&self) -> u8 {
+        complain(self);
         match self {
-            Self::Connect(error) => {
-                complain(error);
-                UNAVAILABLE
-            }
-            Self::Call(error) => {
-                complain(format_args!("the daemon did not answer: {error}"));
-                UNAVAILABLE
-            }
-            Self::Refused(error) => {
-                complain(error);
-                FAILED
-            }
+            Self::Connect(_) | Self::Call(_) => UNAVAILABLE,
+            Self::Refused(_) => FAILED,
         }
     }
 }

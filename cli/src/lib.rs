@@ -10,7 +10,11 @@ mod demo;
 mod failure;
 mod install;
 mod keep;
+mod kept;
+mod restart;
 mod run;
+mod select;
+mod status;
 mod stop;
 mod table;
 mod token;
@@ -20,9 +24,14 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
+
+use self::kept::{Kept, Server};
 
 /// Bad usage or configuration (EX_USAGE of sysexits.h).
 const USAGE: u8 = 64;
+/// There is no such server (EX_NOINPUT of sysexits.h).
+const NO_SERVER: u8 = 66;
 /// No daemon (EX_UNAVAILABLE of sysexits.h).
 const UNAVAILABLE: u8 = 69;
 /// Something failed that has no code of its own (EX_SOFTWARE of sysexits.h).
@@ -51,10 +60,14 @@ enum Verb {
     Wrap(wrap::Arguments),
     /// Hold a server for `wrap` (internal)
     Keep(keep::Arguments),
+    /// Show which servers are kept, and how they are
+    Status(status::Arguments),
+    /// End servers that are kept; their sessions stay
+    Stop(stop::Arguments),
+    /// Replace servers that are kept by fresh ones
+    Restart(restart::Arguments),
     /// Show what the daemon knows; tokens and values are never printed
     Debug(debug::Arguments),
-    /// End a session's backend; the session stays
-    Stop(stop::Arguments),
     /// Install the user service: systemd or launchd, whichever is there
     Install(install::Arguments),
     /// Take the user service away
@@ -79,7 +92,9 @@ pub fn main() -> ExitCode {
         Verb::Wrap(arguments) => wrap::run(arguments),
         Verb::Keep(arguments) => keep::run(arguments),
         Verb::Debug(arguments) => debug::run(&arguments),
+        Verb::Status(arguments) => status::run(&arguments),
         Verb::Stop(arguments) => stop::run(&arguments),
+        Verb::Restart(arguments) => restart::run(&arguments),
         Verb::Install(arguments) => install::install(&arguments),
         Verb::Uninstall(arguments) => install::uninstall(&arguments),
         Verb::Demo(arguments) => demo::run(&arguments),
@@ -89,6 +104,39 @@ pub fn main() -> ExitCode {
 /// Says what went wrong, on standard error, in one line.
 fn complain(message: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "mcp-sessiond: {message}");
+}
+
+/// Prints to standard output, and takes a closed pipe for the end of interest.
+fn print(text: &str) -> ExitCode {
+    match anstream::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            complain(format_args!("standard output: {error}"));
+            ExitCode::from(FAILED)
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn to_json(data: &impl Serialize) -> String {
+    serde_json::to_string_pretty(data).unwrap_or_default() + "\n"
+}
+
+/// Does something to the servers that are meant. The work tells what it did, and returns the exit code.
+fn by_hand(selection: &select::Selection, work: impl AsyncFnOnce(&Kept, &[&Server]) -> u8) -> ExitCode {
+    let done = block_on(async {
+        let kept = match Kept::look().await {
+            Ok(kept) => kept,
+            Err(failure) => return failure.report(),
+        };
+        match selection.of(&kept) {
+            Ok(servers) => work(&kept, &servers).await,
+            Err(code) => code,
+        }
+    });
+    ExitCode::from(done.unwrap_or_else(|error| {
+        complain(error);
+        FAILED
+    }))
 }
 
 /// A runtime for a command that does one thing.

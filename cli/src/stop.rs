@@ -1,104 +1,97 @@
-//! `mcp-sessiond stop`: ends a session's backend.
+//! `mcp-sessiond stop`: ends servers that are kept.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mcp_sessiond_client::{Connection, Directory, Error, SessionId, Start, connect};
+use mcp_sessiond_client::{Connection, Error};
 use mcp_sessiond_process::Pinned;
-use mcp_sessiond_proto::backends::{Backend, StopRequest};
-use mcp_sessiond_proto::debug::{PAGE_MAX, Page};
+use mcp_sessiond_proto::backends::StopRequest;
+use mcp_sessiond_proto::paths;
+use mcp_sessiond_wrap::keeper::dial::keeper_of;
+use nix::sys::signal::Signal;
 
 use super::failure::Failure;
-use super::{FAILED, block_on, complain};
+use super::kept::{Kept, PATIENCE, Server};
+use super::select::Selection;
+use super::{FAILED, by_hand, complain, print};
 
-/// There is no such backend (EX_NOINPUT of sysexits.h).
-const NO_BACKEND: u8 = 66;
+/// How long a server may take to end. With `backends.stop_wait_ms` as it is by default a keeper that does not end by itself is
+/// killed before that, where there is a daemon.
+const END: Duration = Duration::from_secs(10);
 
-/// How long the daemon may take for an answer, and the keeper to exit. With `backends.stop_wait_ms` as it is by default a
-/// keeper that does not end by itself is killed before that.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The pause before the daemon is asked again.
+/// The pause before it is looked again.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The session stays, and so does whoever speaks to it; the next call starts the server anew.
+The session stays, and so does whoever speaks to the server; the next call starts the server anew. `--all` stops every server. \
+Where no daemon runs, the keepers are told themselves.
 
-Exit codes: 0 it has ended; 66 the session has no backend; 69 no daemon (none is started); 70 it is still ending after 10 s.
+Exit codes: 0 it has ended; 64 WHAT fits several servers, which are listed, and nothing was done; 66 no such server; 69 the \
+daemon does not answer; 70 it is still ending after 10 s.
 
-Example: mcp-sessiond stop 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
+Examples:
+  mcp-sessiond stop playwright
+  mcp-sessiond stop 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77
+  mcp-sessiond stop 4711")]
 pub(super) struct Arguments {
-    /// The session's id, as `debug sessions` shows it
-    session: SessionId,
-}
-
-/// Why it was not stopped.
-enum NotStopped {
-    Failed(Failure),
-    StillEnding,
-}
-
-impl<E: Into<Failure>> From<E> for NotStopped {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
+    #[command(flatten)]
+    selection: Selection,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    let stopped = match block_on(stop(&arguments.session)) {
-        Ok(stopped) => stopped,
-        Err(error) => {
-            complain(error);
-            return ExitCode::from(FAILED);
-        }
-    };
-    let session = &arguments.session;
-    ExitCode::from(match stopped {
-        Ok(()) => 0,
-        Err(NotStopped::Failed(Failure::Refused(Error::UnknownBackend))) => {
-            complain(format_args!(
-                "there is no backend of session {session}; `mcp-sessiond debug backends` shows those that there are"
-            ));
-            NO_BACKEND
-        }
-        Err(NotStopped::Failed(failure)) => failure.report(),
-        Err(NotStopped::StillEnding) => {
-            complain(format_args!("the backend of session {session} was asked to end, and is still there"));
-            FAILED
-        }
-    })
+    by_hand(&arguments.selection, stop)
 }
 
-async fn stop(session: &SessionId) -> Result<(), NotStopped> {
-    let connection = connect(&Directory::of_user()?, &Start::Never).await?;
-    // What is waited for is that these processes exit: a front may start the next one before that, which is listed then.
-    let of_session = all(&connection).await?.into_iter().filter(|backend| backend.session == *session);
-    let keepers: Vec<Pinned> =
-        of_session.filter_map(|backend| Pinned::open(backend.keeper_pid).ok()).collect();
-    let request = StopRequest { session: session.clone() };
-    connection.stop_backend(Connection::context(PATIENCE), request).await??;
-    let deadline = Instant::now() + PATIENCE;
-    while keepers.iter().any(Pinned::is_alive) {
-        if Instant::now() >= deadline {
-            return Err(NotStopped::StillEnding);
+async fn stop(kept: &Kept, servers: &[&Server]) -> u8 {
+    let mut code = 0;
+    let mut ending = Vec::new();
+    for server in servers {
+        match end(kept, server).await {
+            Ok(keeper) => ending.push((server, keeper)),
+            Err(failure) => code = failure.report(),
         }
-        tokio::time::sleep(PAUSE).await;
     }
-    Ok(())
+    // What is waited for is that these processes exit: a front may start the next one before that.
+    let until = Instant::now() + END;
+    for (server, keeper) in ending {
+        while keeper.as_ref().is_some_and(Pinned::is_alive) && Instant::now() < until {
+            tokio::time::sleep(PAUSE).await;
+        }
+        let called = server.called();
+        match keeper.filter(Pinned::is_alive) {
+            None => drop(print(&format!("{called} is stopped\n"))),
+            Some(keeper) => {
+                let pid = keeper.id().pid;
+                complain(format_args!(
+                    "{called} was told to stop, and its keeper is still there; `kill -KILL {pid}` ends it"
+                ));
+                code = FAILED;
+            }
+        }
+    }
+    code
 }
 
-/// Every backend, a page at a time. Those of one id are in one page, which may so have more entries than others.
-async fn all(connection: &Connection) -> Result<Vec<Backend>, Failure> {
-    let mut all: Vec<Backend> = Vec::new();
-    loop {
-        let after = all.last().map(|last| last.session.clone());
-        let page = connection.list_backends(Connection::context(PATIENCE), Page { after }).await?;
-        let more = page.len() >= PAGE_MAX;
-        all.extend(page);
-        if !more {
-            return Ok(all);
+/// Has a server end. Its keeper, where it still is there.
+async fn end(kept: &Kept, server: &Server) -> Result<Option<Pinned>, Failure> {
+    let socket = paths::keeper_socket(kept.directory.path(), server.keeper);
+    // The kernel says who listens; one that ends has closed its socket.
+    let listens = keeper_of(&socket).ok();
+    if let (Some(connection), Some(session), true) = (&kept.connection, &server.session, server.known) {
+        let keeper = listens.clone().or_else(|| Pinned::open(server.keeper_pid?).ok());
+        let request = StopRequest { session: session.clone() };
+        match connection.stop_backend(Connection::context(PATIENCE), request).await? {
+            Ok(()) | Err(Error::UnknownBackend) => return Ok(keeper),
+            // Several hosts have a session of this id: the keeper itself is told.
+            Err(Error::InvalidArgument { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
     }
+    if let Some(keeper) = &listens {
+        // It fails where it has exited just now.
+        let _ = keeper.signal(Signal::SIGTERM);
+    }
+    Ok(listens)
 }

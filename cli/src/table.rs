@@ -1,7 +1,7 @@
-//! Aligned tables without frames, coloured on a terminal only.
+//! Aligned tables without frames, coloured on a terminal only, and what stands in them.
 
+use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
-use comfy_table::{Cell, Table, presets};
 
 /// Headings.
 pub(super) const HEADING: Style = Style::new().bold();
@@ -12,24 +12,169 @@ pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
 /// What deserves a look.
 pub(super) const DOUBTFUL: Style = AnsiColor::Yellow.on_default();
 
-/// The lines of a table, its heading first. No column is wrapped.
+/// The lines of a table, its heading first. Cells may be painted. No column is wrapped.
 pub(super) fn render(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(heading.iter().map(|name| Cell::new(name.to_uppercase())));
+    fitted(heading, &rows.into_iter().collect::<Vec<_>>(), None, |_, cell| cell.to_owned())
+}
+
+/// The same within so many columns: the first cells of a row are shortened, in their middle, where that is too much. There may be
+/// more cells than headings; those are left out. `style` paints a cell that has its final length.
+pub(super) fn fitted(
+    heading: &[&str],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+    style: impl Fn(usize, &str) -> String,
+) -> String {
+    const GAP: usize = 2;
+    /// How many cells can be shortened, and to what.
+    const ELASTIC: [usize; 2] = [16, 10];
+    let mut widths: Vec<usize> = heading.iter().map(|name| length(name)).collect();
     for row in rows {
-        table.add_row(row);
+        for (most, cell) in widths.iter_mut().zip(row) {
+            *most = (*most).max(length(cell));
+        }
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+    let whole = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+    let mut over = width.map_or(0, |width| whole.saturating_sub(width));
+    // The second one first: the first names the row.
+    for (at, least) in ELASTIC.into_iter().enumerate().rev() {
+        let taken = over.min(widths[at].saturating_sub(least));
+        widths[at] -= taken;
+        over -= taken;
     }
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    let mut lines = lines.into_iter();
-    let heading = lines.next().map(|line| paint(HEADING, &line)).unwrap_or_default();
-    std::iter::once(heading).chain(lines).map(|line| line + "\n").collect()
+    let line = |cells: &[String], paint: &dyn Fn(usize, &str) -> String| {
+        let mut line = String::new();
+        for (at, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+            let cell = shortened(cell, *width);
+            line += &paint(at, &cell);
+            if at + 1 < widths.len().min(cells.len()) {
+                line += &" ".repeat(width - length(&cell) + GAP);
+            }
+        }
+        line + "\n"
+    };
+    let names: Vec<String> = heading.iter().map(|name| name.to_uppercase()).collect();
+    let heading = line(&names, &|_, name| paint(HEADING, name));
+    heading + &rows.iter().map(|row| line(row, &style)).collect::<String>()
+}
+
+/// How many characters of a text are seen.
+fn length(text: &str) -> usize {
+    strip_str(text).map(|part| part.chars().count()).sum()
+}
+
+/// A text of at most so many characters, without its middle where it has more. A short last word is kept, such as a pid; else a
+/// short first one, and the end of what is behind it.
+fn shortened(text: &str, most: usize) -> String {
+    if length(text) <= most {
+        return text.to_owned();
+    }
+    let letters: Vec<char> = text.chars().collect();
+    let kept = most.saturating_sub(1);
+    let first = letters.iter().take_while(|letter| **letter != ' ').count() + 1;
+    let last = letters.iter().rev().take_while(|letter| **letter != ' ').count() + 1;
+    let tail = if last + 3 <= kept {
+        last
+    } else if first + 6 <= kept {
+        kept - first
+    } else {
+        kept / 2
+    };
+    let head = kept - tail;
+    letters[..head].iter().chain(['…'].iter()).chain(&letters[letters.len() - tail..]).collect()
+}
+
+/// Words in lines of so many columns, those behind the first indented. A word that is longer has a line of its own.
+pub(super) fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return format!("{text}\n") };
+    let mut lines = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let length = line.chars().count();
+        if length > 0 && length + 1 + word.chars().count() > width {
+            lines += &line;
+            lines += "\n";
+            line = format!("  {word}");
+        } else {
+            line += if length > 0 { " " } else { "" };
+            line += word;
+        }
+    }
+    lines + &line + "\n"
 }
 
 /// `text` in a style; what prints it takes the style away where there is no terminal.
 pub(super) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
+}
+
+/// A time span as people say it.
+pub(super) fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// A size as people say it.
+pub(super) fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} B"),
+        10_240..10_485_760 => format!("{} KiB", bytes / 1024),
+        _ => format!("{} MiB", bytes / 1024 / 1024),
+    }
+}
+
+/// What somebody else wrote, so that it can do nothing to a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let harmless = |letter: char| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter };
+    text.chars().map(harmless).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_keeps_within_its_columns() {
+        let row =
+            |first: &str, second: &str| vec![first.into(), second.into(), "third".into(), "more".into()];
+        let rows = [row(&"é".repeat(40), "second 4711"), row("short", &"x".repeat(30))];
+        let plain = |_: usize, cell: &str| cell.to_owned();
+        for width in [39, 40, 60, 100] {
+            let text = strip_str(&fitted(&["a", "b", "c"], &rows, Some(width), plain)).to_string();
+            let most = text.lines().map(|line| line.chars().count()).max();
+            assert_eq!(most, Some(width.min(79)), "{text}");
+            assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
+        }
+        let whole = fitted(&["a", "b", "c", "d"], &rows, None, plain);
+        assert!(whole.contains(&"é".repeat(40)) && whole.contains("more"), "{whole}");
+        assert_eq!(shortened("npx @playwright/mcp", 16), "npx …ywright/mcp");
+        assert_eq!(shortened("containerd-like-name", 11), "conta…-name");
+        assert_eq!(shortened("claude-desktop 4711", 14), "claude-d… 4711");
+        assert_eq!(shortened("abc", 3), "abc");
+    }
+
+    #[test]
+    fn what_is_painted_is_aligned_as_it_is_seen() {
+        let rows = [vec![paint(BAD, "ill"), "x".into()], vec!["healthy".into(), "y".into()]];
+        let text = strip_str(&render(&["state", "n"], rows)).to_string();
+        assert_eq!(text, "STATE    N\nill      x\nhealthy  y\n");
+    }
+
+    #[test]
+    fn words_are_wrapped_between_them() {
+        assert_eq!(wrapped("one two  three four", Some(9)), "one two\n  three\n  four\n");
+        assert_eq!(wrapped("one two", None), "one two\n");
+        assert_eq!(wrapped("incomprehensible words", Some(5)), "incomprehensible\n  words\n");
+    }
+
+    #[test]
+    fn what_a_server_wrote_does_nothing_to_a_terminal() {
+        assert_eq!(shown("\u{1b}[2J\tok\u{7}é"), "\u{fffd}[2J\tok\u{fffd}é");
+    }
 }

@@ -59,7 +59,7 @@ Example: mcp-sessiond token reject --for $$")]
 
 #[derive(Debug, Args)]
 struct Who {
-    /// The instance: an ancestor of this command, below the host. By default the process that called it
+    /// The instance: this command's caller, or a launcher or shell script above that. By default the caller
     #[arg(long = "for", value_name = "PID")]
     instance: Option<u32>,
     /// What the host calls itself: `clientInfo.name` of its first message
@@ -165,6 +165,9 @@ fn tell(reason: &Reason) -> u8 {
         Reason::Refused(Error::NoVerifiedHost { sentence }) => complain(format_args!(
             "{sentence}; `mcp-sessiond debug check` shows the way up to the host, and in a shell script `--for $$` is needed"
         )),
+        Reason::Refused(Error::NamesHost { .. }) => {
+            complain("that is the host; say `--for $$`, the pid of the script itself");
+        }
         Reason::Refused(Error::NotAnAncestor { .. }) => {
             complain("--for takes the pid of this command's caller, or of an ancestor of it");
         }

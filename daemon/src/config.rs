@@ -106,7 +106,18 @@ pub struct Loaded {
     pub config: Config,
     /// The file, whether it exists or not.
     pub path: Option<PathBuf>,
+    /// What is wrong with the file, of which the rest is in force.
+    pub fault: Option<Fault>,
     sources: BTreeMap<String, Source>,
+}
+
+/// What is wrong with a file that had to be used all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// What, in one line.
+    pub sentence: String,
+    /// Whether it can't be known where the contents of sessions are kept.
+    pub hides_storage: bool,
 }
 
 /// The configuration file that is read unless [`FILE_VARIABLE`] or a flag names another:
@@ -127,11 +138,60 @@ pub fn usual_path() -> Option<PathBuf> {
 /// # Errors
 /// [`ConfigError`]: nothing of a configuration that is wrong somewhere is used.
 pub fn load(path: Option<&Path>, flags: &[String]) -> Result<Loaded, ConfigError> {
-    let mut sources = BTreeMap::new();
-    let mut table = match path {
+    let table = match path {
         Some(path) => read(path)?,
         None => toml::Table::new(),
     };
+    with_overrides(path, table, flags, None)
+}
+
+/// Reads what can be read of a file that [`load`] refused with this error: every setting that is understood by itself. The
+/// others have their defaults.
+///
+/// # Errors
+/// The same error, where it is not the file that is wrong.
+pub fn load_readable(
+    path: Option<&Path>,
+    flags: &[String],
+    error: ConfigError,
+) -> Result<Loaded, ConfigError> {
+    let Some(path) = path.filter(|_| !matches!(error, ConfigError::Override { .. })) else {
+        return Err(error);
+    };
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let sentence = match &error {
+        ConfigError::File { error, .. } => {
+            let line = error.span().map_or(1, |span| line_number(&text, span.start));
+            format!("{}: line {line}: {}", path.display(), error.message())
+        }
+        ConfigError::Range(why) => format!("{}: {why}", path.display()),
+        other => other.to_string(),
+    };
+    // A line of the log is one line.
+    let sentence = sentence.replace('\n', " ");
+    let parsed = toml::from_str::<toml::Table>(&text).ok().filter(|_| !text.is_empty());
+    let mut hides_storage = parsed.is_none();
+    let mut table = toml::Table::new();
+    for (name, value) in parsed.iter().flat_map(|parsed| leaves(parsed)) {
+        let mut with = table.clone();
+        put(&mut with, &name, value.clone());
+        let understood = Config::deserialize(with.clone()).is_ok_and(|config| range::check(&config).is_ok());
+        if understood {
+            table = with;
+        } else {
+            hides_storage |= name == "storage" || name.starts_with("storage.");
+        }
+    }
+    with_overrides(Some(path), table, flags, Some(Fault { sentence, hides_storage }))
+}
+
+fn with_overrides(
+    path: Option<&Path>,
+    mut table: toml::Table,
+    flags: &[String],
+    fault: Option<Fault>,
+) -> Result<Loaded, ConfigError> {
+    let mut sources = BTreeMap::new();
     for name in names(&table) {
         sources.insert(name, Source::File);
     }
@@ -160,7 +220,7 @@ pub fn load(path: Option<&Path>, flags: &[String]) -> Result<Loaded, ConfigError
     }
     let config = Config::deserialize(table).map_err(|error| ConfigError::Range(error.to_string()))?;
     range::check(&config)?;
-    Ok(Loaded { config, path: path.map(Into::into), sources })
+    Ok(Loaded { config, path: path.map(Into::into), fault, sources })
 }
 
 /// The one setting that has no value by default.
@@ -176,7 +236,7 @@ fn read(path: &Path) -> Result<toml::Table, ConfigError> {
     let file_error = |error: toml::de::Error| match error.span() {
         // The line is quoted, and may have a password in it.
         Some(span) if line_of(&text, span.start).contains("://") => {
-            let line = text[..span.start].matches('\n').count() + 1;
+            let line = line_number(&text, span.start);
             let error = format!("line {line}: {}", error.message());
             ConfigError::Hidden { path: path.into(), error }
         }
@@ -184,6 +244,10 @@ fn read(path: &Path) -> Result<toml::Table, ConfigError> {
     };
     toml::from_str::<Config>(&text).map_err(file_error)?;
     toml::from_str(&text).map_err(file_error)
+}
+
+fn line_number(text: &str, at: usize) -> usize {
+    text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }
 
 /// The line that this place of a text is in.
@@ -230,6 +294,24 @@ fn names(table: &toml::Table) -> Vec<String> {
         _ => vec![name.clone()],
     };
     table.iter().flat_map(name).collect()
+}
+
+/// The settings in a table, by their names.
+fn leaves(table: &toml::Table) -> Vec<(String, &toml::Value)> {
+    let named = names(table).into_iter();
+    named.filter_map(|name| value(table, &name).map(|found| (name.clone(), found))).collect()
+}
+
+/// Puts a setting into a table.
+fn put(table: &mut toml::Table, name: &str, value: toml::Value) {
+    let Some((section, leaf)) = name.split_once('.') else {
+        table.insert(name.to_owned(), value);
+        return;
+    };
+    let section = table.entry(section).or_insert_with(|| toml::Table::new().into());
+    if let Some(section) = section.as_table_mut() {
+        section.insert(leaf.to_owned(), value);
+    }
 }
 
 fn value<'a>(table: &'a toml::Table, name: &str) -> Option<&'a toml::Value> {

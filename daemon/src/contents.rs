@@ -27,10 +27,10 @@ mod state;
 mod streams;
 mod sweep;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 use mcp_sessiond_proto::Error;
 use tokio::sync::Notify;
@@ -50,6 +50,9 @@ use presence::Presence;
 /// When a client is told to come back after the storage failed, in ms: about as long as a failover takes to be noticed.
 const RETRY_AFTER_MS: u32 = 500;
 
+/// The same where somebody has to do something about it first, in ms: longer than clients wait.
+const MEND_RETRY_MS: u32 = 10_000;
+
 /// The sessions that a storage holds.
 pub struct Contents {
     storage: Arc<dyn Storage>,
@@ -58,6 +61,8 @@ pub struct Contents {
     meters: Arc<Meters>,
     locks: Locks<Place>,
     presence: Presence,
+    /// Sessions whose former holder was still changing something when the next one claimed.
+    fences: Mutex<HashSet<Place>>,
     /// Who waits for events of a session.
     news: Mutex<HashMap<Place, Weak<Notify>>>,
     /// Who is told of sessions that have ended in here.
@@ -84,6 +89,7 @@ impl Contents {
             meters,
             locks: Locks::default(),
             presence: Presence::default(),
+            fences: Mutex::default(),
             news: Mutex::default(),
             on_end: OnceLock::new(),
             closing: AtomicBool::new(false),
@@ -134,9 +140,30 @@ impl Contents {
         self.bounds.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until whoever was changing a session is done. Whoever has the lease taken away before this can do no more.
-    pub async fn fence(&self, place: &Place) {
-        drop(self.locks.of(place).lock_owned().await);
+    /// A session has a new holder. What the former one was allowed to change is changed when the new one looks
+    /// ([`Contents::fenced`]). The claim itself does not wait for that: the storage may be slow, or not there at all.
+    pub fn fence(self: &Arc<Self>, place: &Place) {
+        let lock = self.locks.of(place);
+        if lock.try_lock().is_ok() {
+            return;
+        }
+        self.fences().insert(place.clone());
+        let (contents, place) = (self.clone(), place.clone());
+        tokio::spawn(async move {
+            let _changing = lock.lock_owned().await;
+            contents.fences().remove(&place);
+        });
+    }
+
+    /// Waits until what a session's former holder was changing is changed.
+    pub async fn fenced(&self, place: &Place) {
+        if self.fences().contains(place) {
+            drop(self.locks.of(place).lock_owned().await);
+        }
+    }
+
+    fn fences(&self) -> MutexGuard<'_, HashSet<Place>> {
+        self.fences.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the owner, and all owners together, may have so many bytes more in this process's memory.
@@ -177,7 +204,14 @@ impl Contents {
     /// What the storage could not do, as a peer may see it. It is never said that there is no such session.
     fn failed(&self, error: &StorageError) -> Error {
         count(&self.meters.counters.storage_errors_total);
+        let mut retry_after_ms = RETRY_AFTER_MS;
         let sentence = match error {
+            StorageError::Unusable { why, passes } => {
+                if !passes {
+                    retry_after_ms = MEND_RETRY_MS;
+                }
+                format!("what sessions contain can't be read or written now: {why}")
+            }
             StorageError::Unavailable(why) => {
                 tracing::debug!(storage = self.storage.name(), why, "the storage does not answer");
                 format!("the storage ({}) does not answer at the moment", self.storage.name())
@@ -188,7 +222,7 @@ impl Contents {
             }
             StorageError::Conflict => "the session is being changed by others".into(),
         };
-        Error::Unavailable { sentence, retry_after_ms: RETRY_AFTER_MS }
+        Error::Unavailable { sentence, retry_after_ms }
     }
 
     /// Who waits for news of a session is told of them through this.
@@ -228,4 +262,35 @@ fn draw<const N: usize>() -> [u8; N] {
         std::process::abort();
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::storage::Memory;
+
+    /// A claim is answered at once; what its holder does next waits for what the former one is still changing.
+    #[tokio::test]
+    async fn who_has_claimed_waits_only_before_it_looks() {
+        let (storage, clock) = (Arc::new(Memory::default()), Arc::new(Clock::system()));
+        let contents = Contents::new(storage, clock, Bounds::of(&Config::default()), Arc::default());
+        let contents = Arc::new(contents);
+        let place = |name: &str| Place { owner: "host".into(), name: name.into() };
+        let (changed, other) = (place("a"), place("b"));
+        let changing = contents.locks.of(&changed).lock_owned().await;
+        contents.fence(&changed);
+        contents.fence(&other);
+        let mut looks = Box::pin(contents.fenced(&changed));
+        assert_eq!(looks.as_mut().now_or_never(), None);
+        assert_eq!(contents.fenced(&other).now_or_never(), Some(()));
+        drop(changing);
+        looks.await;
+        while !contents.fences().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(contents.fenced(&changed).now_or_never(), Some(()));
+    }
 }

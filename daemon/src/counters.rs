@@ -6,9 +6,10 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::debug::{self, Counter};
 
 /// The codes of refusals, as [`Error::code`] has them.
-pub const CODES: [&str; 20] = [
+pub const CODES: [&str; 21] = [
     "no_verified_host",
     "not_an_ancestor",
+    "names_host",
     "stale_epoch",
     "lease_ended",
     "unknown_session",

@@ -4,6 +4,7 @@
 //! that the kernel knows of is known to every decision that comes after it.
 
 mod access;
+mod ailments;
 mod backends;
 mod claim;
 mod inspect;
@@ -25,6 +26,7 @@ use crate::config::{Config, Loaded};
 use crate::counters::Meters;
 use crate::storage::Place;
 use crate::tokens::Tokens;
+use ailments::LostRecords;
 use state::{Answer, State};
 
 pub use access::Instances;
@@ -49,6 +51,8 @@ pub struct Edge {
     dropped: mpsc::UnboundedSender<Dropped>,
     /// Takes in the keepers that have to end, and the backends that have lost theirs.
     charges: mpsc::UnboundedSender<Charge>,
+    /// What was lost at the start.
+    loss: Mutex<LostRecords>,
     /// What is counted and measured.
     pub meters: Arc<Meters>,
 }

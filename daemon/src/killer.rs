@@ -1,5 +1,7 @@
 //! Ends keepers that have to end, and what is left of backends whose keepers have exited.
 
+mod strays;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use tokio::time::Instant;
 
 use crate::edge::{Charge, Edge};
 
+pub use strays::end_strays;
+
 /// How long a keeper may take beyond what it grants its backend: three times the wait, for closing its input, for SIGTERM
 /// and for SIGKILL, and this.
 const GRACE: Duration = Duration::from_secs(2);
@@ -20,12 +24,22 @@ const GRACE: Duration = Duration::from_secs(2);
 /// When the processes are listed again that could not be.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A keeper that was asked to end.
+#[derive(Debug)]
+struct Ending {
+    keeper: Pinned,
+    /// When it is killed; none once it was.
+    kill_at: Option<Instant>,
+    /// Why it has to end.
+    why: &'static str,
+}
+
 /// Looks after the keepers of one daemon.
 #[derive(Debug)]
 pub struct Killer {
     edge: Arc<Edge>,
-    /// Keepers that were asked to end, and when they are killed.
-    ending: BTreeMap<ProcessId, (Instant, Pinned)>,
+    /// Keepers that were asked to end.
+    ending: BTreeMap<ProcessId, Ending>,
     incoming: mpsc::UnboundedReceiver<Charge>,
 }
 
@@ -39,13 +53,13 @@ impl Killer {
     /// Goes on until it is dropped. What it has not done by then is on record, and the next daemon does it.
     pub async fn run(mut self) {
         loop {
-            let kill_at = self.ending.values().map(|(at, _)| *at).min();
+            let kill_at = self.ending.values().filter_map(|ending| ending.kill_at).min();
             tokio::select! {
                 Some(charge) = self.incoming.recv() => match charge {
-                    Charge::End(keeper) => self.end(keeper),
+                    Charge::End { keeper, why } => self.end(keeper, why),
                     Charge::Sweep { keeper, is_seen } => {
-                        self.ending.remove(&keeper.process);
-                        tokio::spawn(sweep(self.edge.clone(), keeper, is_seen));
+                        let told = self.ending.remove(&keeper.process).map(|ending| ending.why);
+                        tokio::spawn(sweep(self.edge.clone(), keeper, is_seen, told));
                     }
                 },
                 () = tokio::time::sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => self.kill(),
@@ -54,31 +68,33 @@ impl Killer {
     }
 
     /// Asks a keeper to end.
-    fn end(&mut self, keeper: Pinned) {
+    fn end(&mut self, keeper: Pinned, why: &'static str) {
         let stop_wait = Duration::from_millis(self.edge.settings().loaded.config.backends.stop_wait_ms);
         // It fails where the keeper has just exited, which is told anyway.
         let _ = keeper.signal(Signal::SIGTERM);
-        self.ending.entry(keeper.id()).or_insert((Instant::now() + stop_wait * 3 + GRACE, keeper));
+        let kill_at = Some(Instant::now() + stop_wait * 3 + GRACE);
+        self.ending.entry(keeper.id()).or_insert(Ending { keeper, kill_at, why });
     }
 
     /// Kills the keepers that have not ended in time.
     fn kill(&mut self) {
         let now = Instant::now();
-        for (_, (_, keeper)) in self.ending.extract_if(.., |_, (at, _)| *at <= now) {
-            let pid = keeper.id().pid;
-            if keeper.signal(Signal::SIGKILL).is_ok() {
+        for ending in self.ending.values_mut().filter(|ending| ending.kill_at.is_some_and(|at| at <= now)) {
+            ending.kill_at = None;
+            let pid = ending.keeper.id().pid;
+            if ending.keeper.signal(Signal::SIGKILL).is_ok() {
                 tracing::warn!(pid, "a keeper did not end when it was asked to, and was killed");
             }
         }
     }
 }
 
-/// Kills what is left of a keeper's backend.
-async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool) {
+/// Kills what is left of a keeper's backend. `told` is why the keeper had to end, if it was told to by us.
+async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool, told: Option<&'static str>) {
     loop {
         let of = keeper.clone();
         // Listing all processes takes its time.
-        let killing = tokio::task::spawn_blocking(move || kill_left_over(&of, is_seen));
+        let killing = tokio::task::spawn_blocking(move || kill_left_over(of.process, of.backend, is_seen));
         match killing.await.map_err(io::Error::other).flatten() {
             Ok(killed) => {
                 if killed > 0 {
@@ -87,6 +103,20 @@ async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool) {
                         pid,
                         killed,
                         "killed what was left of the backend of a keeper that is gone"
+                    );
+                }
+                // One that never had a backend has said why to whoever started it.
+                if keeper.backend.is_some() {
+                    let why = told.unwrap_or(match (is_seen, killed) {
+                        (false, _) => "it ended while no daemon ran",
+                        (true, 0) => "nobody had come for it, or its keeper was ended by a signal",
+                        (true, _) => "its keeper was killed",
+                    });
+                    tracing::info!(
+                        server = keeper.program,
+                        keeper = keeper.process.pid,
+                        why,
+                        "a server has ended"
                     );
                 }
                 return edge.swept(&keeper);
@@ -100,18 +130,18 @@ async fn sweep(edge: Arc<Edge>, keeper: KeeperRecord, is_seen: bool) {
 }
 
 /// Kills the members of the keeper's session of processes, and tells how many there were.
-fn kill_left_over(keeper: &KeeperRecord, is_seen: bool) -> io::Result<usize> {
+fn kill_left_over(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> io::Result<usize> {
     let mut killed = BTreeSet::new();
-    for session in sessions_of(keeper, is_seen)? {
+    for session in sessions_of(keeper, backend, is_seen)? {
         // Until nobody is found who was not killed yet: who has SIGKILL coming starts no process any more.
         loop {
             let members = process::session_members(session)?;
             // The number was given again after all: these are somebody else's.
             let leads = |member: &&Pinned| member.id().pid == session;
-            if members.iter().find(leads).is_some_and(|leader| Some(leader.id()) != keeper.backend) {
+            if members.iter().find(leads).is_some_and(|leader| Some(leader.id()) != backend) {
                 break;
             }
-            let are_its = |member: &Pinned| member.id().start >= keeper.process.start;
+            let are_its = |member: &Pinned| member.id().start >= keeper.start;
             let new = members.into_iter().filter(are_its).filter(|member| killed.insert(member.id()));
             let new: Vec<Pinned> = new.collect();
             if new.is_empty() {
@@ -131,15 +161,15 @@ fn kill_left_over(keeper: &KeeperRecord, is_seen: bool) -> io::Result<usize> {
 /// A number that a session has is given to no process as long as the session has a member. So the keeper's pid is that of
 /// its own session if its exit was seen just now and nobody has the pid again, or if the backend, which is known among all
 /// processes, is a member.
-fn sessions_of(keeper: &KeeperRecord, is_seen: bool) -> io::Result<BTreeSet<u32>> {
+fn sessions_of(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> io::Result<BTreeSet<u32>> {
     let mut sessions = BTreeSet::new();
-    if is_seen && !process::is_taken(keeper.process.pid)? {
-        sessions.insert(keeper.process.pid);
+    if is_seen && !process::is_taken(keeper.pid)? {
+        sessions.insert(keeper.pid);
     }
-    let backend = keeper.backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
+    let backend = backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
     if let Some(backend) = backend
         && let Some(session) = process::session_of(&backend)
-        && [keeper.process.pid, backend.id().pid].contains(&session)
+        && [keeper.pid, backend.id().pid].contains(&session)
     {
         sessions.insert(session);
     }

@@ -1,18 +1,31 @@
 //! `sessions.db`: the registry's own memory, in SQLite. One writer thread commits in groups whatever has come in
 //! since the last commit. A commit survives the daemon's SIGKILL; sessions don't outlive a reboot anyway.
+//!
+//! When the disk is full, the [`ballast`] is freed first. When that is gone nothing can be put on record until there is room:
+//! whoever waits is refused at once, and the writer goes on trying.
 
+mod ballast;
 mod schema;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_registry::{Effect, Snapshot};
+use rusqlite::Connection;
 
-use crate::writer::{self, RETRY, Stalled, Writer};
+use crate::writer::{self, Failure, RETRY, Stalled, Writer, may_be_full};
+use ballast::Ballast;
 
 /// The name of the database in the runtime directory.
 const FILE: &str = "sessions.db";
+
+/// How long whoever waits for a commit waits at most: a host is behind it, and a disk may hang.
+const KEPT_WAIT: Duration = Duration::from_secs(1);
+
+/// When clients are told to come back to a full disk: longer than they wait, since somebody has to make room first.
+const FULL_RETRY: Duration = Duration::from_secs(10);
 
 /// A registry that can't be kept.
 #[derive(Debug, thiserror::Error)]
@@ -49,31 +62,56 @@ pub struct Opened {
     pub discarded: Option<String>,
 }
 
+impl Opened {
+    /// Why the records of a former daemon are lost. That they are discarded after a reboot is no loss: no process of theirs
+    /// lives any more.
+    #[must_use]
+    pub fn lost(&self) -> Option<String> {
+        self.discarded.clone().filter(|why| why != schema::REBOOTED)
+    }
+}
+
 impl Ledger {
     /// Opens the database in a runtime directory. What is from before a reboot, or can't be read, is discarded:
     /// losing a session is acceptable, resuming the wrong one is not.
     ///
+    /// Where the disk is too full for even an empty one, it is made when there is room.
+    ///
     /// # Errors
-    /// [`LedgerError`], when not even an empty database can be had.
+    /// [`LedgerError`], when there is a database and it can't be opened at the moment, or none can be had.
     pub fn open(directory: &Path, boot: &str) -> Result<Opened, LedgerError> {
         let path = directory.join(FILE);
-        let failed = |error| LedgerError::Database { path: path.clone(), error };
-        let (mut connection, snapshot, discarded) = match schema::open(&path, boot) {
-            Ok((connection, schema::State::Current(snapshot))) => (connection, snapshot, None),
-            Ok((connection, schema::State::Empty)) => (connection, Snapshot::default(), None),
-            Ok((connection, schema::State::Discarded(why))) => (connection, Snapshot::default(), Some(why)),
-            // What stands in the way for the moment says nothing about what is recorded.
-            Err(error) if !schema::is_damage(&error) => return Err(failed(error)),
-            Err(error) => {
-                for suffix in ["", "-wal", "-shm"] {
-                    let _ = std::fs::remove_file(directory.join(format!("{FILE}{suffix}")));
-                }
-                let (connection, _) = schema::open(&path, boot).map_err(failed)?;
-                (connection, Snapshot::default(), Some(error.to_string()))
+        let ballast = Ballast::of(directory);
+        let is_there = std::fs::symlink_metadata(&path).is_ok();
+        let opened = loop {
+            match find(directory, boot) {
+                Err(error) if may_be_full(&error) && ballast.free() => {}
+                opened => break opened,
             }
         };
-        let commit = move |effects: &[Effect]| -> rusqlite::Result<()> {
-            schema::commit(&mut connection, effects.iter())?;
+        let (mut connection, snapshot, discarded) = match opened {
+            Ok((connection, snapshot, discarded)) => (Some(connection), snapshot, discarded),
+            Err(error) if !is_there && Failure::of(&error, directory).is_full => {
+                remove(directory);
+                (None, Snapshot::default(), None)
+            }
+            Err(error) => return Err(LedgerError::Database { path, error }),
+        };
+        let (place, boot) = (directory.to_owned(), boot.to_owned());
+        let commit = move |effects: &[Effect]| -> Result<(), Failure> {
+            loop {
+                let committed = match &mut connection {
+                    Some(connection) => schema::commit(connection, effects.iter()),
+                    None => find(&place, &boot)
+                        .map(|(found, ..)| connection.insert(found))
+                        .and_then(|connection| schema::commit(connection, effects.iter())),
+                };
+                match committed {
+                    Ok(()) => break,
+                    Err(error) if may_be_full(&error) && ballast.free() => {}
+                    Err(error) => return Err(Failure::of(&error, &place)),
+                }
+            }
             fault::point("ledger-commit");
             Ok(())
         };
@@ -91,7 +129,13 @@ impl Ledger {
     /// # Errors
     /// [`Error::Unavailable`] while the writer fails.
     pub fn check(&self) -> Result<(), Error> {
-        self.0.check().map_err(unavailable)
+        self.0.check().map_err(|stalled| unavailable(&stalled))
+    }
+
+    /// What is the matter with the database, if anything.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        self.0.check().err().map(|Stalled(failure)| Failure::clone(&failure))
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
@@ -111,15 +155,48 @@ impl Waiter {
     /// Returns once it is kept.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it could not be written yet. The writer goes on trying.
+    /// [`Error::Unavailable`] when it could not be written yet, or takes long. The writer goes on trying.
     pub async fn kept(self) -> Result<(), Error> {
-        self.0.kept().await.map_err(unavailable)
+        match tokio::time::timeout(KEPT_WAIT, self.0.kept()).await {
+            Ok(kept) => kept.map_err(|stalled| unavailable(&stalled)),
+            Err(_) => Err(refused("the disk does not answer", RETRY)),
+        }
     }
 }
 
-fn unavailable(_: Stalled) -> Error {
-    let sentence = "the daemon can't write its records at the moment".into();
-    Error::Unavailable { sentence, retry_after_ms: u32::try_from(RETRY.as_millis()).unwrap_or(u32::MAX) }
+fn unavailable(Stalled(failure): &Stalled) -> Error {
+    refused(&failure.sentence, if failure.is_full { FULL_RETRY } else { RETRY })
+}
+
+fn refused(why: &str, retry_after: Duration) -> Error {
+    let retry_after_ms = u32::try_from(retry_after.as_millis()).unwrap_or(u32::MAX);
+    Error::Unavailable {
+        sentence: format!("the daemon can't write its records ({FILE}): {why}"),
+        retry_after_ms,
+    }
+}
+
+/// Opens the database, or makes one; tells what is in it, and why what was in it was discarded.
+fn find(directory: &Path, boot: &str) -> rusqlite::Result<(Connection, Snapshot, Option<String>)> {
+    let path = directory.join(FILE);
+    match schema::open(&path, boot) {
+        Ok((connection, schema::State::Current(snapshot))) => Ok((connection, snapshot, None)),
+        Ok((connection, schema::State::Empty)) => Ok((connection, Snapshot::default(), None)),
+        Ok((connection, schema::State::Discarded(why))) => Ok((connection, Snapshot::default(), Some(why))),
+        Err(error) if schema::is_damage(&error) => {
+            remove(directory);
+            let (connection, _) = schema::open(&path, boot)?;
+            Ok((connection, Snapshot::default(), Some(error.to_string())))
+        }
+        // What stands in the way for the moment says nothing about what is recorded.
+        Err(error) => Err(error),
+    }
+}
+
+fn remove(directory: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(directory.join(format!("{FILE}{suffix}")));
+    }
 }
 
 #[cfg(test)]

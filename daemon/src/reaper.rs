@@ -23,6 +23,8 @@ const BATCH: usize = 100;
 pub struct Reaper {
     edge: Arc<Edge>,
     contents: Arc<Contents>,
+    /// Why the storage failed last, so that it is said once.
+    said: Option<String>,
     /// What has ended, and when its contents go.
     dropped: VecDeque<(Instant, Dropped)>,
     incoming: mpsc::UnboundedReceiver<Dropped>,
@@ -32,13 +34,16 @@ impl Reaper {
     /// Will end the contents of what comes in by `incoming`.
     #[must_use]
     pub fn new(edge: Arc<Edge>, contents: Arc<Contents>, incoming: mpsc::UnboundedReceiver<Dropped>) -> Self {
-        Self { edge, contents, dropped: VecDeque::new(), incoming }
+        Self { edge, contents, said: None, dropped: VecDeque::new(), incoming }
     }
 
     /// Goes on until it is dropped.
     pub async fn run(mut self) {
-        while let Err(error) = self.find_orphans().await {
-            tracing::warn!(%error, "could not look for what is left of hosts that are gone");
+        loop {
+            let found = self.find_orphans().await;
+            if self.works(found, "could not look for what is left of hosts that are gone") {
+                break;
+            }
             tokio::time::sleep(RETRY).await;
         }
         let mut sweep_at = self.next_sweep();
@@ -51,13 +56,22 @@ impl Reaper {
                 }
                 () = tokio::time::sleep_until(reap_at.unwrap_or(sweep_at)), if reap_at.is_some() => self.reap().await,
                 () = tokio::time::sleep_until(sweep_at) => {
-                    if let Err(error) = self.contents.sweep(|place| self.edge.standing(place)).await {
-                        tracing::warn!(%error, "could not sweep");
-                    }
+                    let swept = self.contents.sweep(|place| self.edge.standing(place)).await;
+                    self.works(swept, "could not sweep");
                     sweep_at = self.next_sweep();
                 }
             }
         }
+    }
+
+    /// Whether something was done. A failure is said, but not again and again.
+    fn works<T>(&mut self, done: Result<T, Error>, what: &str) -> bool {
+        let why = done.err().map(|error| error.to_string());
+        if let Some(error) = why.as_ref().filter(|_| self.said != why) {
+            tracing::warn!(%error, "{what}");
+        }
+        self.said = why;
+        self.said.is_none()
     }
 
     fn next_sweep(&self) -> Instant {
@@ -103,8 +117,7 @@ impl Reaper {
                 },
                 Dropped::Owner(owner) => self.contents.end_owner(owner).await,
             };
-            if let Err(error) = ended {
-                tracing::warn!(%error, "could not end what is left of a session; trying again");
+            if !self.works(ended, "could not end what is left of a session; trying again") {
                 self.dropped.push_front((now + RETRY, dropped));
                 return;
             }

@@ -22,12 +22,12 @@ use crate::config::{self, ConfigError, Loaded};
 use crate::contents::{Bounds, Clock, Contents};
 use crate::counters::Meters;
 use crate::edge::{Edge, StartError};
-use crate::killer::Killer;
+use crate::killer::{Killer, end_strays};
 use crate::listener;
 use crate::logging::Logging;
 use crate::reaper::Reaper;
 use crate::service::Daemon;
-use crate::storage::{self, OpenError};
+use crate::storage;
 use signals::{Signal, Signals};
 use socket::Origin;
 
@@ -62,9 +62,6 @@ pub enum Fatal {
     /// What a former daemon left can't be continued.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The storage can't be used.
-    #[error(transparent)]
-    Storage(#[from] OpenError),
     /// There is no socket.
     #[error("{path}: {error}")]
     Socket {
@@ -98,8 +95,12 @@ impl Fatal {
 /// Runs the daemon until it is told to stop, or nothing needs it.
 #[must_use]
 pub fn run(options: &Options) -> ExitCode {
+    let load = if options.detached { load_for_client } else { load };
     let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
         let logging = Logging::start(loaded.config.log);
+        if let Some(fault) = &loaded.fault {
+            tracing::error!(error = %fault.sentence, "the configuration is wrong; what can't be read of it has its default");
+        }
         if let Some(path) = std::env::var_os(config::FILE_VARIABLE).filter(|path| !Path::new(path).exists()) {
             tracing::warn!(path = %path.display(), "there is no file where {} says", config::FILE_VARIABLE);
         }
@@ -134,6 +135,15 @@ fn load(options: &Options) -> Result<Loaded, ConfigError> {
     config::load(path.as_deref(), &options.set)
 }
 
+/// The same for a daemon that a client starts: behind it is a host that waits for its server. What is wrong with the file is said,
+/// and what can be read of it counts.
+fn load_for_client(options: &Options) -> Result<Loaded, ConfigError> {
+    load(options).or_else(|error| {
+        let path = options.config.clone().or_else(config::usual_path);
+        config::load_readable(path.as_deref(), &options.set, error)
+    })
+}
+
 /// No core files, since there are tokens in memory; and as many descriptors as may be had, one for each process and
 /// connection.
 fn prepare_process() {
@@ -153,9 +163,11 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let origin = socket::origin(options.detached, &path)?;
     let (directory, lock, origin) = take(&place, origin, &mut signals).await?;
     let meters = Arc::<Meters>::default();
-    let storage_shown = storage::shown(&loaded.config.storage.url);
-    let storage =
-        storage::open(&loaded.config.storage.url, loaded.config.storage.durability, directory.path()).await?;
+    let url = match &loaded.fault {
+        Some(fault) if fault.hides_storage => Err(fault.sentence.clone()),
+        _ => Ok(loaded.config.storage.url.as_str()),
+    };
+    let (storage, opener) = storage::open(url, loaded.config.storage.durability, directory.path()).await;
     let bounds = Bounds::of(&loaded.config);
     let contents = Arc::new(Contents::new(storage, Arc::new(Clock::system()), bounds, meters.clone()));
     let (dropped, incoming) = mpsc::unbounded_channel();
@@ -167,14 +179,16 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
             edge.forget(place);
         }
     });
+    // Before anybody is answered.
+    end_strays(&edge).await;
     let reaper = tokio::spawn(Reaper::new(edge.clone(), contents.clone(), incoming).run());
     let killer = tokio::spawn(Killer::new(edge.clone(), charged).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
     let placed = listener.try_clone()?;
-    let about = about(&directory, started_by, storage_shown);
-    let daemon = Arc::new(Daemon { edge, contents, meters, connections: Arc::default(), about });
+    let about = about(&directory, started_by);
+    let daemon = Arc::new(Daemon { edge, contents, meters, opener, connections: Arc::default(), about });
     let (drain, draining) = watch::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
     let mut exits = {
@@ -310,6 +324,7 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
             let changes = daemon.edge.settings().loaded.changes(&loaded);
             logging.set(loaded.config.log);
             daemon.contents.set_bounds(Bounds::of(&loaded.config));
+            daemon.opener.want(&loaded.config.storage.url);
             daemon.edge.configure(loaded);
             if changes.is_empty() {
                 tracing::info!("reloaded the configuration; nothing has changed");
@@ -327,7 +342,7 @@ fn reload(options: &Options, daemon: &Daemon, logging: &Logging) {
     let _ = sd_notify::notify(&[NotifyState::Ready]);
 }
 
-fn about(directory: &Directory, started_by: &str, storage: String) -> About {
+fn about(directory: &Directory, started_by: &str) -> About {
     let executable = std::env::current_exe().unwrap_or_default();
     About {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -337,8 +352,9 @@ fn about(directory: &Directory, started_by: &str, storage: String) -> About {
         uptime_ms: 0,
         directory: directory.path().display().to_string(),
         executable: executable.display().to_string(),
-        storage,
+        storage: String::new(),
         storage_failure: None,
+        ailments: Vec::new(),
     }
 }
 

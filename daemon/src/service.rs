@@ -35,7 +35,7 @@ use crate::contents::{Access, Contents};
 use crate::counters::{Histogram, Meters};
 use crate::edge::Edge;
 use crate::gauge::Gauge;
-use crate::storage::Place;
+use crate::storage::{Opener, Place};
 pub use conversation::Conversation;
 
 /// What every connection shares.
@@ -47,6 +47,8 @@ pub struct Daemon {
     pub contents: Arc<Contents>,
     /// What is counted and measured.
     pub meters: Arc<Meters>,
+    /// What opens the storage of the contents.
+    pub opener: Opener,
     /// The connections.
     pub connections: Arc<Gauge>,
     /// What does not change while the daemon runs; the uptime is filled in when asked.
@@ -337,9 +339,10 @@ impl Sessiond for Service {
     }
 
     async fn about(self, _: Context) -> About {
-        let Daemon { edge, contents, about, .. } = self.daemon();
+        let Daemon { edge, contents, about, opener, .. } = self.daemon();
         let storage_failure = contents.storage().check().err().map(|error| error.to_string());
-        About { uptime_ms: edge.now(), storage_failure, ..about.clone() }
+        let (storage, ailments) = (opener.shown(), edge.ailments());
+        About { uptime_ms: edge.now(), storage, storage_failure, ailments, ..about.clone() }
     }
 
     async fn list_hosts(self, _: Context) -> Vec<HostInfo> {
@@ -387,6 +390,7 @@ impl Sessiond for Service {
             counters.push(gauge("storage_bytes", usage.total_bytes as u64));
         }
         counters.push(gauge("storage_failing", u64::from(contents.storage().check().is_err())));
+        counters.push(gauge("records_failing", u64::from(edge.is_failing())));
         counters.extend(meters.counters.list());
         Stats { counters, histograms: meters.histograms.list() }
     }

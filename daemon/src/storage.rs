@@ -8,7 +8,6 @@
 //! **Every change is conditional**: it names the version that was read, or says that there was no record, and applies
 //! as a whole or not at all.
 
-#[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod awaited;
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
@@ -27,6 +26,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
+pub use awaited::Opener;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use memory::Memory;
@@ -163,6 +163,14 @@ pub enum StorageError {
     /// What was read is not what this daemon wrote.
     #[error("{0}")]
     Damaged(String),
+    /// The backend could not be opened so far, or its disk is full. It is tried again.
+    #[error("{why}")]
+    Unusable {
+        /// What is wrong, and what to do about it, where anything can be done. For peers, too.
+        why: String,
+        /// Whether it may well be over soon, with nobody doing anything about it.
+        passes: bool,
+    },
 }
 
 /// Tells when what was done is kept.

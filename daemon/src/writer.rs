@@ -1,9 +1,9 @@
 //! A thread that writes for everybody: it commits in groups whatever has come in since its last commit, and tells how
 //! far it has come.
 
-use std::fmt::Display;
 use std::io;
-use std::sync::mpsc;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -19,13 +19,52 @@ pub struct Mark(u64);
 #[derive(Debug, Clone, Default)]
 struct Progress {
     kept: Mark,
-    /// Up to where the last attempt failed, and that it failed.
-    failed: Option<Mark>,
+    /// Up to where the last attempt failed, and why.
+    failed: Option<(Mark, Stalled)>,
 }
 
-/// The writer fails, and goes on trying.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stalled;
+/// The writer fails, and goes on trying: why.
+#[derive(Debug, Clone)]
+pub struct Stalled(pub Arc<Failure>);
+
+/// Why nothing could be written.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{sentence}")]
+pub struct Failure {
+    /// What is wrong, and what to do about it, where that is known.
+    pub sentence: String,
+    /// Whether the disk is full: it takes somebody to make room.
+    pub is_full: bool,
+}
+
+impl Failure {
+    /// What SQLite said of a database in this directory.
+    #[must_use]
+    pub fn of(error: &rusqlite::Error, directory: &Path) -> Self {
+        let is_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            || may_be_full(error) && has_no_room(directory);
+        let sentence = if is_full {
+            format!("the disk of {} is full; make room there", directory.display())
+        } else {
+            error.to_string()
+        };
+        Self { sentence, is_full }
+    }
+}
+
+/// Whether a full disk may be behind it. SQLite says so itself where a write fails, but not where a file can't be made or
+/// grow, or where it is the user's quota that is used up.
+#[must_use]
+pub fn may_be_full(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, DiskFull, SystemIoFailure};
+    matches!(error.sqlite_error_code(), Some(DiskFull | SystemIoFailure | CannotOpen))
+}
+
+/// Whether nothing more fits into the file system that a directory is in: no block, or no file.
+fn has_no_room(directory: &Path) -> bool {
+    nix::sys::statvfs::statvfs(directory)
+        .is_ok_and(|found| found.blocks_available() == 0 || found.files() > 0 && found.files_available() == 0)
+}
 
 /// The writing end.
 #[derive(Debug)]
@@ -49,9 +88,9 @@ impl<E: Send + 'static> Writer<E> {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start<Why: Display>(
+    pub fn start(
         what: &'static str,
-        commit: impl FnMut(&[E]) -> Result<(), Why> + Send + 'static,
+        commit: impl FnMut(&[E]) -> Result<(), Failure> + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, incoming) = mpsc::channel();
         let (report, reported) = watch::channel(Progress::default());
@@ -75,7 +114,7 @@ impl<E: Send + 'static> Writer<E> {
     /// # Errors
     /// [`Stalled`] while the writer fails.
     pub fn check(&self) -> Result<(), Stalled> {
-        if self.reported.borrow().failed.is_some() { Err(Stalled) } else { Ok(()) }
+        self.reported.borrow().failed.clone().map_or(Ok(()), |(_, stalled)| Err(stalled))
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
@@ -118,11 +157,21 @@ impl Waiter {
     /// [`Stalled`] when it could not be written yet.
     pub async fn kept(mut self) -> Result<(), Stalled> {
         let mark = self.mark;
-        let settled = |progress: &Progress| progress.kept >= mark || progress.failed >= Some(mark);
+        let failed =
+            |progress: &Progress| progress.failed.as_ref().is_some_and(|(failed, _)| *failed >= mark);
+        let settled = |progress: &Progress| progress.kept >= mark || failed(progress);
         match self.progress.wait_for(settled).await {
             Ok(progress) if progress.kept >= mark => Ok(()),
-            _ => Err(Stalled),
+            Ok(progress) => Err(progress.failed.clone().map_or_else(Stalled::ended, |(_, stalled)| stalled)),
+            Err(_) => Err(Stalled::ended()),
         }
+    }
+}
+
+impl Stalled {
+    fn ended() -> Self {
+        let sentence = "the thread that writes it has ended".into();
+        Self(Arc::new(Failure { sentence, is_full: false }))
     }
 }
 
@@ -142,9 +191,9 @@ fn passed_on(reported: &watch::Receiver<Progress>) -> watch::Receiver<Progress> 
 }
 
 /// Commits until the sender is gone, and what it could not commit again and again.
-fn write<E, Why: Display>(
+fn write<E>(
     what: &'static str,
-    mut commit: impl FnMut(&[E]) -> Result<(), Why>,
+    mut commit: impl FnMut(&[E]) -> Result<(), Failure>,
     incoming: &mpsc::Receiver<(Mark, E)>,
     report: &watch::Sender<Progress>,
 ) {
@@ -182,13 +231,17 @@ fn write<E, Why: Display>(
         match commit(&batch) {
             Ok(()) => {
                 batch.clear();
+                if report.borrow().failed.is_some() {
+                    tracing::info!("{what} can be written again");
+                }
                 report.send_modify(|progress| *progress = Progress { kept: last, failed: None });
             }
             Err(error) => {
                 if report.borrow().failed.is_none() {
                     tracing::error!(%error, "could not write {what}; trying again");
                 }
-                report.send_modify(|progress| progress.failed = Some(last));
+                let stalled = Stalled(Arc::new(error));
+                report.send_modify(|progress| progress.failed = Some((last, stalled)));
             }
         }
     }

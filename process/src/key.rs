@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mcp_sessiond_identity::{Conversation, Encoder, Former, KeyDoubt, Traits, digest};
 
+use super::fleeting::settled;
 use super::launchers::{Table, base_name};
 use super::os;
 use super::pinned::Pinned;
@@ -94,7 +95,7 @@ impl Facts {
         let mut encoder = Encoder::new("mcp-sessiond core");
         encoder.field(base_name(executable).as_bytes());
         encoder.field(base_name(Path::new(OsStr::from_bytes(called))).as_bytes());
-        encoder.list(rest);
+        encoder.list(&rest.iter().map(|argument| settled(argument)).collect::<Vec<_>>());
         Ok(encoder.finish())
     }
 
@@ -114,10 +115,11 @@ impl Facts {
         let directory = self.directory.as_deref().ok_or(KeyDoubt::Directory)?;
         let environment = self.environment.as_deref().ok_or(KeyDoubt::Environment)?;
         let counts = |name: &str| !is_ignored(name, table) && !is_conversation(name, table);
+        let variables: Vec<Vec<u8>> = environment.iter().map(|variable| settled(variable)).collect();
         let mut encoder = Encoder::new("mcp-sessiond place 2");
-        encoder.field(executable.as_os_str().as_bytes());
+        encoder.field(&settled(executable.as_os_str().as_bytes()));
         encoder.field(directory.as_os_str().as_bytes());
-        encoder.list(&sorted(environment, counts));
+        encoder.list(&sorted(&variables, counts));
         Ok(encoder.finish())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A process is judged by its own executable and arguments, never by what started it. When in doubt it is a program:
 //! then the host is too near and its sessions are lost early, while one that is too far up would mix the sessions of
-//! several hosts.
+//! several hosts. Where arguments leave two readings, what the process has given its child decides.
 
 use std::path::Path;
 
@@ -39,11 +39,27 @@ pub struct Launcher {
 pub(super) enum Kind {
     /// It starts servers on behalf of others.
     Launcher,
+    /// Arguments alone don't tell: a launcher if its child shows it to be one, else a program.
+    Unclear(Evidence),
     /// It becomes the parent of processes that it did not start.
     Adopter,
     /// Anything else.
     Program,
 }
+
+/// What shows that an unclear one is a launcher. Its child must have its standard input and output: whoever has given
+/// these away does not speak to the child. That is not enough by itself, or a host that starts a helper would go for
+/// a launcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Evidence {
+    /// No more than that.
+    Streams,
+    /// And the child's executable must be out of an npm package.
+    StreamsAndPackage,
+}
+
+/// The folder that npm's packages are in.
+const PACKAGES: &str = "node_modules";
 
 /// Executables that adopt orphans, beside `systemd --user`: service managers, and the inits of containers.
 const ADOPTERS: [&str; 7] =
@@ -62,10 +78,10 @@ impl Table {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         if self.adopts(executable, &texts) {
             Kind::Adopter
-        } else if self.launches(executable, &texts) {
+        } else if self.configured(executable, texts.get(1..).unwrap_or_default()) {
             Kind::Launcher
         } else {
-            Kind::Program
+            built_in(&base_name(executable), &texts)
         }
     }
 
@@ -75,14 +91,17 @@ impl Table {
         systemd || ADOPTERS.into_iter().chain(more).any(|pattern| names(pattern, executable))
     }
 
-    fn launches(&self, executable: &Path, arguments: &[&str]) -> bool {
-        let operands = arguments.get(1..).unwrap_or_default();
-        let configured = |launcher: &Launcher| {
+    fn configured(&self, executable: &Path, operands: &[&str]) -> bool {
+        self.launchers.iter().any(|launcher| {
             names(&launcher.executable, executable)
                 && operands.iter().take(launcher.arguments.len()).eq(launcher.arguments.iter())
-        };
-        is_launcher(&base_name(executable), arguments) || self.launchers.iter().any(configured)
+        })
     }
+}
+
+/// Whether a file is part of an npm package.
+pub(super) fn is_packaged(path: &Path) -> bool {
+    path.components().any(|component| component.as_os_str() == PACKAGES)
 }
 
 /// The last component of a path, for comparing and for display.
@@ -106,66 +125,205 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// The built-in table of launchers.
-fn is_launcher(program: &str, arguments: &[&str]) -> bool {
-    let operands = arguments.get(1..).unwrap_or_default();
-    match program {
-        "env" => true,
-        // The helper that Claude Desktop on macOS starts every server under, and that stays.
-        "disclaimer" => true,
-        "node" | "nodejs" => is_npm(arguments),
-        "uvx" => true,
-        "uv" => is_uv(operands),
-        shell if SHELLS.contains(&shell) => is_shell_with_work(shell, operands),
-        many if MULTI_CALL.contains(&many) => match arguments {
-            [first, applet, ..] if base_name(Path::new(first)) == many => is_applet(applet, &arguments[1..]),
-            [applet, ..] => is_applet(&base_name(Path::new(applet)), arguments),
-            [] => false,
-        },
-        _ => false,
-    }
+/// Programs that start servers on behalf of others.
+struct Rule {
+    /// File names of executables, which may end in `*`; of scripts, how their paths end.
+    programs: &'static [&'static str],
+    /// What they must have been told first, options aside. Empty: whatever they were told.
+    verbs: &'static [&'static str],
+    /// Options that may stand before that and take their value from the next argument.
+    values: &'static [&'static str],
 }
 
-fn is_applet(name: &str, arguments: &[&str]) -> bool {
-    !MULTI_CALL.contains(&name) && is_launcher(name, arguments)
-}
-
-/// npx, `npm exec` and `npm x`. npm overwrites its command line with one string, the rest of which is NULs
-/// (measured with 11.19); before that it is node with npm's or npx's script.
-fn is_npm(arguments: &[&str]) -> bool {
-    let Some((first, operands)) = arguments.split_first() else { return false };
-    if let Some(title) = first.strip_prefix("npm ") {
-        return matches!(title.split(' ').next(), Some("exec" | "x"));
-    }
-    let Some((script, rest)) = operands.split_first() else { return false };
-    match base_name(Path::new(script)).as_str() {
-        "npx" | "npx-cli.js" => true,
-        "npm" | "npm-cli.js" => matches!(first_operand(rest, &[]), Some(("exec" | "x", _))),
-        _ => false,
-    }
-}
-
-/// Options of uv that take their value from the next argument and may precede the subcommand, as in the common
-/// `uv --directory DIR run server.py`.
-const UV_VALUE_OPTIONS: [&str; 10] = [
-    "--allow-insecure-host",
-    "--cache-dir",
-    "--color",
-    "--config-file",
-    "--directory",
-    "--preview-features",
-    "--project",
-    "--python-fetch",
-    "--python-preference",
-    "--trusted-host",
+/// By the executable. What was run, and when, stands in docs/settings.md; of `op` only the documented command line is
+/// known. Some of these become the server themselves (`env`, `nice`, `nohup`, `stdbuf`, `setsid` without `--fork`,
+/// `direnv exec`, `mise exec`) and are seen nowhere but in a version that does not; `xvfb-run` is a script of `sh`.
+const EXECUTABLES: [Rule; 8] = [
+    // `disclaimer` is the helper that Claude Desktop on macOS starts every server under, and that stays.
+    Rule {
+        programs: &["env", "nice", "nohup", "stdbuf", "timeout", "setsid", "disclaimer"],
+        verbs: &[],
+        values: &[],
+    },
+    // Any word that is none of pnpm's own may be a script's name. Bun's executables out of npm end in `.exe` everywhere.
+    Rule { programs: &["uvx", "pnpm", "pnpx", "pn", "pnx", "bunx", "bunx.exe"], verbs: &[], values: &[] },
+    // `uv tool uvx` is what uvx turns itself into. The common form is `uv --directory DIR run server.py`.
+    Rule {
+        programs: &["uv"],
+        verbs: &["run", "tool run", "tool uvx"],
+        values: &[
+            "--allow-insecure-host",
+            "--cache-dir",
+            "--color",
+            "--config-file",
+            "--directory",
+            "--preview-features",
+            "--project",
+            "--python-fetch",
+            "--python-preference",
+            "--trusted-host",
+        ],
+    },
+    Rule {
+        programs: &["op"],
+        verbs: &["run"],
+        values: &["--account", "--config", "--encoding", "--format", "--session"],
+    },
+    Rule {
+        programs: &["doppler"],
+        verbs: &["run"],
+        values: &["--api-host", "--config-dir", "--configuration", "--scope", "--timeout", "--token", "-t"],
+    },
+    Rule {
+        programs: &["mise"],
+        verbs: &["exec", "x"],
+        values: &["-C", "--cd", "-E", "--env", "-j", "--jobs"],
+    },
+    Rule { programs: &["direnv"], verbs: &["exec"], values: &[] },
+    Rule { programs: &["dotenvx", "micromamba", "mamba"], verbs: &["run"], values: &["-l", "--log-level"] },
 ];
 
-/// `uv run`, `uv tool run`, and `uv tool uvx`, which is what uvx turns itself into.
-fn is_uv(operands: &[&str]) -> bool {
-    match first_operand(operands, &UV_VALUE_OPTIONS) {
-        Some(("run", _)) => true,
-        Some(("tool", rest)) => matches!(first_operand(rest, &UV_VALUE_OPTIONS), Some(("run" | "uvx", _))),
-        _ => false,
+const NPM: Rule = Rule {
+    programs: &["npm", "npm-cli.js"],
+    verbs: &["exec", "x", "run", "run-script", "start"],
+    values: &["-C", "--prefix", "-w", "--workspace"],
+};
+
+/// By the script that node runs.
+const NODE_SCRIPTS: [Rule; 3] = [
+    NPM,
+    // As with pnpm, any word may be a script's name. A project can bring its own yarn: `.yarn/releases/yarn-4.18.1.cjs`.
+    // The last is our own package's, which starts the executable for this machine.
+    Rule {
+        programs: &[
+            "npx",
+            "npx-cli.js",
+            "pnpm",
+            "pnpm.cjs",
+            "pnpm.mjs",
+            "pnpx",
+            "pnpx.cjs",
+            "pnpx.mjs",
+            "yarn",
+            "yarn.js",
+            "yarnpkg",
+            "yarnpkg.js",
+            "yarn-1.*",
+            "yarn-2.*",
+            "yarn-3.*",
+            "yarn-4.*",
+            "corepack",
+            "corepack.js",
+            "tsx",
+            "tsx/dist/cli.mjs",
+            "tsx/dist/cli.cjs",
+            "mcp-sessiond",
+            "mcp-sessiond.js",
+        ],
+        verbs: &[],
+        values: &[],
+    },
+    Rule { programs: &["dotenvx", "dotenvx.js"], verbs: &["run"], values: &["-l", "--log-level"] },
+];
+
+/// By the script or module that Python runs. Poetry and pipx become the server, as long as the system has exec.
+const PYTHON_SCRIPTS: [Rule; 2] = [
+    Rule { programs: &["conda", "mamba", "pipx"], verbs: &["run"], values: &[] },
+    Rule { programs: &["poetry"], verbs: &["run"], values: &["-C", "--directory", "-P", "--project"] },
+];
+
+impl Rule {
+    fn is_about(&self, program: &str) -> bool {
+        let path = Path::new(program);
+        self.programs.iter().any(|known| path.ends_with(known) || matches(known, &base_name(path)))
+    }
+
+    fn has_verb(&self, operands: &[&str]) -> bool {
+        let said = |verb: &&str| {
+            let mut rest = operands;
+            verb.split(' ').all(|word| match first_operand(rest, self.values) {
+                Some((found, behind)) => {
+                    rest = behind;
+                    found == word
+                }
+                None => false,
+            })
+        };
+        self.verbs.is_empty() || self.verbs.iter().any(said)
+    }
+
+    fn find(rules: &[Self], program: &str, operands: &[&str]) -> Kind {
+        let found = rules.iter().any(|rule| rule.is_about(program) && rule.has_verb(operands));
+        if found { Kind::Launcher } else { Kind::Program }
+    }
+}
+
+/// What a program is by the built-in rules, which know no adopters.
+fn built_in(program: &str, arguments: &[&str]) -> Kind {
+    let Some((first, operands)) = arguments.split_first() else {
+        return Rule::find(&EXECUTABLES, program, &[]);
+    };
+    match program {
+        "node" | "nodejs" => node(first, operands),
+        "bun" | "bun.exe" => bun(first, operands),
+        python if matches("python*", python) => {
+            script(&PYTHON_SCRIPTS, operands.strip_prefix(&["-m"]).unwrap_or(operands))
+        }
+        shell if SHELLS.contains(&shell) && is_shell_with_work(shell, operands) => Kind::Launcher,
+        many if MULTI_CALL.contains(&many) => match arguments {
+            [first, applet, ..] if base_name(Path::new(first)) == many => {
+                applet_kind(applet, &arguments[1..])
+            }
+            [applet, ..] => applet_kind(&base_name(Path::new(applet)), arguments),
+            [] => Kind::Program,
+        },
+        _ => Rule::find(&EXECUTABLES, program, operands),
+    }
+}
+
+fn applet_kind(name: &str, arguments: &[&str]) -> Kind {
+    if MULTI_CALL.contains(&name) { Kind::Program } else { built_in(name, arguments) }
+}
+
+/// What an interpreter is by the script that it runs. One with options before that is a program.
+fn script(rules: &[Rule], operands: &[&str]) -> Kind {
+    operands.split_first().map_or(Kind::Program, |(script, rest)| Rule::find(rules, script, rest))
+}
+
+/// npm overwrites its command line with one string, the rest of which is NULs (measured with 11.19); before that it is
+/// node with npm's script. Any other script out of a package may be a shim, which starts the package's executable for
+/// this machine and waits for it (`spawnSync`), or a host.
+fn node(first: &str, operands: &[&str]) -> Kind {
+    if let Some(title) = first.strip_prefix("npm ") {
+        return Rule::find(&[NPM], "npm", &title.split(' ').collect::<Vec<_>>());
+    }
+    match script(&NODE_SCRIPTS, operands) {
+        Kind::Program if operands.first().is_some_and(|script| is_packaged(Path::new(script))) => {
+            Kind::Unclear(Evidence::StreamsAndPackage)
+        }
+        kind => kind,
+    }
+}
+
+/// Bun runs JavaScript itself, and with it maybe a host, but packages' commands and scripts of package.json as children.
+/// `bun run NAME` and `bun NAME` do the one where there is a script of that name, else the other: `NAME.ts`.
+fn bun(first: &str, operands: &[&str]) -> Kind {
+    match base_name(Path::new(first)).trim_end_matches(".exe") {
+        "bunx" => return Kind::Launcher,
+        "bun" => {}
+        // As `node`, as which it runs scripts that ask for that, it runs files only.
+        _ => return Kind::Program,
+    }
+    let name = match first_operand(operands, &["--cwd", "--config", "-c", "--env-file", "-r", "--preload"]) {
+        Some(("x" | "exec", _)) => return Kind::Launcher,
+        Some(("run", rest)) => first_operand(rest, &[]).map(|(name, _)| name),
+        other => other.map(|(name, _)| name),
+    };
+    match name {
+        Some(name) if !name.contains('/') && Path::new(name).extension().is_none() => {
+            Kind::Unclear(Evidence::Streams)
+        }
+        _ => Kind::Program,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`ProcessId`], [`StartTime`], [`boot_id`]: what names one process, for good.
 //! - [`Pinned`]: a process that is held, so that what is read of it is its own.
-//! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for.
+//! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for. [`ancestor`]: any of them.
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`ExitWatch`]: which of many processes have exited.
@@ -21,6 +21,7 @@ pub mod directory;
 pub mod executable;
 mod exits;
 pub mod fault;
+mod fleeting;
 mod key;
 mod launchers;
 mod peer;
@@ -55,7 +56,7 @@ pub use mcp_sessiond_identity::{
     Conversation, Former, Key, KeyDoubt, KeyDoubtError, ProcessId, Said, StartTime, StartTimeError, Traits,
     digest,
 };
-pub use peer::{NotAnAncestor, Peer, PeerError, instance, peer};
+pub use peer::{Misnamed, Peer, PeerError, ancestor, instance, peer};
 pub use pinned::{Gone, Pinned};
 pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of};
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};

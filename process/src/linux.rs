@@ -158,6 +158,18 @@ pub(super) fn directory(pid: u32) -> io::Result<PathBuf> {
     fs::read_link(proc(pid, "cwd"))
 }
 
+/// What its standard input and output are, each as a name that no other open file has meanwhile. None: they are no pipes or
+/// sockets, as a terminal or /dev/null, which many processes have in common.
+pub(super) fn standard_streams(pid: u32) -> io::Result<Option<[PathBuf; 2]>> {
+    let stream = |number: u8| fs::read_link(proc(pid, "fd").join(number.to_string()));
+    let streams = [stream(0)?, stream(1)?];
+    let private = |stream: &PathBuf| {
+        let name = stream.to_string_lossy();
+        name.starts_with("pipe:[") || name.starts_with("socket:[")
+    };
+    Ok(streams.iter().all(private).then_some(streams))
+}
+
 /// The name that the kernel has for it, at most 15 bytes, which a process may change. For where the executable
 /// can't be read.
 pub(super) fn short_name(pid: u32) -> io::Result<String> {

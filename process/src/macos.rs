@@ -141,6 +141,11 @@ pub(super) fn directory(pid: u32) -> io::Result<PathBuf> {
     sys::working_directory(pid)
 }
 
+/// Not read here, so that nothing is known of them.
+pub(super) fn standard_streams(_pid: u32) -> io::Result<Option<[PathBuf; 2]>> {
+    Ok(None)
+}
+
 /// The name that the kernel has for it, at most 15 bytes. For where the executable can't be read.
 pub(super) fn short_name(pid: u32) -> io::Result<String> {
     let name = sys::short_info(pid)?.pbsi_comm;

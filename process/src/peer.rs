@@ -2,12 +2,14 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
 use nix::unistd::geteuid;
 
-use super::os;
+use super::launchers::{Kind, Table, base_name};
 use super::pinned::Pinned;
-use super::walk::{confirm_child, hold_parent, parent_pid};
+use super::walk::{confirm_child, hold_parent, kind_above, parent_pid};
+use super::{executable, os};
 
 /// The process at the other end of a connection: the one that connected, not necessarily the one that writes. A
 /// forked child speaks under its parent's name.
@@ -64,37 +66,100 @@ pub fn peer(socket: &impl AsFd) -> Result<Peer, PeerError> {
 /// Ancestors that are looked at in search of a named one.
 const ANCESTORS_MAX: usize = 32;
 
-/// A process that was named as the instance, and is neither the peer nor one of its ancestors of the same user.
+/// A process that can't be claimed for by the peer that named it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("process {pid} is not the peer, nor an ancestor of it")]
-pub struct NotAnAncestor {
-    /// The pid that was named.
-    pub pid: u32,
+pub enum Misnamed {
+    /// It is neither the peer nor one of its ancestors of the same user, or the way there changed while it was looked at.
+    #[error("process {0} is not the peer, nor an ancestor of it")]
+    Stranger(u32),
+    /// It is the host of whoever asks, or above that one.
+    #[error("process {0} is the host, or above it")]
+    Host(u32),
 }
 
-/// The process that a peer speaks for: itself, or the ancestor that it names.
+/// The process that a peer speaks for: itself, or the launcher or shell script above it that it names. Never its host,
+/// or anything above that: two servers that named their host would share one session.
+///
+/// From below, a host and an instance look alike: each is the parent of what it runs. So what counts is who asks: the
+/// peer. But our own `token` and `debug` ask for whoever called them, a program (`subprocess.run(["mcp-sessiond", …])`)
+/// or a shell script; and a launcher on the way there that was given the number (`sh -c "… --for 4711"`, of a server that
+/// wrote its own pid there) only carries it. A shell that finds the number out (`sh -c '… --for $PPID'`, a script) is the
+/// one who asks, and the first program above it is its host.
+///
+/// What the kernel can't tell: a shell that has become `token`, by exec. Its parent passes for the caller. No server is
+/// left there to use what it gets.
 ///
 /// # Errors
-/// [`NotAnAncestor`], also where the way there changed while it was looked at.
-pub fn instance(peer: &Pinned, named: Option<u32>) -> Result<Pinned, NotAnAncestor> {
+/// [`Misnamed`].
+pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinned, Misnamed> {
     let Some(pid) = named.filter(|pid| *pid != peer.pid()) else {
         return Ok(peer.clone());
     };
-    let refused = NotAnAncestor { pid };
+    // Whether the one who asks was reached on the way up, and whether its host was.
+    let (mut asks, mut host) = (!is_our_command(peer.pid()), false);
+    let found = climb(peer, pid, |child, above| {
+        let launches = matches!(kind_above(child, above, table), Ok(Kind::Launcher));
+        if asks {
+            host |= !launches;
+        } else {
+            asks = !(launches && is_given(pid, above));
+        }
+    });
+    match found {
+        Some(_) if host => Err(Misnamed::Host(pid)),
+        Some(found) => Ok(found),
+        None => Err(Misnamed::Stranger(pid)),
+    }
+}
+
+/// The ancestor that has this pid, if it is one of the same user, and the way there did not change meanwhile.
+#[must_use]
+pub fn ancestor(peer: &Pinned, pid: u32) -> Option<Pinned> {
+    climb(peer, pid, |_, _| ())
+}
+
+/// Shows every child on the way up and the pid of its parent, while both are held.
+fn climb(peer: &Pinned, pid: u32, mut show: impl FnMut(&Pinned, u32)) -> Option<Pinned> {
     let uid = geteuid().as_raw();
     let mut child = peer.clone();
     for _ in 0..ANCESTORS_MAX {
-        let above = parent_pid(&child).map_err(|_| refused)?;
+        let above = parent_pid(&child).ok()?;
         // Nobody speaks for pid 1, and it may not even be ours to look at.
         if above == 1 {
-            return Err(refused);
+            return None;
         }
-        let parent = hold_parent(above, uid).map_err(|_| refused)?;
-        confirm_child(&child, &parent).map_err(|_| refused)?;
+        let parent = hold_parent(above, uid).ok()?;
+        show(&child, above);
+        confirm_child(&child, &parent).ok()?;
         if above == pid {
-            return Ok(parent);
+            return Some(parent);
         }
         child = parent;
     }
-    Err(refused)
+    None
+}
+
+/// Whether this is `mcp-sessiond token` or `mcp-sessiond debug`. Before and after an upgrade they have the name in common,
+/// and where they have another name, the file.
+fn is_our_command(pid: u32) -> bool {
+    let ours = |path: PathBuf| {
+        base_name(&path) == "mcp-sessiond" || executable::own().is_some_and(|own| own == path)
+    };
+    let verbs: [&[u8]; 2] = [b"token", b"debug"];
+    os::executable(pid).is_ok_and(ours)
+        && arguments(pid).get(1).is_some_and(|verb| verbs.contains(&verb.as_slice()))
+}
+
+/// Whether the arguments of a process say `--for` this pid.
+fn is_given(named: u32, pid: u32) -> bool {
+    let text = arguments(pid).join(&b' ');
+    let text = String::from_utf8_lossy(&text);
+    [format!("--for {named}"), format!("--for={named}")].iter().any(|said| {
+        text.match_indices(said)
+            .any(|(at, _)| !text[at + said.len()..].starts_with(|next: char| next.is_ascii_digit()))
+    })
+}
+
+fn arguments(pid: u32) -> Vec<Vec<u8>> {
+    os::arguments(pid).ok().flatten().unwrap_or_default()
 }

@@ -70,6 +70,14 @@ impl Pinned {
         os::signal(&self.handle, &self.id, signal)
     }
 
+    /// The process that calls this.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn own() -> io::Result<Self> {
+        Self::pin(std::process::id())?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     /// The pid, which is this process's as long as it is alive.
     pub(super) fn pid(&self) -> u32 {
         self.id.pid

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -89,6 +89,14 @@ impl From<Listener> for UnixListener {
 pub fn is_served(path: &Path) -> bool {
     // EAGAIN: so many wait that there is no place left in the queue.
     matches!(knock(path), Ok(_) | Err(Errno::EAGAIN))
+}
+
+/// Connects to who listens at `path`, and does not wait for a place in its queue.
+///
+/// # Errors
+/// Those of connect(2): `EAGAIN` where so many wait that there is no place left.
+pub fn connect_now(path: &Path) -> io::Result<UnixStream> {
+    Ok(UnixStream::from(knock(path)?))
 }
 
 /// Whether who connects to `path` comes to this listening socket, or at least to one of who listens on it.

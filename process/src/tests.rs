@@ -184,8 +184,7 @@ fn the_walk_has_an_end() {
     let instance = tree.pinned();
     let walk = find_host(&instance, &Table::default());
     assert_eq!(walk.host.err(), Some(HostDoubt::TooManyLaunchers));
-    let named = super::instance(&instance, Some(std::process::id())).expect("an ancestor");
-    assert_eq!(named.id().pid, std::process::id());
+    assert_eq!(ancestor(&instance, std::process::id()).map(|found| found.pid()), Some(std::process::id()));
 }
 
 #[test]
@@ -213,16 +212,23 @@ fn only_the_peer_and_its_ancestors_can_be_named() {
     let mut tree = Tree::shell(&format!("sh -c '{STAY}'; :"));
     let mut other = Tree::shell(STAY);
     let (process, stranger) = (tree.pinned(), other.pinned());
-    let pid_of = |named| instance(&process, named).map(|found| found.id().pid);
-    assert_eq!(pid_of(None), Ok(process.id().pid));
-    assert_eq!(pid_of(Some(process.id().pid)), Ok(process.id().pid));
+    let pid_of = |named| instance(&process, named, &Table::default()).map(|found| found.id().pid);
+    let (own, test) = (process.id().pid, std::process::id());
+    assert_eq!(pid_of(None), Ok(own));
+    assert_eq!(pid_of(Some(own)), Ok(own));
     assert_eq!(pid_of(Some(tree.child.id())), Ok(tree.child.id()));
-    assert_eq!(pid_of(Some(std::process::id())), Ok(std::process::id()));
-    for pid in [0, 1, stranger.id().pid, u32::MAX] {
-        assert_eq!(pid_of(Some(pid)), Err(NotAnAncestor { pid }));
+    assert_eq!(pid_of(Some(test)), Err(Misnamed::Host(test)), "the test is the host");
+    let above = find_host(&Pinned::open(test).expect("this very process"), &Table::default()).host;
+    if let Ok(above) = above {
+        assert_eq!(pid_of(Some(above.pid())), Err(Misnamed::Host(above.pid())));
     }
+    for pid in [0, 1, stranger.id().pid, u32::MAX] {
+        assert_eq!(pid_of(Some(pid)), Err(Misnamed::Stranger(pid)));
+    }
+    assert_eq!(ancestor(&process, test).map(|found| found.pid()), Some(test));
+    assert!(ancestor(&process, own).is_none() && ancestor(&process, stranger.pid()).is_none());
     tree.end();
-    assert!(instance(&process, Some(std::process::id())).is_err(), "the dead speak for nobody");
+    assert!(instance(&process, Some(test), &Table::default()).is_err(), "the dead speak for nobody");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use nix::unistd::geteuid;
 
-use super::launchers::{Kind, Table, base_name};
+use super::launchers::{Evidence, Kind, Table, base_name, is_packaged};
 use super::os;
 use super::pinned::Pinned;
 
@@ -110,13 +110,13 @@ fn climb(instance: &Pinned, table: &Table, steps: &mut Vec<Step>) -> Result<Pinn
         let read = read_parent(&child, pid, uid, table);
         let role = match &read {
             Ok((_, Kind::Launcher)) => Role::Launcher,
-            Ok((_, Kind::Program)) => Role::Host,
+            Ok((_, Kind::Program | Kind::Unclear(_))) => Role::Host,
             Ok((_, Kind::Adopter)) | Err(_) => Role::Ended,
         };
         let name = name_of(pid);
         steps.push(Step { pid, name: name.clone(), role });
         match read? {
-            (parent, Kind::Program) => return Ok(parent),
+            (parent, Kind::Program | Kind::Unclear(_)) => return Ok(parent),
             (parent, Kind::Launcher) => child = parent,
             (_, Kind::Adopter) => return Err(HostDoubt::Adopter(name)),
         }
@@ -130,9 +130,29 @@ fn read_parent(child: &Pinned, pid: u32, uid: u32, table: &Table) -> Result<(Pin
         return Err(HostDoubt::PidOne);
     }
     let parent = hold_parent(pid, uid)?;
-    let kind = if pid == PID_ONE { Kind::Program } else { kind_of(pid, table)? };
+    let kind = kind_above(child, pid, table)?;
     confirm_child(child, &parent)?;
     Ok((parent, kind))
+}
+
+/// What the process with this pid is to its child: never [`Kind::Unclear`].
+pub(super) fn kind_above(child: &Pinned, pid: u32, table: &Table) -> Result<Kind, HostDoubt> {
+    Ok(match if pid == PID_ONE { Kind::Program } else { kind_of(pid, table)? } {
+        Kind::Unclear(evidence) if has_given(evidence, child.pid(), pid) => Kind::Launcher,
+        Kind::Unclear(_) => Kind::Program,
+        kind => kind,
+    })
+}
+
+/// Whether the evidence is there that a parent is a launcher. What can't be read is none.
+fn has_given(evidence: Evidence, child: u32, parent: u32) -> bool {
+    let streams = os::standard_streams(parent).ok().flatten();
+    let given = streams.is_some() && os::standard_streams(child).ok().flatten() == streams;
+    given
+        && match evidence {
+            Evidence::Streams => true,
+            Evidence::StreamsAndPackage => os::executable(child).is_ok_and(|path| is_packaged(&path)),
+        }
 }
 
 /// The pid of the parent, as of a moment at which the child was alive.

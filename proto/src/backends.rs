@@ -79,7 +79,7 @@ pub struct KeepRequest {
     pub epoch: Epoch,
     /// The keeper's name.
     pub keeper: KeeperName,
-    /// The name of the backend's executable, for people.
+    /// What people know the backend by: its program and the package or script that it runs. At most 255 bytes.
     pub program: String,
 }
 
@@ -172,6 +172,9 @@ pub struct StartedRequest {
     pub keeper: KeeperName,
     /// The pid of the backend, which is the keeper's child and leads a process group.
     pub pid: u32,
+    /// Where it was started again: why the former one ended, for the log. An older daemon refuses a request that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// A keeper asks who may attach. Sent by the keeper.
@@ -205,7 +208,7 @@ pub struct Backend {
     pub keeper_pid: u32,
     /// The host's pid.
     pub host: u32,
-    /// The name of the backend's executable.
+    /// What people know the backend by, as its keeper has registered with.
     pub program: String,
     /// The pid of the backend; absent until it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,6 +226,8 @@ pub enum KeeperRequest {
     Beside {},
     /// How the backend is.
     Status {},
+    /// The backend is to be replaced by a fresh one.
+    Restart {},
 }
 
 /// A front shows its lease.
@@ -249,6 +254,8 @@ pub enum KeeperReply {
     Beside {},
     /// How the backend is.
     Status(Box<BackendStatus>),
+    /// The backend is taken down, and then a fresh one is started.
+    Restarting {},
     /// The request was refused.
     Refused(Error),
 }
@@ -295,6 +302,15 @@ pub struct BackendStatus {
     pub session: SessionId,
     /// The keeper's version, as in Cargo.toml.
     pub version: String,
+    /// The server's telling words, as the keeper has registered with; absent from older keepers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The pid of the session's host; absent from older keepers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<u32>,
+    /// The name of the host's executable; absent from older keepers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_name: Option<String>,
     /// The keeper's pid.
     pub keeper_pid: u32,
     /// The pid of the backend, which leads its process group; absent while there is none.

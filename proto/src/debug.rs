@@ -30,6 +30,20 @@ pub struct About {
     /// What is the matter with that, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_failure: Option<String>,
+    /// What else is wrong: with the settings, or with its own records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ailments: Vec<Ailment>,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ailment {
+    /// What was looked at: `settings` or `records`.
+    pub what: String,
+    /// What was found, a sentence.
+    pub finding: String,
+    /// What to do about it.
+    pub advice: String,
 }
 
 /// A host, and what belongs to it.

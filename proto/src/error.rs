@@ -24,6 +24,14 @@ pub enum Error {
         /// The pid that was named.
         pid: u32,
     },
+    /// The pid that the claim names is the host of whoever asked, or above that: name the server.
+    #[error(
+        "process {pid} is the host, or above it, and no server of it: nothing can be claimed for it; say `--for $$` in a shell script"
+    )]
+    NamesHost {
+        /// The pid that was named.
+        pid: u32,
+    },
     /// Somebody claimed the session since: stop using it.
     #[error(
         "the lease is not the newest (epoch {given}, newest {newest}): another process has claimed this session since"
@@ -120,6 +128,7 @@ impl Error {
         match self {
             Self::NoVerifiedHost { .. } => "no_verified_host",
             Self::NotAnAncestor { .. } => "not_an_ancestor",
+            Self::NamesHost { .. } => "names_host",
             Self::StaleEpoch { .. } => "stale_epoch",
             Self::LeaseEnded => "lease_ended",
             Self::UnknownSession => "unknown_session",
@@ -146,7 +155,10 @@ impl Error {
     #[must_use]
     pub fn http_status(&self) -> u16 {
         match self {
-            Self::NoVerifiedHost { .. } | Self::NotAnAncestor { .. } | Self::BindingMismatch => 403,
+            Self::NoVerifiedHost { .. }
+            | Self::NotAnAncestor { .. }
+            | Self::NamesHost { .. }
+            | Self::BindingMismatch => 403,
             Self::StaleEpoch { .. }
             | Self::LeaseEnded
             | Self::AlreadyExists
@@ -175,6 +187,7 @@ mod tests {
         let errors = [
             Error::NoVerifiedHost { sentence: "x".into() },
             Error::NotAnAncestor { pid: 1 },
+            Error::NamesHost { pid: 1 },
             Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) },
             Error::LeaseEnded,
             Error::UnknownSession,

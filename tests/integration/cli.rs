@@ -112,6 +112,7 @@ fn exit_codes_say_what_happened() {
     for verb in ["load", "store", "reject"] {
         assert_eq!(code(&world, &["token", verb, "--no-start"], b"x"), Some(4), "{verb}");
     }
+    assert_eq!(code(&world, &["status"], b""), Some(0), "nothing is kept");
     for topic in [&["debug"][..], &["debug", "sessions"], &["debug", "stats", "--json"]] {
         assert_eq!(code(&world, topic, b""), Some(69), "{topic:?}");
     }
@@ -156,7 +157,9 @@ fn every_verb_has_help_with_an_example() {
         &["token", "store"],
         &["token", "reject"],
         &["debug"],
+        &["status"],
         &["stop"],
+        &["restart"],
         &["install"],
         &["uninstall"],
         &["demo"],

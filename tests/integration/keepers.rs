@@ -248,20 +248,23 @@ fn a_backend_can_be_stopped_by_hand() {
         let ended = world.sessiond(&["stop", session]).output().expect("it runs");
         (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
     };
-    assert_eq!(stop("any").0, Some(69), "none is started");
+    assert_eq!(stop("any").0, Some(66), "nothing is kept, and no daemon is started");
     let mut daemon = world.daemon();
     let host = world.host();
     let (mut holder, of, mut keeper) = world.keeper(&host);
     let backend = keeper.start_and_tell(&of);
     let (code, said) = stop("none");
-    assert!(code == Some(66) && said.contains("no backend"), "{said}");
+    assert!(code == Some(66) && said.contains("no server is called `none`"), "{said}");
     assert_eq!(stop(&of.session()), (Some(0), String::new()));
     assert!(!lives(keeper.pid), "it was waited for");
     gone(backend);
     assert_eq!(stop(&of.session()).0, Some(66));
     assert_eq!(find(&mut holder, &of, 1).expect("its own"), Value::Null);
     daemon.kill();
-    assert_eq!(stop(&of.session()).0, Some(69));
+    assert_eq!(stop(&of.session()).0, Some(66));
+    std::fs::set_permissions(world.directory(), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let (code, said) = stop("any");
+    assert!(code == Some(69) && said.contains("0755"), "nobody is believed in there: {said}");
 }
 
 #[test]

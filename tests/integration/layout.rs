@@ -59,8 +59,12 @@ const DAEMON: Rooms = &[
     ),
 ];
 
-const WRAP: Rooms =
-    &[("keeper", &["client", "process", "relay"]), ("front", &["keeper", "client", "process", "relay"])];
+const WRAP: Rooms = &[
+    ("signals", &[]),
+    ("unkept", &["process"]),
+    ("keeper", &["signals", "client", "process", "relay"]),
+    ("front", &["keeper", "signals", "unkept", "client", "process", "relay"]),
+];
 
 fn package(path: &str) -> Package {
     Package::read(fixture("..").as_ref(), path)

@@ -2,6 +2,7 @@
 //!
 //! Some need root: another user, a small file system, a pid that is had again. They fail without it, and say so.
 
+mod broken;
 mod cli;
 mod contents_kill;
 mod contract;
@@ -11,6 +12,7 @@ mod dynamodb;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;
 mod keepers;
+mod launchers;
 mod layout;
 mod lifecycle;
 mod links;

@@ -37,7 +37,7 @@ fn a_mismatch_is_a_typed_refusal() {
     let ours = Hello::client(Codec::MessagePack);
     for (hello, answer) in [
         (Hello { version: 0, ..ours }, Answer::Version),
-        (Hello { version: 2, ..ours }, Answer::Version),
+        (Hello { version: 3, ..ours }, Answer::Version),
         (Hello { codec: 0, ..ours }, Answer::Codec),
         (Hello { codec: 255, ..ours }, Answer::Codec),
         // What this build does not know yet is no reason to refuse.
@@ -46,7 +46,7 @@ fn a_mismatch_is_a_typed_refusal() {
         let mut peer = Peer::connect(&world.socket());
         let answered = peer.hello(&hello.encode()).expect("an answer");
         assert_eq!(answered.answer, answer as u8, "{hello:?}");
-        assert_eq!((answered.version, answered.peer_version), (1, hello.version), "both versions are told");
+        assert_eq!((answered.version, answered.peer_version), (2, hello.version), "both versions are told");
         assert_eq!(answer != Answer::Welcome, answer != Answer::Welcome && peer.is_ended());
     }
 }

@@ -112,6 +112,88 @@ fn nobody_claims_for_a_process_that_is_no_ancestor() {
     }
 }
 
+/// Two servers that named their host would share one session.
+#[test]
+fn nobody_claims_for_the_host_or_what_is_above_it() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut instance = host.instance(&[]);
+    let above = [host.pid(), std::process::id()];
+    let refused = |pid: u32| json!({"code": "names_host", "pid": pid, "http_status": 403});
+    // At first nothing is known of the host, then that it has sessions.
+    for _ in 0..2 {
+        for pid in above {
+            for method in ["claim", "who_am_i"] {
+                assert_eq!(instance.call(method, json!({ "instance": pid })), Err(refused(pid)), "{method}");
+            }
+        }
+        instance.load();
+    }
+    assert_eq!(world.stat("sessions"), 1);
+}
+
+/// What the shell is told to do, then the exit code of each step.
+fn shell(host: &Host, script: &[&str]) -> String {
+    host.server(script).read()
+}
+
+#[test]
+fn a_script_that_names_its_parent_is_refused_and_told_what_to_say() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let sessiond = world.binaries.daemon;
+    let script = world.root().join("start.sh");
+    let steps = "token=$(\"$1\" token load --no-start --for $PPID 2>/dev/null); a=$?
+                 printf thief | \"$1\" token store --no-start --for $PPID; b=$?
+                 sh -c \"printf thief | '$1' token store --no-start --for $PPID; exit \\$?\"; c=$?
+                 echo $a $b $c \"$token\"";
+    std::fs::write(&script, steps).expect("written");
+    let script = script.to_str().expect("UTF-8");
+    for command in [&["sh", script, sessiond][..], &["sh", "-c", steps, "start", sessiond]] {
+        assert_eq!(shell(&host, command), "4 4 4 ", "{command:?}");
+    }
+    let line = host.log.wait("that is the host");
+    assert!(line.contains("--for $$"), "{line}");
+    assert_eq!(world.stat("sessions"), 0);
+    // Where the shell has become the command, nothing but the host's sessions shows that its parent is a host.
+    let mut instance = host.holder(&[], "prize");
+    let become_it = "exec \"$0\" token load --no-start --for $PPID";
+    let mut thief = host.server(&["sh", "-c", become_it, sessiond]);
+    assert_eq!(thief.wait(), Some(4));
+    assert_eq!(instance.load().token.as_deref(), Some("prize"));
+    assert_eq!(world.stat("sessions"), 1);
+}
+
+#[test]
+fn a_server_that_has_a_shell_name_it_is_the_instance() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let server = "import os, subprocess, sys\n\
+                  run = lambda line: subprocess.run(line, shell=True, capture_output=True, text=True)\n\
+                  for line in sys.stdin:\n\
+                  \x20   done = run(line.replace('TOKEN', f'{sys.argv[1]} token').replace('PID', str(os.getpid())))\n\
+                  \x20   print(done.returncode, done.stdout, flush=True)\n";
+    let start = || host.server(&["python3", "-c", server, world.binaries.daemon]);
+    // The shell becomes the command, or stays; or a former part of a pipe speaks first.
+    let loads = ["TOKEN load --no-start --for PID", "TOKEN load --no-start --for=PID; exit $?"];
+    let mut first = start();
+    assert_eq!(first.ask(loads[0]), "3");
+    assert_eq!(first.ask("printf one | TOKEN store --no-start --for PID"), "0");
+    for load in loads {
+        assert_eq!(first.ask(load), "0 one");
+    }
+    first.kill();
+    daemon.restart();
+    for load in loads {
+        let mut next = start();
+        assert_eq!(next.ask(load), "0 one", "{load}");
+        next.kill();
+    }
+}
+
 #[test]
 fn an_instance_without_a_host_goes_on_without_resuming() {
     let world = world("");

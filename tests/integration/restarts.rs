@@ -108,7 +108,6 @@ fn arguments_label_directory_environment_and_conversation_tell_instances_apart()
         (vec![program], json!({"DATABASE": "staging"})),
         (vec![program], json!({"directory": "/"})),
         (vec![program], json!({"CLAUDE_CODE_SESSION_ID": "1"})),
-        (vec![program], json!({"CLAUDE_CODE_SESSION_ID": "2"})),
         (labelled("a"), json!({})),
         (labelled("b"), json!({})),
         (labelled("b"), json!({"CLAUDE_CODE_SESSION_ID": "1"})),
@@ -126,6 +125,10 @@ fn arguments_label_directory_environment_and_conversation_tell_instances_apart()
     for (n, kind) in kinds.iter().enumerate() {
         start(kind).load().assert_resumed(&sessions[n], Some(&n.to_string()));
     }
+    // Another conversation is another key, and the one that the host has left is over.
+    let other = (vec![program], json!({"CLAUDE_CODE_SESSION_ID": "2"}));
+    start(&other).load().assert_fresh();
+    start(&kinds[5]).load().assert_fresh();
     // A label takes the place of directory and environment, and shells only keep account of themselves.
     let resumed =
         Instance(host.server_with(&labelled("a"), &json!({"DATABASE": "x", "directory": "/"}))).load();

@@ -154,8 +154,10 @@ fn a_host_makes_sessions_and_takes_them_up_by_their_ids() {
     write(&mut server, &lease_of(&made), "a", "1");
     // A live process holds it.
     let named = json!({"session": made["session"]});
-    let mut sibling = host.instance(&["sibling"]);
+    let mut sibling = host.instance(&[]);
     assert_refused(sibling.call("open_session", named.clone()), "session_held");
+    let mut other_server = host.instance(&["other"]);
+    assert_refused(other_server.call("open_session", named.clone()), "unknown_session");
     server.kill();
     daemon.restart();
     let opened = sibling.call("open_session", named.clone()).expect("free");

@@ -4,6 +4,7 @@
 //! official ones, or those of `tests/node` and `tests/python`, which do what a test asks of them.
 
 mod browser;
+mod by_hand;
 mod counts;
 mod cuts;
 mod deaths;
@@ -14,6 +15,7 @@ mod official;
 mod races;
 mod sizes;
 mod soak;
+mod twins;
 mod without;
 
 use mcp_sessiond_tests::{Client, Front, NodeHost, Raw, World};
@@ -26,7 +28,7 @@ pub(crate) fn counter(world: &World) -> Vec<String> {
 }
 
 /// A server that counts, as small as can be.
-fn tiny(world: &World) -> Vec<String> {
+pub(crate) fn tiny(world: &World) -> Vec<String> {
     ["python3", "-I", "-S"]
         .map(String::from)
         .into_iter()

@@ -47,12 +47,24 @@ impl<P: Pipe> Client<P> {
         client
     }
 
+    /// A host that calls itself so, and has initialised its server.
+    pub fn connected_as(name: &str, pipe: P) -> Self {
+        let mut client = Self::new(pipe);
+        client.initialize_as(name);
+        client
+    }
+
     /// Initialises the server. Returns its answer.
     pub fn initialize(&mut self) -> Value {
+        self.initialize_as("test")
+    }
+
+    /// The same, by a host that calls itself so.
+    pub fn initialize_as(&mut self, name: &str) -> Value {
         let params = json!({
             "protocolVersion": "2025-06-18",
             "capabilities": {"sampling": {}, "roots": {}},
-            "clientInfo": {"name": "test", "version": "1"},
+            "clientInfo": {"name": name, "version": "1"},
         });
         let id = self.request("initialize", params);
         let answer = self.answer(id);

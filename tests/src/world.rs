@@ -103,8 +103,11 @@ impl World {
 
     /// The variables that keep everything within this world.
     #[must_use]
-    pub fn environment(&self) -> [(&'static str, PathBuf); 3] {
+    pub fn environment(&self) -> [(&'static str, PathBuf); 5] {
         [
+            // A machine that is busy with tests is slower than a host's; nothing here is about these two but what sets them.
+            ("MCP_SESSIOND_WRAP_FIRST_LINE_WAIT_MS", "5000".into()),
+            ("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "10000".into()),
             ("MCP_SESSIOND_DIR", self.directory()),
             ("MCP_SESSIOND_CONFIG", self.config()),
             ("MCP_SESSIOND_BIN", self.binaries.daemon.into()),

@@ -27,11 +27,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Error, Loss, Options, Outcome};
+use mcp_sessiond_process::Pinned;
+use mcp_sessiond_proto::paths;
 
+use crate::keeper;
 use crate::keeper::backend::Program;
 use crate::keeper::lines::LineBuffer;
-use crate::keeper::{self};
 use crate::signals::{ENDING, GivenMask};
+use crate::unkept::{self, Unkept};
 use attach::{Attachment, Door, NoBackend};
 use carry::Carrier;
 use first::First;
@@ -98,6 +101,7 @@ fn speak(mut options: Options, program: &Program, waits: Waits, mask: &GivenMask
         ));
         match Plain::start(program, mask) {
             Ok(plain) => {
+                note(program, why);
                 leaver.hand_on_to(plain.pid());
                 plain.carry(lines, input)
             }
@@ -108,7 +112,7 @@ fn speak(mut options: Options, program: &Program, waits: Waits, mask: &GivenMask
             }
         }
     };
-    let mut door = match Door::new(options, program.clone(), *mask) {
+    let mut door = match Door::new(options, program.clone(), *mask, waits.keeper) {
         Ok(door) => door,
         Err(error) => return Ok(plain(&error, &lines, input)),
     };
@@ -145,6 +149,13 @@ fn first_time(door: &mut Door, waits: Waits) -> Result<Attachment, NoBackend> {
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Notes that the command runs unkept, where `status` finds it.
+fn note(program: &Program, why: &dyn std::fmt::Display) {
+    if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
+        unkept::note(&directory, &Unkept::now(&own, program.shown(), why));
     }
 }
 

@@ -18,6 +18,7 @@ pub mod hold;
 pub mod launch;
 pub mod lines;
 mod status;
+pub mod telling;
 pub mod visits;
 pub mod watch;
 pub mod watched;

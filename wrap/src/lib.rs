@@ -2,8 +2,10 @@
 //!
 //! - [`front`]: what `mcp-sessiond wrap` is to its host.
 //! - [`keeper`]: the small process that holds one server's pipes.
+//! - [`unkept`]: which servers run without one.
 #![forbid(unsafe_code)]
 
 pub mod front;
 pub mod keeper;
 pub mod signals;
+pub mod unkept;

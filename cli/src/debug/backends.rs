@@ -1,58 +1,15 @@
 //! `debug backends [SESSION]`: what keepers hold. The daemon knows which there are; how each is, it says itself.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use mcp_sessiond_client::{Connection, Directory, SessionId};
-use mcp_sessiond_proto::backends::{
-    Backend, BackendState, BackendStatus, CallInfo, KeeperReply, KeeperRequest, ParkedInfo, Traffic,
-};
-use mcp_sessiond_proto::debug::Page;
-use mcp_sessiond_proto::paths;
-use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial};
-use serde::Serialize;
+use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic};
 
-use super::super::table::{self, BAD, DOUBTFUL, GOOD, HEADING, paint};
-use super::{Failure, PATIENCE, duration, listed};
-
-/// A backend as the daemon knows it, and as its keeper does.
-#[derive(Debug, Serialize)]
-pub(super) struct Seen {
-    #[serde(flatten)]
-    backend: Backend,
-    /// Absent: the keeper did not say.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<BackendStatus>,
-    /// Why it did not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<String>,
-}
-
-/// Every backend, or those of one session.
-pub(super) async fn all(
-    connection: &Connection,
-    directory: &Directory,
-    of: Option<&SessionId>,
-) -> Result<Vec<Seen>, Failure> {
-    let page = |after| connection.list_backends(Connection::context(PATIENCE), Page { after });
-    let backends = super::all(page, |backend| &backend.session).await?;
-    let wanted = backends.into_iter().filter(|backend| of.is_none_or(|of| backend.session == *of));
-    // One after the other: each answers within a millisecond.
-    Ok(wanted.map(|backend| ask(backend, directory.path())).collect())
-}
-
-fn ask(backend: Backend, directory: &Path) -> Seen {
-    let socket = paths::keeper_socket(directory, backend.keeper);
-    let (status, failure) = match dial(&socket, &KeeperRequest::Status {}) {
-        Ok(Dialled { reply: KeeperReply::Status(status), .. }) => (Some(*status), None),
-        Ok(_) => (None, Some(DialError::Answer.to_string())),
-        Err(error) => (None, Some(error.to_string())),
-    };
-    Seen { backend, status, failure }
-}
+use super::super::kept::Seen;
+use super::super::table::{self, BAD, DOUBTFUL, GOOD, HEADING, bytes, duration, paint, shown};
+use super::listed;
 
 pub(super) fn table(seen: &[Seen]) -> String {
-    let row = |Seen { backend, status, failure }: &Seen| {
+    let row = |Seen { backend, status, failure, .. }: &Seen| {
         let mut row = vec![backend.session.to_string(), backend.program.clone()];
         match status {
             Some(status) => row.extend(cells(status)),
@@ -118,7 +75,7 @@ pub(super) fn text(seen: &[Seen]) -> String {
         return "There is no backend of that session.\n".into();
     }
     let mut text = String::new();
-    for Seen { backend, status, failure } in seen {
+    for Seen { backend, status, failure, .. } in seen {
         let Backend { session, keeper, keeper_pid, host, program, .. } = backend;
         let title = paint(HEADING, &format!("{program} of session {session}"));
         let _ = writeln!(text, "{title}\n  host {host}, keeper {keeper} with pid {keeper_pid}");
@@ -194,29 +151,4 @@ fn section(
 
 fn traffic(traffic: Traffic) -> String {
     format!("{} messages, {}", traffic.messages, bytes(traffic.bytes))
-}
-
-/// What somebody else wrote, so that it can do nothing to a terminal.
-fn shown(text: &str) -> String {
-    let harmless = |letter: char| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter };
-    text.chars().map(harmless).collect()
-}
-
-/// A size as people say it.
-fn bytes(bytes: u64) -> String {
-    match bytes {
-        0..10_240 => format!("{bytes} B"),
-        10_240..10_485_760 => format!("{} KiB", bytes / 1024),
-        _ => format!("{} MiB", bytes / 1024 / 1024),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_server_wrote_does_nothing_to_a_terminal() {
-        assert_eq!(shown("\u{1b}[2J\tok\u{7}é"), "\u{fffd}[2J\tok\u{fffd}é");
-    }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use mcp_sessiond_client::{ClaimRequest, ConnectError, Connection, Directory, Start, connect};
 use mcp_sessiond_proto::PROTOCOL_VERSION;
-use mcp_sessiond_proto::debug::{About, WhoAmI};
+use mcp_sessiond_proto::debug::{About, Ailment, WhoAmI};
 use serde::Serialize;
 
 use super::super::table::{BAD, DOUBTFUL, GOOD, paint};
@@ -162,6 +162,7 @@ async fn ask(connection: &Connection, asked: &Asked, findings: &mut Vec<Finding>
     let about = connection.about(context()).await.map_err(|error| error.to_string())?;
     findings.push(versions(&about));
     findings.push(storage(&about));
+    findings.extend(about.ailments.iter().map(ailment));
     let caller = nix::unistd::getppid().as_raw().unsigned_abs();
     let request = ClaimRequest {
         instance: Some(asked.instance.unwrap_or(caller)),
@@ -207,9 +208,19 @@ fn storage(about: &About) -> Finding {
             "storage",
             State::Bad,
             format!("{}: {why}", about.storage),
-            "calls are answered `unavailable` until it works again; nothing is lost. See the daemon's log",
+            "what sessions contain is answered with `unavailable` until it works again, which is tried by itself; claims, tokens and `wrap` don't need it",
         ),
     }
+}
+
+fn ailment(ailment: &Ailment) -> Finding {
+    // Those of a newer daemon are found, too.
+    let what = match ailment.what.as_str() {
+        "settings" => "settings",
+        "records" => "records",
+        _ => "daemon",
+    };
+    Finding::other(what, State::Bad, ailment.finding.clone(), ailment.advice.clone())
 }
 
 fn host(who: &WhoAmI) -> Finding {

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
-use mcp_sessiond_client::{Connection, SessionId};
+use mcp_sessiond_client::{Connection, Error, SessionId};
 use mcp_sessiond_proto::debug::{
     ContentInfo, ContentPage, InspectRequest, Inspected, PAGE_MAX, SessionInfo, StreamInfo,
 };
 use mcp_sessiond_proto::sessions::Status;
 use serde::Serialize;
 
-use super::super::table::{BAD, GOOD, HEADING, paint};
-use super::{Failure, PATIENCE, duration, listed};
+use super::super::complain;
+use super::super::table::{BAD, GOOD, HEADING, duration, paint};
+use super::{Failure, PATIENCE, listed};
 
 /// A session, and what it holds. One that only just was claimed holds nothing yet; a service's was never claimed.
 #[derive(Debug, Serialize)]
@@ -33,7 +34,14 @@ pub(super) struct SeenStream {
 /// Every session: those that hosts own, in order of their ids, and those of services.
 pub(super) async fn all(connection: &Connection) -> Result<Vec<Seen>, Failure> {
     let sessions = super::all_sessions(connection).await?;
-    let mut contents = all_contents(connection).await?;
+    let mut contents = match all_contents(connection).await {
+        // Who holds which session is known without.
+        Err(Failure::Refused(error @ Error::Unavailable { .. })) => {
+            complain(error);
+            Vec::new()
+        }
+        contents => contents?,
+    };
     let mut seen: Vec<Seen> = sessions
         .into_iter()
         .map(|session| {

@@ -130,6 +130,7 @@ impl Reason {
                     error,
                     Error::NoVerifiedHost { .. }
                         | Error::NotAnAncestor { .. }
+                        | Error::NamesHost { .. }
                         | Error::InvalidArgument { .. }
                 )
             }

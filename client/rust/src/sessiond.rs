@@ -147,6 +147,11 @@ impl Sessiond {
                 true
             }
             Err(NotStored::Disabled(reason)) => {
+                // The daemon is there, and could not: its disk is full, as a rule. One line is enough.
+                if let Reason::Refused(Error::Unavailable { sentence, .. }) = &reason {
+                    log::write_failed(&Error::WriteFailed { sentence: sentence.clone() });
+                    state.announced = true;
+                }
                 self.disable(&mut state, reason);
                 false
             }

@@ -314,7 +314,7 @@ impl Registry {
             Choice::Resume(id) => self.resume(claim, &id, key),
             Choice::Open(outcome) => {
                 let because = self.make_way(claim, key, outcome).or(edited);
-                let recorded = self.take_loss(claim, key);
+                let recorded = self.take_loss(claim.host, key, claim.former);
                 self.open(claim, outcome, because.or(recorded));
             }
             // Only callers that have checked the deadline come here with the others.
@@ -423,7 +423,7 @@ impl Registry {
 
     fn resume(&mut self, claim: &Claim, id: &SessionId, key: Key) {
         self.rekey(id, key);
-        let recorded = self.take_loss(claim, key);
+        let recorded = self.take_loss(claim.host, key, claim.former);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.epoch = Epoch(session.epoch.0 + 1);
         session.holder = Some(claim.process);

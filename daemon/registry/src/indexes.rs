@@ -3,6 +3,7 @@
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::SessionId;
 
+use super::keepers::Served;
 use super::{Effect, Registry, SessionRecord};
 
 impl Registry {
@@ -69,7 +70,7 @@ impl Registry {
         self.names.remove(&(session.owner, session.told().clone()));
         // On record before the session is off it: a keeper is never forgotten.
         if let Some(keeper) = session.keeper.clone() {
-            self.let_go(*keeper);
+            self.let_go(*keeper, Served::of(&session));
         }
         self.effects.push(Effect::EndContents(session.owner, session.told().clone()));
         self.effects.push(Effect::DropSession(session.id));

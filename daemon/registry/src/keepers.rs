@@ -6,13 +6,41 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use mcp_sessiond_identity::ProcessId;
+use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, Loss, SessionId};
 
+use super::records::Spot;
 use super::{Effect, KeeperRecord, Registry, SessionRecord};
 
+/// What a keeper has served: what takes its place is not to meet what its backend still holds, such as a port, or the lock on a
+/// profile.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Served {
+    owner: ProcessId,
+    key: Option<Key>,
+    spot: Option<Spot>,
+}
+
+impl Served {
+    pub(super) fn of(session: &SessionRecord) -> Self {
+        Self { owner: session.owner, key: session.key, spot: session.spot }
+    }
+
+    fn is_in_the_way_of(&self, session: &SessionRecord) -> bool {
+        let same_program = self.key.zip(session.key).is_some_and(|(one, other)| one.what == other.what);
+        self.owner == session.owner && (same_program || (self.spot.is_some() && self.spot == session.spot))
+    }
+}
+
 impl Registry {
+    /// Whether nothing is left of the backends whose place this session's next one takes.
+    #[must_use]
+    pub fn is_way_free(&self, id: &SessionId) -> bool {
+        let Some(session) = self.sessions.get(id) else { return true };
+        !self.served.values().any(|served| served.is_in_the_way_of(session))
+    }
+
     /// A keeper registers for a session. One that was there before has to end. The same once more comes to the same.
     ///
     /// # Errors
@@ -33,8 +61,9 @@ impl Registry {
             return Err(refused("another keeper has this name; take another one"));
         }
         let session = self.leased(id, epoch)?;
+        let served = Served::of(session);
         if let Some(former) = session.keeper.replace(Box::new(keeper.clone())) {
-            self.let_go(*former);
+            self.let_go(*former, served);
         }
         self.kept_by.insert(process, id.clone());
         self.effects.push(Effect::SaveKeeper(Some(id.clone()), keeper));
@@ -125,6 +154,7 @@ impl Registry {
 
     /// What was left of the backend of a keeper that has exited is gone.
     pub fn swept(&mut self, keeper: &ProcessId) {
+        self.served.remove(keeper);
         if self.exited_keepers.remove(keeper).is_some() {
             self.effects.push(Effect::DropKeeper(*keeper));
         }
@@ -142,8 +172,9 @@ impl Registry {
     }
 
     /// A session has another keeper, or has ended: this one has to end. The caller has taken it from its session.
-    pub(super) fn let_go(&mut self, keeper: KeeperRecord) {
+    pub(super) fn let_go(&mut self, keeper: KeeperRecord, served: Served) {
         let (process, knows) = (keeper.process, keeper.ending);
+        self.served.insert(process, served);
         let keeper = KeeperRecord { ending: true, ..keeper };
         self.kept_by.remove(&process);
         self.last_words.remove(&process);
@@ -158,6 +189,9 @@ impl Registry {
     pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<(SessionId, Loss)> {
         let words = self.last_words.remove(process);
         let of = self.kept_by.remove(process);
+        if let Some(session) = of.as_ref().and_then(|id| self.sessions.get(id)) {
+            self.served.insert(*process, Served::of(session));
+        }
         let kept = of.as_ref().and_then(|id| self.sessions.get_mut(id)?.keeper.take());
         let (keeper, why) = match kept {
             Some(keeper) => {

@@ -38,6 +38,7 @@ pub use records::{
 pub use unreachable::Left;
 
 use claims::Waiting;
+use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{Loss, SessionId, Siblings};
 use owners::Owner;
@@ -81,6 +82,8 @@ pub struct Registry {
     touched: BTreeSet<SessionId>,
     /// Why keepers are about to end.
     last_words: BTreeMap<ProcessId, Loss>,
+    /// What the keepers have served that are ending or have exited.
+    served: BTreeMap<ProcessId, Served>,
     /// The number of the latest session that was opened, or came free.
     order: u64,
     /// The latest time that was told.
@@ -108,6 +111,7 @@ impl Registry {
             left: BTreeMap::new(),
             touched: BTreeSet::new(),
             last_words: BTreeMap::new(),
+            served: BTreeMap::new(),
             order: 0,
             now: 0,
             effects: Vec::new(),
@@ -220,6 +224,12 @@ impl Registry {
     /// The time, before anything else that happens at it is told.
     pub fn at(&mut self, now: Millis) {
         self.now = self.now.max(now);
+    }
+
+    /// Whether a process is a host that has sessions.
+    #[must_use]
+    pub fn is_owner(&self, process: &ProcessId) -> bool {
+        self.owners.get(process).is_some_and(|owner| !owner.sessions.is_empty())
     }
 
     /// What was read of a process at its first claim.

@@ -7,7 +7,7 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{Loss, SessionId, Siblings};
 
 use super::records::Spot;
-use super::{Claim, Effect, OwnerRecord, Registry, SessionRecord};
+use super::{Effect, OwnerRecord, Registry, SessionRecord};
 
 /// Leases of one key at once from which on a host is taken for one that serves several clients from one process. Two are a host
 /// that starts the next server before the former one has died.
@@ -121,13 +121,13 @@ impl Registry {
         }
     }
 
-    /// What the claim has to be told, once.
-    pub(super) fn take_loss(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
-        let owner = self.owners.get_mut(&claim.host)?;
+    /// What a claim with this key has to be told, once.
+    pub(super) fn take_loss(&mut self, host: ProcessId, key: Key, former: Option<Key>) -> Option<Loss> {
+        let owner = self.owners.get_mut(&host)?;
         let loss = owner.losses.remove(&key);
-        let former = claim.former.and_then(|former| owner.losses.remove(&former));
+        let former = former.and_then(|former| owner.losses.remove(&former));
         if loss.or(former).is_some() {
-            self.save_owner(claim.host);
+            self.save_owner(host);
         }
         loss.or(former)
     }

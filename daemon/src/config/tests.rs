@@ -79,3 +79,37 @@ fn a_reload_says_what_changed() {
     let new = from("claim_wait_ms = 6\nadopt_version_1 = \"/x\"\n", &[]).expect("fits");
     assert_eq!(old.changes(&new), ["adopt_version_1: unset -> \"/x\"", "claim_wait_ms: 5 -> 6"]);
 }
+
+/// What a daemon does whose client waits: it takes what it understands.
+#[test]
+fn of_a_file_that_is_wrong_somewhere_the_rest_counts() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("config.toml");
+    let read = |text: &str| {
+        std::fs::write(&path, text).expect("written");
+        let error = load(Some(&path), &[]).expect_err("it is wrong somewhere");
+        let loaded = load_readable(Some(&path), &[], error).expect("it is the file");
+        let fault = loaded.fault.expect("it is told");
+        (loaded.config, fault)
+    };
+    let (config, fault) =
+        read("log = \"warn\"\nno_such = 1\n[storage]\nurl = \"memory:\"\n[backends]\nlinger_ms = 5\n");
+    assert_eq!((config.storage.url.as_str(), config.backends.linger_ms), ("memory:", 5));
+    assert!(!fault.hides_storage && fault.sentence.contains("line 2: unknown field"), "{fault:?}");
+    let (config, fault) = read("idle_exit_ms = 5\nclaim_wait_ms = 1000000\n");
+    assert_eq!((config.idle_exit_ms, config.claim_wait_ms), (5, Config::default().claim_wait_ms));
+    assert!(!fault.hides_storage && fault.sentence.contains("claim_wait_ms must be at most"), "{fault:?}");
+    for hidden in [
+        "storage = 5\n",
+        "[storage]\nurl = \"mysql://x\"\n",
+        "[storage]\ndurability = 1\n",
+        "no line of TOML\n",
+    ] {
+        let (config, fault) = read(hidden);
+        assert!(fault.hides_storage && !fault.sentence.contains('\n'), "{hidden}: {fault:?}");
+        assert_eq!(config, Config::default(), "{hidden}");
+    }
+    // It is not the file that is wrong.
+    let error = load(Some(&path), &["no_such=1".into()]).expect_err("there is no such setting");
+    assert!(load_readable(Some(&path), &["no_such=1".into()], error).is_err());
+}

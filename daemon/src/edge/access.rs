@@ -91,10 +91,11 @@ impl Edge {
         })
     }
 
-    /// An instance that has claimed.
+    /// The instance that a peer has just claimed for.
     #[must_use]
     pub fn instance_of(&self, peer: &Pinned, instance: Option<u32>) -> Option<(ProcessId, Claimant)> {
-        let instance = process::instance(peer, instance).ok()?.id();
+        let above = instance.filter(|pid| *pid != peer.id().pid);
+        let instance = above.map_or(Some(peer.id()), |pid| Some(process::ancestor(peer, pid)?.id()))?;
         self.peek(|registry| registry.claimant(&instance).map(|claimant| (instance, claimant.clone())))
     }
 

@@ -16,6 +16,9 @@ use crate::counters::count;
 /// Bytes that the name of a backend's executable may have: what a file's name has at most.
 const PROGRAM_MAX: usize = 255;
 
+/// Characters of a reason that are logged.
+const WHY_MAX: usize = 300;
+
 /// When to ask again for the backend of a session whose former one is being ended, in ms.
 const ENDING_RETRY_MS: u32 = 20;
 
@@ -23,7 +26,12 @@ const ENDING_RETRY_MS: u32 = 20;
 #[derive(Debug)]
 pub enum Charge {
     /// It has to end, and takes its backend down with it.
-    End(Pinned),
+    End {
+        /// The keeper.
+        keeper: Pinned,
+        /// Why, for the log.
+        why: &'static str,
+    },
     /// It has exited: what is left of its backend has to go. [`Edge::swept`] is told then.
     Sweep {
         /// The keeper.
@@ -118,10 +126,28 @@ impl Edge {
     /// # Errors
     /// When it is not registered so, the pid is no child of it, or the records can't be written.
     pub async fn backend_started(&self, peer: &Pinned, request: StartedRequest) -> Result<(), Error> {
-        let StartedRequest { session, keeper, pid } = request;
+        let StartedRequest { session, keeper, pid, why } = request;
         let child = process::child_of(peer, pid)
             .ok_or_else(|| refused(format!("process {pid} is no child of the keeper, or has exited")))?;
-        self.tell_and_keep(|registry| registry.backend_started(&session, keeper, peer.id(), child.id())).await
+        let known = self.tell_and_keep(|registry| {
+            let known = registry.keepers().find(|known| known.process == peer.id());
+            let known = known.map(|known| (known.program.clone(), known.backend.is_some()));
+            registry.backend_started(&session, keeper, peer.id(), child.id())?;
+            Ok(known)
+        });
+        match known.await? {
+            Some((server, true)) => {
+                let why =
+                    why.map(|why| why.chars().filter(|letter| !letter.is_control()).take(WHY_MAX).collect());
+                let why: String = why.unwrap_or_else(|| "its keeper does not say".into());
+                tracing::info!(server, %session, pid, keeper = peer.id().pid, why, "a server was started again");
+            }
+            Some((server, false)) => {
+                tracing::info!(server, %session, pid, keeper = peer.id().pid, "a server was started");
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// The process that a keeper, which is `peer` itself, lets attach under this epoch.
@@ -161,11 +187,13 @@ impl Edge {
         self.tell(|registry| {
             registry.check(id, epoch)?;
             let session = registry.session(id).ok_or(Error::UnknownSession)?;
+            let ending = || Error::Unavailable {
+                sentence: "a former backend is being ended, whose place this one takes".into(),
+                retry_after_ms: ENDING_RETRY_MS,
+            };
             match session.keeper.as_deref() {
-                Some(keeper) if keeper.ending => Err(Error::Unavailable {
-                    sentence: "the session's former backend is being ended".into(),
-                    retry_after_ms: ENDING_RETRY_MS,
-                }),
+                Some(keeper) if keeper.ending => Err(ending()),
+                None if !registry.is_way_free(id) => Err(ending()),
                 keeper => Ok(keeper.map(|keeper| backend(session, keeper))),
             }
         })
@@ -245,7 +273,9 @@ impl Edge {
     pub(super) fn end_keeper(&self, state: &State, keeper: &ProcessId) {
         // One that is not watched has exited, and then its backend is swept.
         if let Some(keeper) = state.exits.watched(keeper) {
-            let _ = self.charges.send(Charge::End(keeper.clone()));
+            let is_kept = state.registry.sessions_with_backend().any(|(_, kept)| kept.process == keeper.id());
+            let why = if is_kept { "it was stopped" } else { "its session has ended, or has another server" };
+            let _ = self.charges.send(Charge::End { keeper: keeper.clone(), why });
         }
     }
 
@@ -278,8 +308,7 @@ fn register(
 
 /// Whether this very process is an ancestor of the peer's.
 fn is_above(process: ProcessId, peer: &Pinned) -> bool {
-    process != peer.id()
-        && process::instance(peer, Some(process.pid)).is_ok_and(|found| found.id() == process)
+    process != peer.id() && process::ancestor(peer, process.pid).is_some_and(|found| found.id() == process)
 }
 
 fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {

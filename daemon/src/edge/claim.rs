@@ -2,11 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_sessiond_process::{self as process, Pinned, Said, Traits, Walk, digest};
+use mcp_sessiond_process::{self as process, Misnamed, Pinned, Said, Traits, Walk, digest};
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId, Siblings, Token};
-use mcp_sessiond_registry::{Claim, Claimant, Lease, SessionRecord, Wants};
+use mcp_sessiond_registry::{Claim, Claimant, Lease, Registry, SessionRecord, Wants};
 
 use super::{Answer, Edge, Settings};
 use crate::counters::count;
@@ -64,7 +64,7 @@ impl Edge {
             let sentence = format!("`program` is printable, and has 1 to {PROGRAM_MAX} bytes");
             return Err(Error::InvalidArgument { sentence });
         }
-        let instance = instance(peer, request.instance)?;
+        let instance = self.instance(peer, request.instance).await?;
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
         let receiver = if known {
             self.enter(&instance, &request, wants, None)?
@@ -239,12 +239,27 @@ impl Edge {
         .await
     }
 
+    /// The process that a claim of the peer's is for. A host of others is none, but by its own word, or where it has claimed
+    /// before: so much is known beyond what the kernel tells.
+    async fn instance(&self, peer: &Pinned, named: Option<u32>) -> Result<Pinned, Error> {
+        if named.is_none() {
+            return Ok(peer.clone());
+        }
+        let (asks, settings) = (peer.clone(), self.settings());
+        // Reading another process can block on its memory.
+        let finding = tokio::task::spawn_blocking(move || process::instance(&asks, named, &settings.table));
+        let instance = finding.await.map_err(|error| failed(&error))?.map_err(misnamed)?;
+        let id = instance.id();
+        let owns = |registry: &Registry| registry.claimant(&id).is_none() && registry.is_owner(&id);
+        if id != peer.id() && self.peek(owns) { Err(Error::NamesHost { pid: id.pid }) } else { Ok(instance) }
+    }
+
     /// What a claim would see, without claiming.
     ///
     /// # Errors
     /// When the request names a process that is no ancestor of `peer`.
     pub async fn who_am_i(&self, peer: &Pinned, request: ClaimRequest) -> Result<WhoAmI, Error> {
-        let instance = instance(peer, request.instance)?;
+        let instance = self.instance(peer, request.instance).await?;
         let settings = self.settings();
         let known = self.peek(|registry| registry.claimant(&instance.id()).map(|known| known.traits.clone()));
         let reading = tokio::task::spawn_blocking(move || {
@@ -265,9 +280,11 @@ const UNREADABLE_RETRY_MS: u32 = 1_000;
 /// since somebody has to mend it first.
 const MEND_RETRY_MS: u32 = 60_000;
 
-fn instance(peer: &Pinned, named: Option<u32>) -> Result<Pinned, Error> {
-    let pid = named.unwrap_or(peer.id().pid);
-    process::instance(peer, named).map_err(|_| Error::NotAnAncestor { pid })
+fn misnamed(error: Misnamed) -> Error {
+    match error {
+        Misnamed::Stranger(pid) => Error::NotAnAncestor { pid },
+        Misnamed::Host(pid) => Error::NamesHost { pid },
+    }
 }
 
 pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified, Error> {

@@ -10,7 +10,7 @@ use mcp_sessiond_proto::paths;
 use mcp_sessiond_registry::Registry;
 use tokio::sync::{Notify, mpsc};
 
-use super::{Charge, Dropped, Edge, Settings, State};
+use super::{Charge, Dropped, Edge, LostRecords, Settings, State};
 use crate::config::Loaded;
 use crate::counters::Meters;
 use crate::ledger::{Ledger, LedgerError, Opened};
@@ -60,10 +60,9 @@ impl Edge {
         let tokens = Tokens::open(directory).map_err(StartError::Tokens)?;
         Directory::open(&paths::keepers(directory.path()))?;
         let boot = process::boot_id().map_err(StartError::Boot)?;
-        let Opened { ledger, snapshot, discarded } = Ledger::open(directory.path(), &boot)?;
-        if let Some(why) = discarded {
-            tracing::warn!(%why, "the records of a former daemon were discarded, and the sessions with them");
-        }
+        let opened = Ledger::open(directory.path(), &boot)?;
+        let loss = LostRecords { why: opened.lost(), ended: 0 };
+        let Opened { ledger, snapshot, .. } = opened;
         let registry = Registry::restore(loaded.config.policy(), snapshot);
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
         let edge = Self {
@@ -77,6 +76,7 @@ impl Edge {
             home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,
             charges,
+            loss: Mutex::new(loss),
             meters,
         };
         edge.find_processes().map_err(StartError::Exits)?;

@@ -21,7 +21,7 @@ impl Edge {
     /// When the lease is not the newest, or the token could not be written.
     pub async fn store_token(&self, request: StoreRequest) -> Result<Stored, Error> {
         let StoreRequest { session, epoch, token } = request;
-        let stored = self.store(&session, epoch, token).await;
+        let stored = self.store(&session, epoch, token).await.map_err(|error| self.or_full(error));
         match &stored {
             Ok(_) => count(&self.meters.counters.tokens_stored_total),
             Err(Error::WriteFailed { sentence }) => {
@@ -30,6 +30,17 @@ impl Edge {
             Err(_) => {}
         }
         stored.map(|resumed| Stored { resumed })
+    }
+
+    /// What a store is refused with: where it is a full disk that keeps its digest from being put on record, it is told as it
+    /// would be if the file itself had found no room.
+    fn or_full(&self, error: Error) -> Error {
+        let is_full = || self.lock().ledger.failure().is_some_and(|failure| failure.is_full);
+        if matches!(error, Error::Unavailable { .. }) && is_full() {
+            let sentence = std::io::Error::from(nix::errno::Errno::ENOSPC).to_string();
+            return Error::WriteFailed { sentence };
+        }
+        error
     }
 
     async fn store(&self, session: &SessionId, epoch: Epoch, token: Token) -> Result<bool, Error> {

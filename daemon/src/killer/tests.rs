@@ -4,8 +4,6 @@ use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 
-use mcp_sessiond_proto::backends::KeeperName;
-
 use super::*;
 
 /// A process that says when it leads a session of its own, if it is to, and stays until its standard input ends.
@@ -37,24 +35,20 @@ impl Drop for Stays {
     }
 }
 
-fn keeper(process: ProcessId, backend: Option<ProcessId>) -> KeeperRecord {
-    KeeperRecord { process, name: KeeperName(1), program: "server".into(), backend, ending: true }
-}
-
-fn sessions(keeper: &KeeperRecord, is_seen: bool) -> Vec<u32> {
-    sessions_of(keeper, is_seen).expect("known").into_iter().collect()
+fn sessions(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> Vec<u32> {
+    sessions_of(keeper, backend, is_seen).expect("known").into_iter().collect()
 }
 
 #[test]
 fn a_number_that_was_given_again_is_nobodys_session() {
     let gone = Stays::start("").end();
-    assert_eq!(sessions(&keeper(gone, None), true), [gone.pid]);
-    assert!(sessions(&keeper(gone, None), false).is_empty(), "when it went is not known");
+    assert_eq!(sessions(gone, None, true), [gone.pid]);
+    assert!(sessions(gone, None, false).is_empty(), "when it went is not known");
     // Another one has its pid, and leads a session.
     let stranger = Stays::start("setsid() or die");
     let former = ProcessId { inode: Some(u64::MAX), ..stranger.1.id() };
-    assert!(sessions(&keeper(former, None), true).is_empty());
-    assert_eq!(kill_left_over(&keeper(former, Some(former)), true).expect("looked"), 0);
+    assert!(sessions(former, None, true).is_empty());
+    assert_eq!(kill_left_over(former, Some(former), true).expect("looked"), 0);
     assert!(stranger.1.is_alive());
 }
 
@@ -63,13 +57,13 @@ fn a_backend_is_known_by_more_than_its_pid() {
     let gone = Stays::start("").end();
     let mut leads = Stays::start("setsid() or die");
     let former = ProcessId { inode: Some(u64::MAX), ..leads.1.id() };
-    assert!(sessions(&keeper(gone, Some(former)), false).is_empty());
-    assert_eq!(sessions(&keeper(gone, Some(leads.1.id())), false), [leads.1.id().pid]);
+    assert!(sessions(gone, Some(former), false).is_empty());
+    assert_eq!(sessions(gone, Some(leads.1.id()), false), [leads.1.id().pid]);
     // One that is in somebody else's session, such as ours.
     let member = Stays::start("");
-    assert!(sessions(&keeper(gone, Some(member.1.id())), false).is_empty());
+    assert!(sessions(gone, Some(member.1.id()), false).is_empty());
 
-    assert_eq!(kill_left_over(&keeper(gone, Some(leads.1.id())), false).expect("looked"), 1);
+    assert_eq!(kill_left_over(gone, Some(leads.1.id()), false).expect("looked"), 1);
     // It takes its moment to die.
     assert_eq!(leads.0.wait().expect("ours").signal(), Some(Signal::SIGKILL as i32));
     assert!(member.1.is_alive());
@@ -81,6 +75,6 @@ fn what_is_older_than_the_keeper_is_left_alone() {
     let older = Stays::start("setsid() or die");
     let gone = Stays::start("").end();
     let later = ProcessId { start: process::StartTime(u64::MAX), ..gone };
-    assert_eq!(kill_left_over(&keeper(later, Some(older.1.id())), false).expect("looked"), 0);
+    assert_eq!(kill_left_over(later, Some(older.1.id()), false).expect("looked"), 0);
     assert!(older.1.is_alive());
 }

@@ -15,6 +15,9 @@ use rusqlite::{Connection, Row, Transaction, params};
 /// Grows with every change of the tables. A database of another version is discarded.
 const VERSION: i64 = 4;
 
+/// Why the records of a former boot are discarded.
+pub(super) const REBOOTED: &str = "it is from before the last reboot";
+
 /// The tables of version 1.
 const FIRST: &str = "
     CREATE TABLE boot (id TEXT NOT NULL) STRICT;
@@ -93,7 +96,7 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
         0 if tables == 0 => State::Empty,
         VERSION => match connection.query_row("SELECT id FROM boot", [], |row| row.get::<_, String>(0)) {
             Ok(recorded) if recorded == boot => State::Current(snapshot(&connection)?),
-            Ok(_) => State::Discarded("it is from before the last reboot".into()),
+            Ok(_) => State::Discarded(REBOOTED.into()),
             Err(error) => return Err(error),
         },
         other => State::Discarded(format!("its version is {other}, and this daemon's is {VERSION}")),

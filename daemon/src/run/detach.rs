@@ -4,9 +4,10 @@
 //! and exits. So the daemon is no child of the client, and the client knows from the exit code when to connect.
 
 use std::ffi::OsStr;
-use std::fs::OpenOptions;
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use mcp_sessiond_process::directory::Directory;
@@ -48,16 +49,7 @@ fn start(options: &Options) -> io::Result<u8> {
         }
     };
     let directory = Directory::open(&directory).map_err(io::Error::other)?;
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .custom_flags(OFlag::O_NOFOLLOW.bits())
-        .open(log_path(directory.path()))?;
-    if log.metadata()?.len() > LOG_MAX {
-        log.set_len(0)?;
-    }
-    let mut command = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?);
+    let mut command = Command::new(executable::own().ok_or(ErrorKind::NotFound)?);
     command.args(["run", "--detached"]);
     if let Some(config) = &options.config {
         command.arg("--config").arg(std::path::absolute(config)?);
@@ -70,7 +62,15 @@ fn start(options: &Options) -> io::Result<u8> {
     if let Some(config) = std::env::var_os(config::FILE_VARIABLE) {
         command.env(config::FILE_VARIABLE, std::path::absolute(config)?);
     }
-    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(match log(directory.path()) {
+        Ok(log) => log.into(),
+        // The daemon has to be there all the same: it can say what is wrong.
+        Err(error) if [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&error.kind()) => {
+            Stdio::null()
+        }
+        Err(error) => return Err(error),
+    });
     let mut daemon = command.spawn()?;
     let mut said = String::new();
     if let Some(output) = daemon.stdout.take() {
@@ -89,6 +89,20 @@ fn start(options: &Options) -> io::Result<u8> {
         );
     }
     Ok(code)
+}
+
+/// Where the daemon writes what it has to say.
+fn log(directory: &Path) -> io::Result<File> {
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(log_path(directory))?;
+    if log.metadata()?.len() > LOG_MAX {
+        log.set_len(0)?;
+    }
+    Ok(log)
 }
 
 /// The variables that a daemon started on demand is left with.

@@ -77,7 +77,11 @@ impl Conversation {
                 Err(Error::InvalidArgument { sentence })
             }
             Some(service) => Ok(Access::service(service, &of.session, of.caller.clone())),
-            None => Ok(self.daemon.edge.access(&self.instances().await?, of)),
+            None => {
+                let access = self.daemon.edge.access(&self.instances().await?, of);
+                self.daemon.contents.fenced(&access.place).await;
+                Ok(access)
+            }
         }
     }
 
@@ -105,8 +109,7 @@ impl Conversation {
             let host = claimant.host;
             lock(&self.instances).insert(process, Arc::new(claimant));
             if claimed.outcome == Outcome::Resumed {
-                // What the former holder was allowed to change is changed when the next one looks.
-                contents.fence(&edge.place(Some(host), &claimed.session)).await;
+                contents.fence(&edge.place(Some(host), &claimed.session));
             }
         }
         Ok(claimed)

@@ -1,90 +1,224 @@
-//! A database that did not answer when the daemon started. Leases and tokens don't need it, so the daemon goes on, asks
-//! again until there is one, and says `unavailable` until then.
+//! A storage that may not be there yet. Leases, tokens and backends don't need it, so the daemon starts all the same, tries again
+//! until it can be opened, and says until then what is the matter.
 
-use std::fmt::Display;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future;
+use tokio::sync::watch;
 
 use super::{
-    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
+    Answer, Change, Durable, Item, Key, Listed, Place, Record, Scan, Storage, StorageError, Url, Usage,
+    Version,
 };
 
-/// The pause before it is asked again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The first and the longest pause before it is tried again; each is twice the one before.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// A storage that will be there.
-#[derive(Debug)]
-struct Awaited {
-    name: &'static str,
-    arrived: OnceLock<Arc<dyn Storage>>,
-    why: Mutex<String>,
+/// How long the daemon's start waits for the storage. Hosts are waiting, and need other things of it.
+const START_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a call waits for the first attempt to open the storage.
+const FIRST_ATTEMPT: Duration = Duration::from_secs(10);
+
+/// How far it has come.
+#[derive(Debug, Clone)]
+enum Phase {
+    /// The first attempt is under way.
+    Opening,
+    /// It could not be opened, and is tried again.
+    Failed(NotOpen),
+    /// It is there.
+    Open,
 }
 
-/// Opens a storage; where it does not answer at the moment, goes on trying behind what is returned. `passes` tells why it does
-/// not answer, of an error after which it may.
-pub(super) async fn open<F, E>(
+/// Why it could not be opened, as [`StorageError::Unusable`] has it.
+#[derive(Debug, Clone)]
+pub(super) struct NotOpen {
+    pub(super) why: String,
+    pub(super) passes: bool,
+}
+
+impl From<NotOpen> for StorageError {
+    fn from(NotOpen { why, passes }: NotOpen) -> Self {
+        Self::Unusable { why, passes }
+    }
+}
+
+/// A storage that is there, or will be.
+#[derive(Debug)]
+struct Awaited {
+    named: Arc<Mutex<Named>>,
+    arrived: OnceLock<Arc<dyn Storage>>,
+    phase: watch::Receiver<Phase>,
+}
+
+/// What is known of the storage from its URL.
+#[derive(Debug, Clone)]
+struct Named {
     name: &'static str,
-    passes: impl FnOnce(&E) -> Option<String>,
-    attempt: impl Fn() -> F + Send + 'static,
-) -> Result<Arc<dyn Storage>, E>
+    is_shared: bool,
+    shown: String,
+}
+
+/// What to open: it may be corrected as long as nothing was opened.
+#[derive(Debug)]
+pub struct Opener {
+    wanted: watch::Sender<String>,
+    named: Arc<Mutex<Named>>,
+}
+
+impl Opener {
+    /// Another `storage.url` was configured. It counts if no storage could be opened so far.
+    pub fn want(&self, url: &str) {
+        self.wanted.send_if_modified(|wanted| {
+            let is_new = wanted != url;
+            url.clone_into(wanted);
+            is_new
+        });
+    }
+
+    /// The URL of the storage that is open, or that was tried last; without any password.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).shown.clone()
+    }
+}
+
+/// Opens a storage by `attempt`, which is told the URL. Where that fails, or takes long, it goes on behind what is returned.
+pub(super) async fn open<F>(
+    url: &str,
+    attempt: impl Fn(String) -> F + Send + 'static,
+) -> (Arc<dyn Storage>, Opener)
 where
-    F: Future<Output = Result<Arc<dyn Storage>, E>> + Send,
-    E: Display,
+    F: Future<Output = Result<Arc<dyn Storage>, NotOpen>> + Send + 'static,
 {
-    let why = match attempt().await {
-        Err(error) => passes(&error).ok_or(error)?,
-        opened => return opened,
-    };
-    tracing::error!(storage = name, %why, "the storage does not answer; trying again");
-    let awaited = Arc::new(Awaited { name, arrived: OnceLock::new(), why: Mutex::new(why) });
-    let waiting = awaited.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(PAUSE).await;
-            match attempt().await {
-                Ok(storage) => {
-                    tracing::info!(storage = name, "the storage answers");
-                    let _ = waiting.arrived.set(storage);
-                    return;
+    let named = Arc::new(Mutex::new(Named::of(url)));
+    let (wanted, wanting) = watch::channel(url.to_owned());
+    let (tell, phase) = watch::channel(Phase::Opening);
+    let awaited = Arc::new(Awaited { named: named.clone(), arrived: OnceLock::new(), phase });
+    tokio::spawn(keep_trying(awaited.clone(), attempt, wanting, tell));
+    let mut first = awaited.phase.clone();
+    let settled = first.wait_for(|phase| !matches!(phase, Phase::Opening));
+    let _ = tokio::time::timeout(START_WAIT, settled).await;
+    let storage = awaited.arrived.get().cloned().unwrap_or(awaited);
+    (storage, Opener { wanted, named })
+}
+
+async fn keep_trying<F>(
+    awaited: Arc<Awaited>,
+    attempt: impl Fn(String) -> F,
+    mut wanting: watch::Receiver<String>,
+    tell: watch::Sender<Phase>,
+) where
+    F: Future<Output = Result<Arc<dyn Storage>, NotOpen>> + Send + 'static,
+{
+    let mut pause = PAUSE;
+    let mut said = String::new();
+    loop {
+        let url = wanting.borrow_and_update().clone();
+        let named = Named::of(&url);
+        *awaited.named.lock().unwrap_or_else(PoisonError::into_inner) = named.clone();
+        match attempt(url).await {
+            Ok(storage) => {
+                if !said.is_empty() {
+                    tracing::info!(
+                        storage = named.name,
+                        "the storage of the sessions' contents can be used now"
+                    );
                 }
-                Err(error) => *waiting.why.lock().unwrap_or_else(PoisonError::into_inner) = error.to_string(),
+                let _ = awaited.arrived.set(storage);
+                tell.send_replace(Phase::Open);
+                return;
+            }
+            Err(error) => {
+                if said != error.why {
+                    tracing::error!(
+                        storage = named.name,
+                        why = %error.why,
+                        "the storage of the sessions' contents can't be used, and is tried again; claims, tokens and backends don't need it"
+                    );
+                    said.clone_from(&error.why);
+                }
+                tell.send_replace(Phase::Failed(error));
             }
         }
-    });
-    Ok(awaited)
+        // Whoever corrects the configuration does not wait for the pause to end.
+        if let Ok(Ok(())) = tokio::time::timeout(pause, wanting.changed()).await {
+            pause = PAUSE;
+        } else {
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl Named {
+    fn of(url: &str) -> Self {
+        let (name, is_shared) = match Url::parse(url) {
+            Ok(Url::Memory) => ("memory", false),
+            Ok(Url::Sqlite(_)) => ("sqlite", false),
+            Ok(Url::Postgres(_)) => ("postgres", true),
+            Ok(Url::DynamoDb(_)) => ("dynamodb", true),
+            Err(_) => ("none", false),
+        };
+        let shown = if url.is_empty() { name.to_owned() } else { super::shown(url) };
+        Self { name, is_shared, shown }
+    }
 }
 
 impl Awaited {
-    fn get(&self) -> Result<&Arc<dyn Storage>, StorageError> {
-        let why = || self.why.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.arrived.get().ok_or_else(|| StorageError::Unavailable(why()))
+    fn named(&self) -> Named {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The storage, if it is there. None: the first attempt to open it is still under way.
+    fn get(&self) -> Option<Result<&Arc<dyn Storage>, StorageError>> {
+        if let Some(storage) = self.arrived.get() {
+            return Some(Ok(storage));
+        }
+        match &*self.phase.borrow() {
+            Phase::Failed(error) => Some(Err(error.clone().into())),
+            Phase::Opening | Phase::Open => None,
+        }
+    }
+
+    /// The storage, after the first attempt to open it.
+    async fn opened(&self) -> Result<&Arc<dyn Storage>, StorageError> {
+        let mut phase = self.phase.clone();
+        let settled = phase.wait_for(|phase| !matches!(phase, Phase::Opening));
+        let _ = tokio::time::timeout(FIRST_ATTEMPT, settled).await;
+        self.get().unwrap_or_else(|| {
+            let why = "it is still being opened".into();
+            Err(StorageError::Unusable { why, passes: true })
+        })
     }
 
     fn with<'a, T: Send + 'a>(
         &'a self,
-        call: impl FnOnce(&'a dyn Storage) -> Answer<'a, T>,
+        call: impl FnOnce(&'a dyn Storage) -> Answer<'a, T> + Send + 'a,
     ) -> Answer<'a, T> {
         match self.get() {
-            Ok(storage) => call(&**storage),
-            Err(error) => future::ready(Err(error)).boxed(),
+            Some(Ok(storage)) => call(&**storage),
+            Some(Err(error)) => future::ready(Err(error)).boxed(),
+            None => async move { call(&**self.opened().await?).await }.boxed(),
         }
     }
 }
 
 impl Storage for Awaited {
     fn name(&self) -> &'static str {
-        self.name
+        self.named().name
     }
 
     fn is_shared(&self) -> bool {
-        true
+        self.named().is_shared
     }
 
     fn check(&self) -> Result<(), StorageError> {
-        self.get()?.check()
+        // While it is being opened nothing is known to be wrong, and whoever calls waits.
+        self.get().map_or(Ok(()), |storage| storage?.check())
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
@@ -102,27 +236,27 @@ impl Storage for Awaited {
         next: Version,
         change: Change,
     ) -> Answer<'a, Durable> {
-        self.with(|storage| storage.commit(place, expected, next, change))
+        self.with(move |storage| storage.commit(place, expected, next, change))
     }
 
     fn settled(&self, place: &Place) -> Durable {
-        self.get().map_or(Durable::Now, |storage| storage.settled(place))
+        self.arrived.get().map_or(Durable::Now, |storage| storage.settled(place))
     }
 
     fn list<'a>(&'a self, owner: &'a str, after: &'a str, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.with(|storage| storage.list(owner, after, most))
+        self.with(move |storage| storage.list(owner, after, most))
     }
 
     fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.with(|storage| storage.list_all(after, most))
+        self.with(move |storage| storage.list_all(after, most))
     }
 
     fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {
-        self.with(|storage| storage.due(now_ms, most))
+        self.with(move |storage| storage.due(now_ms, most))
     }
 
     fn count<'a>(&'a self, owner: &'a str, most: usize) -> Answer<'a, usize> {
-        self.with(|storage| storage.count(owner, most))
+        self.with(move |storage| storage.count(owner, most))
     }
 
     fn usage(&self, owner: &str) -> Option<Usage> {

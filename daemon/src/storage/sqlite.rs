@@ -20,7 +20,7 @@ use super::{
     Answer, Change, Durable, Item, Key, Listed, Memory, Place, Record, Scan, Storage, StorageError, Usage,
     Version,
 };
-use crate::writer::{Mark, Stalled, Waiter, Writer};
+use crate::writer::{Failure, Mark, Stalled, Waiter, Writer};
 
 /// What an acknowledged change survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -119,8 +119,9 @@ impl Sqlite {
         };
         let memory = Memory::default();
         schema::load(&connection, &memory).map_err(failed)?;
-        let commit = move |entries: &[Entry]| -> rusqlite::Result<()> {
-            schema::commit(&mut connection, entries)?;
+        let directory = path.parent().unwrap_or(path).to_owned();
+        let commit = move |entries: &[Entry]| -> Result<(), Failure> {
+            schema::commit(&mut connection, entries).map_err(|error| Failure::of(&error, &directory))?;
             fault::point(fault::CONTENTS_COMMIT);
             Ok(())
         };
@@ -155,8 +156,9 @@ impl Sqlite {
     }
 }
 
-fn stalled(_: Stalled) -> StorageError {
-    StorageError::Unavailable("the database can't be written at the moment; the log says why".into())
+fn stalled(Stalled(failure): Stalled) -> StorageError {
+    let why = format!("the database can't be written: {failure}");
+    StorageError::Unusable { why, passes: !failure.is_full }
 }
 
 fn later(waiter: Waiter) -> Durable {

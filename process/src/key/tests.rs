@@ -93,6 +93,21 @@ fn a_program_is_called_by_its_file_name_alone() {
 }
 
 #[test]
+fn directories_that_are_made_anew_at_each_start_make_no_difference() {
+    let start = |name: &str| {
+        let root = format!("/home/u/.cache/uv/builds-v0/.tmp{name}");
+        let (path, script) = (format!("PATH={root}/bin:/usr/bin"), format!("{root}/bin/x.py"));
+        key(move |facts| {
+            facts.environment = Some(bytes(&[&path]));
+            facts.image.arguments = Ok(bytes(&["python", &script]));
+            facts.image.executable = Some(format!("{root}/bin/python").into());
+        })
+    };
+    assert_eq!(start("aZ2fC0"), start("bY3gD1"));
+    assert_ne!(start("aZ2fC0"), start("something-else"));
+}
+
+#[test]
 fn a_label_takes_the_place_of_directory_environment_and_path() {
     let usual = labelled(|_| {}).expect("certain");
     assert_ne!(Ok(usual), key(|_| {}));

@@ -356,6 +356,7 @@ fn the_page_has_every_error() {
     let errors = [
         Error::NoVerifiedHost { sentence: sentence() },
         Error::NotAnAncestor { pid: 1 },
+        Error::NamesHost { pid: 1 },
         stale(),
         Error::LeaseEnded,
         Error::UnknownSession,
@@ -377,7 +378,7 @@ fn the_page_has_every_error() {
         Error::Unknown,
     ];
     let (name, names) = every!(Error:
-        NoVerifiedHost => "no_verified_host", NotAnAncestor => "not_an_ancestor", StaleEpoch => "stale_epoch",
+        NoVerifiedHost => "no_verified_host", NotAnAncestor => "not_an_ancestor", NamesHost => "names_host", StaleEpoch => "stale_epoch",
         LeaseEnded => "lease_ended", UnknownSession => "unknown_session", AlreadyExists => "already_exists", SessionTerminated => "session_terminated", SessionHeld => "session_held",
         VersionConflict => "version_conflict", BindingMismatch => "binding_mismatch",
         UnknownHandle => "unknown_handle", HandleExpired => "handle_expired", UnknownStream => "unknown_stream",

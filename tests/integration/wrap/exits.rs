@@ -61,7 +61,7 @@ fn a_host_that_dies_while_there_is_no_daemon_takes_its_servers_with_it() {
 
 #[test]
 fn a_server_that_nobody_comes_for_ends_after_its_time() {
-    let world = keeping("linger_ms = 100\nstop_wait_ms = 300");
+    let world = keeping("linger_ms = 100\nclosed_linger_ms = 100\nstop_wait_ms = 300");
     let _daemon = world.daemon();
     let mut client = connect(&world, &tiny(&world));
     assert_eq!(client.count(), 1);
@@ -105,8 +105,8 @@ fn stop_ends_a_server_and_leaves_its_front_and_its_session() {
 
     assert_eq!(stop("no-such-session"), Some(66));
     daemon.kill();
-    assert_eq!(stop(&backend.session), Some(69));
-    assert_eq!(client.count(), 2);
+    assert_eq!(stop(&backend.session), Some(0), "its keeper is told itself");
+    assert_eq!(client.count(), 1);
 }
 
 #[test]

@@ -61,8 +61,8 @@ fn the_same_command_twice_at_once_never_shares() {
                 assert_eq!(client.count(), count);
             }
         }
-        both.iter_mut().for_each(|client| client.pipe.kill());
         keepers.extend(world.backends().into_iter().map(|backend| backend.keeper));
+        both.iter_mut().for_each(|client| client.pipe.kill());
     }
     assert_eq!(keepers.len(), 10);
 }

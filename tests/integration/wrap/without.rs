@@ -26,7 +26,7 @@ fn without_a_daemon_a_server_is_run_as_it_is() {
         client.pipe.errors.wait("-- end of the front --");
         assert_eq!(client.pipe.errors.len(), 2, "{}", client.pipe.errors.text());
     }
-    assert!(!world.directory().exists(), "nothing was started");
+    assert!(!world.socket().exists(), "nothing was started");
     world.nothing_left();
 }
 

@@ -40,8 +40,8 @@ pub(super) enum Next {
 /// The calls that the backend has are waited for before it is ended.
 pub(super) struct Draining {
     until: Millis,
-    /// Why it is started again; none if it is not.
-    restart: Option<String>,
+    /// Whether it is started again.
+    restarts: bool,
 }
 
 impl Relay {
@@ -88,7 +88,6 @@ impl Relay {
     /// The backend has answered pings, and does not any more.
     pub(super) fn hangs(&mut self, now: Millis) {
         let why = format!("the running server did not answer a ping within {} ms", self.limits.ping_wait_ms);
-        self.last_error = Some(why.clone());
         self.replace(why, Next::Initialize, true, now);
     }
 
@@ -125,6 +124,7 @@ impl Relay {
         }
         if matches!(self.life, Life::Running { .. }) {
             self.life = Life::Ordered;
+            self.last_error = Some(why.clone());
             self.orders.push(Order::Replace { why, kills });
         }
         match next {
@@ -144,13 +144,23 @@ impl Relay {
         self.to_backend.push_front(Entry::one(edits.spliced(&message).into(), ToBackend::Call(number)));
     }
 
-    /// The backend is to be ended and started again, for this reason, when the attached host has the answers that it waits for,
-    /// or has waited for long enough. What it calls meanwhile is the next one's.
-    pub fn restart(&mut self, why: &str, now: Millis) {
-        if matches!(self.life, Life::Running { .. }) && self.draining.is_none() {
-            let until = now + self.limits.stop_wait_ms;
-            self.draining = Some(Draining { until, restart: Some(why.to_owned()) });
-            self.drain(now);
+    /// Somebody wants a fresh backend. A running one is ended when the attached host has the answers that it waits for, or has
+    /// waited for long enough, and no line of it is fed from then on, nor its exit: what the host calls meanwhile is the next
+    /// one's. One that was due later is started now. Hosts notice what they notice when it dies, but that no `initialize` fails
+    /// of it.
+    pub fn restart(&mut self, now: Millis) {
+        self.failures = 0;
+        match &mut self.life {
+            Life::New | Life::Stopping | Life::Ordered => {}
+            Life::Down { at, .. } => {
+                *at = now;
+                self.wake(now);
+            }
+            Life::Running { .. } if self.draining.is_none() => {
+                self.draining = Some(Draining { until: now + self.limits.stop_wait_ms, restarts: true });
+                self.drain(now);
+            }
+            Life::Running { .. } => {}
         }
     }
 
@@ -158,7 +168,7 @@ impl Relay {
     /// enough. What it calls meanwhile is refused.
     pub fn wind_down(&mut self, now: Millis) {
         if !matches!(self.life, Life::Stopping) {
-            self.draining = Some(Draining { until: now + self.limits.stop_wait_ms, restart: None });
+            self.draining = Some(Draining { until: now + self.limits.stop_wait_ms, restarts: false });
             self.refuse_queued(now);
         }
     }
@@ -168,15 +178,17 @@ impl Relay {
     pub fn is_drained(&self, now: Millis) -> bool {
         let runs = matches!(self.life, Life::Running { .. });
         let late = self.draining.as_ref().is_none_or(|draining| draining.until <= now);
+        // Its `initialize` is sent again to whichever is next.
         let awaited = |call: &super::Open<super::Call>| {
-            self.is_current(call.asker) && call.kind.sent && !call.kind.ours() && call.cancelled.is_none()
+            let is_plain = call.kind.what == What::Plain && call.cancelled.is_none();
+            is_plain && call.kind.sent && self.is_current(call.asker)
         };
         late || !runs || self.front.is_none() || !self.calls.open.values().any(awaited)
     }
 
     /// Whether calls are refused, since the backend is about to be taken down for good.
     pub(super) fn winds_down(&self) -> bool {
-        self.draining.as_ref().is_some_and(|draining| draining.restart.is_none())
+        self.draining.as_ref().is_some_and(|draining| !draining.restarts)
     }
 
     /// When the wait is over.
@@ -189,16 +201,16 @@ impl Relay {
         if self.winds_down() || self.draining.is_none() || !self.is_drained(now) {
             return;
         }
-        let Some(why) = self.draining.take().and_then(|draining| draining.restart) else { return };
+        self.draining = None;
         if !matches!(self.life, Life::Running { .. }) {
             return;
         }
-        self.last_error = Some(why.clone());
-        let again = self.ends_initialize(&why);
+        self.last_error = Some("it was restarted by hand".to_owned());
+        let again = self.ends_initialize(None);
         self.end_calls("the server was restarted before it answered; the outcome is unknown");
         if again {
             self.send_initialize(true, now);
         }
-        self.fall(Fall::Replaced(why), now);
+        self.fall(Fall::Replaced("the server is restarted by `mcp-sessiond restart`".to_owned()), now);
     }
 }

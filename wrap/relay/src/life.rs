@@ -91,7 +91,7 @@ impl Relay {
         }
         self.serve_who_waits_for_a_sign(now);
         self.pulse_ends(true);
-        let again = self.ends_initialize(&told);
+        let again = self.ends_initialize(Some(&told));
         self.end_calls(&format!("the server ended ({why}) before it answered; the outcome is unknown"));
         if again {
             self.send_initialize(true, now);
@@ -101,8 +101,9 @@ impl Relay {
 
     /// The backend has ended. The `initialize` that the attached front waits for has come to nothing, and the next
     /// backend gets it, unless several have ended of it, or none has ever said anything: then there is something wrong with the
-    /// command, and its host hears of it as soon as of a direct child's. True if it has to be sent again.
-    pub(super) fn ends_initialize(&mut self, why: &str) -> bool {
+    /// command, and its host hears of it as soon as of a direct child's. True if it has to be sent again. Without a reason it was
+    /// ended by us, and there is nothing wrong with the command.
+    pub(super) fn ends_initialize(&mut self, why: Option<&str>) -> bool {
         let Some(number) = self.handshake.pending else { return false };
         let (Some(call), Some(host)) = (self.calls.open.get(&number), &self.handshake.host) else {
             return false;
@@ -111,18 +112,19 @@ impl Relay {
         if call.kind.what != What::Initialize || !self.is_current(call.asker) || !alone {
             return false;
         }
-        self.handshake.deaths += 1;
-        let (tried, sent) = (self.handshake.deaths >= TRIES || !self.heard, call.kind.sent);
-        if tried || sent {
+        self.handshake.deaths += u32::from(why.is_some());
+        let failed = why.filter(|_| self.handshake.deaths >= TRIES || !self.heard);
+        let sent = call.kind.sent;
+        if failed.is_some() || sent {
             self.to_backend.retain(|part| !matches!(part, ToBackend::Call(call) if *call == number));
             self.handshake.pending = None;
             let call = self.calls.open.remove(&number);
-            if let Some(call) = call.filter(|_| tried) {
+            if let (Some(call), Some(why)) = (call, failed) {
                 self.handshake.deaths = 0;
                 self.tell_front(words::failed(&call.id, &words::ended_unheard(why)));
             }
         }
-        sent && !tried
+        sent && failed.is_none()
     }
 
     /// The backend refuses to be initialised by us: it is replaced, after a while.

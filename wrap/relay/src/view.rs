@@ -65,6 +65,12 @@ impl Relay {
         }
     }
 
+    /// Why the backend ended the last time; none where it never has.
+    #[must_use]
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
     fn state(&self) -> BackendState {
         match self.life {
             Life::Stopping => BackendState::Stopping,

@@ -19,9 +19,9 @@ use crate::keeper::launch::{Report, report_of};
 use crate::keeper::lines::LineBuffer;
 use crate::signals::GivenMask;
 
-/// How long a keeper may not answer before another is started in its place: it hangs, and its backend with it. One that
-/// has only just registered is about to listen.
-const SILENCE: Duration = Duration::from_secs(3);
+/// How long a keeper may not answer before another is started in its place, as a part of what a host waits for us: it hangs, and
+/// its backend with it. One that has only just registered is about to listen.
+const SILENCE: (u32, u32) = (3, 4);
 
 /// Bytes by which a message may have grown when the host's own ids are put back into it.
 const MARGIN: usize = 64 * 1024;
@@ -77,6 +77,7 @@ pub struct Door {
     directory: PathBuf,
     program: Program,
     mask: GivenMask,
+    silence: Duration,
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, and since when.
     silent: Option<(KeeperName, Instant)>,
@@ -87,12 +88,19 @@ impl Door {
     ///
     /// # Errors
     /// When there is no runtime directory that can be used.
-    pub fn new(options: Options, program: Program, mask: GivenMask) -> Result<Self, NoBackend> {
+    pub fn new(
+        options: Options,
+        program: Program,
+        mask: GivenMask,
+        wait: Duration,
+    ) -> Result<Self, NoBackend> {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;
         let runtime = runtime().map_err(|error| failed(&error))?;
         let control = Control::new(options.clone());
-        Ok(Self { runtime, control, options, directory, program, mask, lease: Arc::default(), silent: None })
+        let silence = wait * SILENCE.0 / SILENCE.1;
+        let lease = Arc::default();
+        Ok(Self { runtime, control, options, directory, program, mask, silence, lease, silent: None })
     }
 
     /// Claims the session, and attaches to the keeper of its backend, which is started if there is none. `initialize` is
@@ -130,9 +138,9 @@ impl Door {
         let keeper = match found {
             Some(Backend { keeper, .. }) => {
                 let since = self.silent_since(keeper);
-                match self.knock(keeper, lease, initialize.clone(), until) {
+                match self.knock(keeper, lease, initialize.clone(), until.min(since + self.silence)) {
                     Err(NoBackend::Passing(_))
-                        if since.elapsed() >= SILENCE || !self.is_kept(lease, keeper) =>
+                        if since.elapsed() >= self.silence || !self.is_kept(lease, keeper) =>
                     {
                         self.launch(lease, until)?
                     }

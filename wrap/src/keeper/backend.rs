@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 
 use super::children::{Children, Manner};
 use super::lines::{CHUNK, Line, Lines};
+use super::telling;
 use crate::signals::GivenMask;
 
 /// Bytes that a pipe can hold at most where nobody has privileges (/proc/sys/fs/pipe-max-size of Linux).
@@ -31,11 +31,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// What people know it by. Its arguments are nobody's business.
+    /// What people know it by: its [telling words](super::telling). Its other arguments are nobody's business.
     #[must_use]
     pub fn shown(&self) -> String {
-        let name = Path::new(&self.name).file_name().unwrap_or(&self.name);
-        name.to_string_lossy().into_owned()
+        telling::words(&self.name, &self.arguments)
     }
 
     /// Why it can't be run, in a sentence, with the exit code that a shell has for it: 127 where there is none, 126 where there

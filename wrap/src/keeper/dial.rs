@@ -1,10 +1,11 @@
-//! The client's side of a keeper's socket: what a front and `debug` do before anything else is said.
+//! The client's side of a keeper's socket: what a front, `debug` and `status` do before anything else is said.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use mcp_sessiond_process::{self as process, Pinned};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
 use mcp_sessiond_proto::{Error, OLDEST_PROTOCOL_VERSION};
@@ -79,6 +80,15 @@ fn dial_within(socket: &Path, request: &KeeperRequest, patience: Duration) -> Re
         }
         dialled => dialled,
     }
+}
+
+/// The process that listens on a keeper's socket, whether it answers or not.
+///
+/// # Errors
+/// [`DialError::Io`] when nobody listens, or the process is not of this user.
+pub fn keeper_of(socket: &Path) -> Result<Pinned, DialError> {
+    let stream = UnixStream::connect(socket)?;
+    process::peer(&stream).map(|peer| peer.process).map_err(|error| DialError::Io(io::Error::other(error)))
 }
 
 fn dial_in(

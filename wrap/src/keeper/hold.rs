@@ -61,7 +61,7 @@ pub struct Keeper {
     pub(super) kept: Kept,
     /// The control plane, for calls that nobody waits for.
     control: Control,
-    program: Program,
+    pub(super) program: Program,
     /// What of the program is looked at for changes.
     watched: Option<Watched>,
     pub(super) relay: Relay,

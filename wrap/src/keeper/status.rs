@@ -29,6 +29,9 @@ impl Keeper {
         BackendStatus {
             session: self.house.session.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
+            program: Some(self.program.shown()),
+            host: Some(self.kept.owner.pid),
+            host_name: Some(process::name_of(self.kept.owner.pid)),
             keeper_pid,
             pid,
             state,

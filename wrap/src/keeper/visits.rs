@@ -65,6 +65,11 @@ pub enum Visit {
         /// Where the answer goes.
         writer: OwnedWriteHalf,
     },
+    /// Somebody would like to have a fresh backend.
+    Restart {
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
 }
 
 /// What visitors are told, and checked against.
@@ -124,9 +129,12 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
             Ok(Some(Visit::Beside { process: process.id(), stream }))
         }
         Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
+        Ok(KeeperRequest::Restart {}) => Ok(Some(Visit::Restart { writer })),
         Err(_) => {
             // What stood in it is not repeated: it may hold a message.
-            let sentence = "a keeper is asked to `attach`, for a place `beside`, or for its `status`".into();
+            let sentence =
+                "a keeper is asked to `attach`, for a place `beside`, for its `status`, or to `restart`"
+                    .into();
             reply(&mut writer, &KeeperReply::Refused(Error::InvalidArgument { sentence })).await?;
             Ok(None)
         }

@@ -192,3 +192,22 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
     bench.exit(&[50]);
     assert_eq!(bench.claim(2).because, Some(Loss::Stopped));
 }
+
+#[test]
+fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
+    let mut bench = Bench::new();
+    bench.kept(1, 50, KEY);
+    bench.kept(2, 51, KEY);
+    bench.exit(&[1, 2]);
+    let next = bench.claim(3);
+    let other = Claim { key: Some(key(8)), ..bench.claim_of(HOST, 4) };
+    let other = granted(bench.tell(other));
+    assert!(bench.registry.is_way_free(&other.session), "another program");
+    for keeper in [50, 51] {
+        assert!(!bench.registry.is_way_free(&next.session));
+        bench.exit(&[keeper]);
+        assert!(!bench.registry.is_way_free(&next.session), "its backend is being swept");
+        bench.registry.swept(&process(keeper));
+    }
+    assert!(bench.registry.is_way_free(&next.session));
+}

@@ -65,10 +65,10 @@ async fn a_full_disk_is_unavailable_and_then_everything_is_kept() {
     };
     let committed =
         sqlite.commit(&place("a"), Some(Version(1)), Version(2), change).await.expect("committed");
-    assert!(matches!(committed.kept().await, Err(StorageError::Unavailable(_))));
-    assert!(matches!(sqlite.check(), Err(StorageError::Unavailable(_))));
+    assert!(matches!(committed.kept().await, Err(StorageError::Unusable { .. })));
+    assert!(matches!(sqlite.check(), Err(StorageError::Unusable { .. })));
     // It is in memory, and may not be told.
-    assert!(matches!(sqlite.settled(&place("a")).kept().await, Err(StorageError::Unavailable(_))));
+    assert!(matches!(sqlite.settled(&place("a")).kept().await, Err(StorageError::Unusable { .. })));
     assert!(matches!(sqlite.settled(&place("b")), Durable::Now));
     std::fs::remove_file(filler).expect("deleted");
     // Whatever is recorded now waits for the next attempt, which tells how it went.

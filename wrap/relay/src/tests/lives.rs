@@ -315,3 +315,74 @@ fn stopping_ends_every_call_and_starts_nothing() {
     assert_eq!((bench.relay.orders(), bench.relay.next_deadline()), (vec![], None));
     assert_eq!(bench.backend_gets(), [""; 0]);
 }
+
+const RESTARTED: &str = "the server was restarted before it answered; the outcome is unknown";
+
+fn is_replaced(bench: &mut Bench) {
+    assert!(matches!(&bench.relay.orders()[..], [Order::Replace { kills: false, .. }]));
+    bench.relay.backend_started(bench.now);
+}
+
+#[test]
+fn a_restart_by_hand_is_a_death_without_a_pause() {
+    let mut bench = Bench::initialized();
+    bench.front(&call("\"a\""));
+    bench.backend_gets();
+    bench.front(&call("\"b\""));
+    for _ in 0..8 {
+        bench.relay.restart(bench.now);
+        // It is on its way already.
+        bench.relay.restart(bench.now);
+        // No answer comes.
+        while bench.relay.orders.is_empty() {
+            bench.wait();
+        }
+        is_replaced(&mut bench);
+    }
+    assert_eq!(bench.front_gets(), [unknown("\"a\"", RESTARTED)]);
+    revives(&mut bench, "10");
+    assert_eq!(bench.backend_gets(), [INITIALIZED.to_owned(), call("2")]);
+    assert_eq!(bench.front_gets(), [changed("tools"), changed("prompts")]);
+    let view = bench.relay.view(bench.now);
+    assert_eq!((view.restarts, view.last_error.as_deref()), (8, Some("it was restarted by hand")));
+}
+
+#[test]
+fn a_restart_by_hand_starts_at_once_what_waits_to_be_started() {
+    let mut bench = Bench::initialized();
+    bench.relay.failures = 9;
+    bench.dies();
+    assert_eq!(bench.relay.orders(), []);
+    bench.relay.restart(bench.now);
+    bench.starts();
+    revives(&mut bench, "1");
+    bench.dies();
+    bench.wait();
+    assert_eq!(bench.relay.failures, 1, "the former ones are forgotten");
+}
+
+#[test]
+fn what_was_not_initialised_yet_is_restarted_too() {
+    let mut bench = Bench::new();
+    bench.relay.restart(bench.now);
+    is_replaced(&mut bench);
+    bench.front(&initialize("0", "2025-06-18", "{}"));
+    assert_eq!(bench.backend_gets(), [initialize("0", "2025-06-18", "{}")]);
+    // However often that is: nothing is wrong with the command.
+    for number in 1..5 {
+        bench.relay.restart(bench.now);
+        is_replaced(&mut bench);
+        assert_eq!(bench.front_gets(), [""; 0]);
+        assert_eq!(bench.backend_gets(), [initialize(&number.to_string(), "2025-06-18", "{}")]);
+    }
+    bench.backend(&ANSWER.replace("ID", "4"));
+    assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "0")]);
+}
+
+#[test]
+fn a_backend_that_is_taken_down_for_good_is_not_restarted() {
+    let mut bench = Bench::initialized();
+    bench.relay.stopping("stopped", bench.now);
+    bench.relay.restart(bench.now);
+    assert_eq!(bench.relay.orders(), []);
+}

@@ -31,7 +31,6 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Attach { sampling, orderly, changed, discover }
         }),
         1 => any::<bool>().prop_map(|orderly| Step::Detach { orderly }),
-        1 => Just(Step::Restart),
         3 => Just(Step::Initialized),
         6 => (0..6u8, any::<bool>(), any::<bool>()).prop_map(|(id, text, token)| Step::Call { id, text, token }),
         1 => any::<usize>().prop_map(Step::Cancel),
@@ -44,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (0..4usize).prop_map(Step::PullFront),
         5 => (0..4usize).prop_map(Step::PullBackend),
         1 => (0..12_000u64).prop_map(|after| Step::Die { after }),
+        1 => Just(Step::Restart),
         1 => (0..70_000u64).prop_map(Step::Pass),
     ]
 }

@@ -15,7 +15,7 @@ const INIT: &str = r#""init""#;
 const DISCOVER: &str = r#""discover""#;
 
 /// Why a server is restarted in this world.
-const BY_HAND: &str = "by hand";
+const BY_HAND: &str = "the server is restarted by `mcp-sessiond restart`";
 
 #[derive(Default)]
 pub(super) struct World {
@@ -43,6 +43,8 @@ pub(super) struct World {
     told: u64,
     answered: BTreeSet<u64>,
     lives: bool,
+    /// Whether the running backend has answered a ping.
+    ponged: bool,
 }
 
 impl World {
@@ -81,7 +83,7 @@ impl World {
                 bench.relay.detach(0, orderly, bench.now);
                 self.leave();
             }
-            Step::Restart => bench.relay.restart(BY_HAND, bench.now),
+            Step::Restart => bench.relay.restart(bench.now),
             _ if self.connection.is_none() && step.is_hosts() => {}
             _ if !bench.relay.reads_front() && step.is_hosts() => {}
             _ if !(self.lives && bench.relay.reads_backend()) && step.is_backends() => {}
@@ -119,6 +121,7 @@ impl World {
             Step::Answer(at, failed) => {
                 if let Some((id, unique, first)) = pick(&self.handed, at) {
                     self.handed.retain(|(other, ..)| *other != id);
+                    self.ponged |= id.as_u64().is_some_and(|id| id >= (1 << 31) - 1024);
                     let key = if failed && !first { "error" } else { "result" };
                     let version = "2025-06-18";
                     let odd: &[u8] = match at / 8 % 8 {
@@ -182,8 +185,9 @@ impl World {
             match order {
                 Order::Say(_) => continue,
                 Order::Start => {}
-                Order::Replace { why, .. } => {
+                Order::Replace { why, kills } => {
                     assert!(self.lives, "nobody is there to be replaced");
+                    assert!(self.ponged || !kills, "it may be one that never answers pings");
                     self.dies();
                     if why != BY_HAND {
                         // What the former one had said and nobody was handed goes with it.
@@ -214,6 +218,7 @@ impl World {
 
     fn dies(&mut self) {
         self.lives = false;
+        self.ponged = false;
         self.handed.clear();
         self.asks.clear();
         self.asked = 0;

@@ -31,6 +31,10 @@ impl Keeper {
                 let status = KeeperReply::Status(Box::new(self.status()));
                 tokio::spawn(async move { reply(&mut writer, &status).await });
             }
+            Visit::Restart { mut writer } => {
+                self.restart_by_hand();
+                tokio::spawn(async move { reply(&mut writer, &KeeperReply::Restarting {}).await });
+            }
             Visit::Attach { attach, process, word, reader, mut writer } => {
                 match self.admit(&attach, process.id(), word) {
                     Ok(()) => self.attach(attach, process, reader, writer).await,

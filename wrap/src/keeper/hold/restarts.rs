@@ -58,10 +58,10 @@ impl Keeper {
         self.relay.backend_exited(why, None, now);
     }
 
-    /// Has the backend ended and started again, when the host has the answers that it waits for.
-    pub(super) fn renew(&mut self, why: &str) {
+    /// Somebody wants a fresh backend. It is started when the running one is gone, and the host has the answers that it waits for.
+    pub(super) fn restart_by_hand(&mut self) {
         let now = self.now();
-        self.relay.restart(why, now);
+        self.relay.restart(now);
     }
 
     pub(super) fn retire(&mut self, manner: Manner) {
@@ -94,6 +94,7 @@ impl Keeper {
 
     pub(super) fn start_backend(&mut self) -> io::Result<()> {
         let now = self.now();
+        let why = self.relay.last_error().map(str::to_owned);
         self.relay.backend_started(now);
         self.ring.begin();
         self.watched = Watched::of(&self.program);
@@ -102,6 +103,7 @@ impl Keeper {
             session: self.house.session.clone(),
             keeper: self.house.keeper,
             pid: backend.pid.as_raw().unsigned_abs(),
+            why,
         };
         self.backend = Some(backend);
         // Where it is not told, the daemon can't sweep after us when both were killed.

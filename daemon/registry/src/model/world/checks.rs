@@ -73,6 +73,11 @@ impl World {
         assert_eq!(self.recorded, Records::default(), "something is left on record");
         assert!(self.registry.sessions.is_empty() && self.registry.claimants.is_empty());
         assert!(self.files.is_empty(), "token files are left");
+        assert!(
+            self.registry.served.is_empty() && self.registry.left.is_empty(),
+            "something is left in memory"
+        );
+        assert!(self.registry.touched.is_empty() && self.registry.last_words.is_empty());
         assert!(self.watched.is_empty(), "processes are still watched");
     }
 }

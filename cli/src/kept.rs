@@ -1,0 +1,289 @@
+//! What is kept: the daemon knows which servers there are; how each is, its keeper says. Keepers that the daemon does not know,
+//! or all of them where none answers, are found by their sockets.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId, Start, connect};
+use mcp_sessiond_process as process;
+use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::debug::{PAGE_MAX, Page};
+use mcp_sessiond_proto::{KeeperName, paths};
+use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial, keeper_of};
+use serde::Serialize;
+use tarpc::client::RpcError;
+
+use super::failure::Failure;
+
+/// How long the daemon may take for an answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A backend as the daemon knows it, and as its keeper does.
+#[derive(Debug, Serialize)]
+pub(super) struct Seen {
+    #[serde(flatten)]
+    pub(super) backend: Backend,
+    /// Absent: the keeper did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status: Option<BackendStatus>,
+    /// Why it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<String>,
+    /// Nobody listens on its socket any more.
+    #[serde(skip)]
+    is_leaving: bool,
+}
+
+/// A kept server, whoever knows of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Server {
+    /// Its telling words.
+    pub(super) server: String,
+    /// Its session; none where nobody says.
+    pub(super) session: Option<SessionId>,
+    /// The pid of its host.
+    pub(super) host: Option<u32>,
+    /// The name of its host.
+    pub(super) host_name: Option<String>,
+    /// Its own pid; none while it does not run.
+    pub(super) pid: Option<u32>,
+    /// The name of its keeper.
+    pub(super) keeper: KeeperName,
+    /// The pid of its keeper.
+    pub(super) keeper_pid: Option<u32>,
+    /// What it is doing.
+    pub(super) state: State,
+    /// How long it has been running, in ms.
+    pub(super) age_ms: Option<u64>,
+    /// How long its host has been there, or away, in ms.
+    pub(super) since_ms: Option<u64>,
+    /// How often it was started again.
+    pub(super) restarts: Option<u32>,
+    /// Its memory, with all that it has started, in bytes.
+    pub(super) memory: Option<u64>,
+    /// Why it ended the last time.
+    pub(super) last_error: Option<String>,
+    /// Whether the daemon knows it.
+    pub(super) known: bool,
+    /// Why its keeper does not say how it is.
+    pub(super) failure: Option<String>,
+}
+
+/// What a kept server is doing, in the words of people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// A host is there.
+    InUse,
+    /// Its host has gone away, and may come back.
+    Waiting,
+    /// It is being started.
+    Starting,
+    /// It is being taken down.
+    Stopping,
+    /// Its keeper does not say.
+    Silent,
+}
+
+/// All of them, and why the daemon could not be asked for them.
+pub(super) struct Kept {
+    pub(super) directory: Directory,
+    pub(super) connection: Option<Connection>,
+    pub(super) failure: Option<Failure>,
+    /// In order of their words.
+    pub(super) servers: Vec<Server>,
+}
+
+impl Kept {
+    /// Asks the daemon, and every keeper.
+    ///
+    /// # Errors
+    /// When there is no runtime directory that could be looked into.
+    pub(super) async fn look() -> Result<Self, Failure> {
+        let directory = Directory::of_user()?;
+        let answer = match connect(&directory, &Start::Never).await {
+            Ok(connection) => of_daemon(&connection, &directory, None).await.map(|seen| (connection, seen)),
+            Err(error) => Err(error.into()),
+        };
+        let (connection, failure, seen) = match answer {
+            Ok((connection, seen)) => (Some(connection), None, seen),
+            Err(failure) => (None, Some(failure), Vec::new()),
+        };
+        let known: Vec<KeeperName> = seen.iter().map(|seen| seen.backend.keeper).collect();
+        let mut servers: Vec<Server> = seen.into_iter().map(Server::known).collect();
+        // Nobody is asked in a directory where somebody else could listen.
+        match directory.check() {
+            Ok(()) => servers.extend(strays(directory.path(), &known)),
+            Err(ConnectError::NotRunning { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let order = |server: &Server| (server.server.clone(), server.host, server.keeper);
+        servers.sort_by_key(order);
+        Ok(Self { directory, connection, failure, servers })
+    }
+
+    /// Whether there is no daemon, which is no failure where nothing needs one.
+    pub(super) fn has_no_daemon(&self) -> bool {
+        matches!(self.failure, Some(Failure::Connect(ConnectError::NotRunning { .. })))
+    }
+}
+
+impl Server {
+    fn known(seen: Seen) -> Self {
+        let Seen { backend, status, failure, is_leaving } = seen;
+        let Backend { session, keeper, keeper_pid, host, program, pid } = backend;
+        let silent = match (is_leaving, pid) {
+            (false, _) => State::Silent,
+            (true, Some(_)) => State::Stopping,
+            // It has registered, and is about to listen.
+            (true, None) => State::Starting,
+        };
+        let host_name = status.as_ref().and_then(|status| status.host_name.clone());
+        Self {
+            server: program,
+            session: Some(session),
+            host: Some(host),
+            host_name: Some(host_name.unwrap_or_else(|| process::name_of(host))),
+            pid,
+            keeper_pid: Some(keeper_pid),
+            known: true,
+            failure: failure.filter(|_| !is_leaving),
+            ..Self::told(keeper, silent, status.as_ref())
+        }
+    }
+
+    /// One that the daemon does not know; none if nobody listens there any more.
+    fn stray(keeper: KeeperName, socket: &Path) -> Option<Self> {
+        let (status, failure, is_leaving) = ask(socket);
+        if is_leaving {
+            return None;
+        }
+        let pid = keeper_of(socket).ok().map(|keeper| keeper.id().pid);
+        Some(Self { keeper_pid: pid, failure, ..Self::told(keeper, State::Silent, status.as_ref()) })
+    }
+
+    /// What its keeper says.
+    fn told(keeper: KeeperName, silent: State, said: Option<&BackendStatus>) -> Self {
+        let pid = said.and_then(|status| status.pid);
+        let program = said.and_then(|status| status.program.clone());
+        Self {
+            // An older keeper does not say.
+            server: program.or_else(|| pid.map(process::name_of)).unwrap_or_else(|| "?".to_owned()),
+            session: said.map(|status| status.session.clone()),
+            host: said.and_then(|status| status.host),
+            host_name: said.and_then(|status| status.host_name.clone()),
+            pid,
+            keeper,
+            keeper_pid: said.map(|status| status.keeper_pid),
+            state: said.map_or(silent, State::of),
+            age_ms: said.and_then(|status| status.pid.map(|_| status.age_ms)),
+            since_ms: said.map(|status| status.since_ms),
+            restarts: said.map(|status| status.restarts),
+            memory: said.map(|status| status.backend_bytes),
+            last_error: said.and_then(|status| status.last_error.clone()),
+            known: false,
+            failure: None,
+        }
+    }
+
+    /// What people call it.
+    pub(super) fn called(&self) -> String {
+        match (&self.host_name, self.host) {
+            (Some(name), Some(pid)) => format!("{} of {name} {pid}", self.server),
+            (None, Some(pid)) => format!("{} of process {pid}", self.server),
+            _ => format!("{} (keeper {})", self.server, self.keeper_pid.unwrap_or_default()),
+        }
+    }
+}
+
+impl State {
+    fn of(status: &BackendStatus) -> Self {
+        match status.state {
+            BackendState::Stopping => Self::Stopping,
+            BackendState::Restarting | BackendState::Initializing => Self::Starting,
+            BackendState::Started | BackendState::Ready if status.front.is_some() => Self::InUse,
+            BackendState::Started | BackendState::Ready => Self::Waiting,
+        }
+    }
+
+    /// The word for it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::InUse => "in use",
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Stopping => "stopping",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// Every backend that the daemon knows, or those of one session.
+pub(super) async fn of_daemon(
+    connection: &Connection,
+    directory: &Directory,
+    of: Option<&SessionId>,
+) -> Result<Vec<Seen>, Failure> {
+    let page = |after| connection.list_backends(Connection::context(PATIENCE), Page { after });
+    let backends = all(page, |backend| &backend.session).await?;
+    let wanted: Vec<Backend> =
+        backends.into_iter().filter(|backend| of.is_none_or(|of| backend.session == *of)).collect();
+    Ok(each(wanted, |backend| {
+        let (status, failure, is_leaving) = ask(&paths::keeper_socket(directory.path(), backend.keeper));
+        Seen { backend, status, failure, is_leaving }
+    }))
+}
+
+/// The keepers whose sockets are there and that are not among the known ones.
+fn strays(directory: &Path, known: &[KeeperName]) -> Vec<Server> {
+    let found = std::fs::read_dir(paths::keepers(directory)).into_iter().flatten().flatten();
+    let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
+    let unknown: Vec<KeeperName> = names.filter(|name| !known.contains(name)).collect();
+    let stray = |name| Server::stray(name, &paths::keeper_socket(directory, name));
+    each(unknown, stray).into_iter().flatten().collect()
+}
+
+/// Does this for each, some at a time: a keeper that hangs takes its seconds, and the others do not wait for it.
+fn each<T: Send, U: Send>(all: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
+    const AT_A_TIME: usize = 16;
+    let mut done = Vec::new();
+    let mut left = all.into_iter().peekable();
+    while left.peek().is_some() {
+        let some: Vec<T> = left.by_ref().take(AT_A_TIME).collect();
+        std::thread::scope(|scope| {
+            let working: Vec<_> = some.into_iter().map(|one| scope.spawn(|| work(one))).collect();
+            done.extend(working.into_iter().filter_map(|thread| thread.join().ok()));
+        });
+    }
+    done
+}
+
+/// How a keeper's backend is; else why it does not say, and whether nobody listens there.
+pub(super) fn ask(socket: &Path) -> (Option<BackendStatus>, Option<String>, bool) {
+    match dial(socket, &KeeperRequest::Status {}) {
+        Ok(Dialled { reply: KeeperReply::Status(status), .. }) => (Some(*status), None, false),
+        Ok(_) => (None, Some(DialError::Answer.to_string()), false),
+        Err(error) => {
+            let is_leaving = matches!(&error, DialError::Io(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused));
+            (None, Some(error.to_string()), is_leaving)
+        }
+    }
+}
+
+/// Every entry of a list, a page at a time. A page that is not full is the last; one of backends may be fuller than full.
+pub(super) async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
+    page: impl Fn(Option<SessionId>) -> F,
+    id: impl Fn(&T) -> &SessionId,
+) -> Result<Vec<T>, Failure> {
+    let mut all = Vec::new();
+    loop {
+        let next = page(all.last().map(|last| id(last).clone())).await?;
+        let more = next.len() >= PAGE_MAX;
+        all.extend(next);
+        if !more {
+            return Ok(all);
+        }
+    }
+}

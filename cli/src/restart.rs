@@ -1,0 +1,119 @@
+//! `mcp-sessiond restart`: fresh servers in the place of those that are kept.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use mcp_sessiond_client::Error;
+use mcp_sessiond_proto::backends::{BackendStatus, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::paths;
+use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial};
+
+use super::kept::{Kept, Server, ask};
+use super::select::Selection;
+use super::table::shown;
+use super::{FAILED, by_hand, complain, print};
+
+/// How long the former server may take to end, and the fresh one to be started.
+const START: Duration = Duration::from_secs(10);
+
+/// The pause before it is looked again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The server is ended, and then a fresh one is started. Its host stays connected, and finds the fresh one initialised as the \
+former was; calls that were under way are answered with an error, since their outcome is unknown. What the former had in \
+memory is gone. `--all` restarts every server.
+
+Exit codes: 0 the fresh server runs; 64 WHAT fits several servers, which are listed, and nothing was done; 66 no such server; \
+69 the daemon does not answer; 70 it could not be restarted, or not within 10 s.
+
+Examples:
+  mcp-sessiond restart playwright
+  mcp-sessiond restart 4711
+  mcp-sessiond restart --all")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    selection: Selection,
+}
+
+/// Why there is no fresh server.
+#[derive(Debug, thiserror::Error)]
+enum NotRestarted {
+    #[error(
+        "its keeper is of an older version and can't restart it; `mcp-sessiond stop {0}` ends it, and its host's next call starts a fresh one"
+    )]
+    Older(u32),
+    #[error(transparent)]
+    Unreachable(DialError),
+    #[error("its keeper does not say any more how it is: {0}")]
+    Silent(String),
+    #[error("the fresh one has ended: {0}")]
+    Ended(String),
+    #[error("the former one is still ending")]
+    Slow,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    by_hand(&arguments.selection, restart)
+}
+
+async fn restart(kept: &Kept, servers: &[&Server]) -> u8 {
+    let mut code = 0;
+    let asked: Vec<_> = servers.iter().map(|server| (server, replace(kept, server))).collect();
+    let until = Instant::now() + START;
+    for (server, asked) in asked {
+        let fresh = match asked {
+            Ok(former) => started(kept, server, &former, until).await,
+            Err(why) => Err(why),
+        };
+        let called = server.called();
+        match fresh {
+            Ok(pid) => drop(print(&format!("{called} is restarted, and has pid {pid}\n"))),
+            Err(why) => {
+                complain(format_args!("{called} is not restarted: {}", shown(&why.to_string())));
+                code = FAILED;
+            }
+        }
+    }
+    code
+}
+
+/// Asks the keeper for a fresh server. Tells how the former one was.
+fn replace(kept: &Kept, server: &Server) -> Result<BackendStatus, NotRestarted> {
+    let socket = paths::keeper_socket(kept.directory.path(), server.keeper);
+    let former = match ask(&socket) {
+        (Some(status), ..) => status,
+        (None, why, _) => return Err(NotRestarted::Silent(why.unwrap_or_default())),
+    };
+    match dial(&socket, &KeeperRequest::Restart {}) {
+        Ok(Dialled { reply: KeeperReply::Restarting {}, .. }) => Ok(former),
+        Ok(_) => Err(NotRestarted::Unreachable(DialError::Answer)),
+        Err(DialError::Refused(Error::InvalidArgument { .. })) => Err(NotRestarted::Older(former.keeper_pid)),
+        Err(error) => Err(NotRestarted::Unreachable(error)),
+    }
+}
+
+/// The pid of the fresh server, when it runs.
+async fn started(
+    kept: &Kept,
+    server: &Server,
+    former: &BackendStatus,
+    until: Instant,
+) -> Result<u32, NotRestarted> {
+    let socket = paths::keeper_socket(kept.directory.path(), server.keeper);
+    loop {
+        match ask(&socket) {
+            (Some(BackendStatus { restarts, pid, last_error, .. }), ..) if restarts > former.restarts => {
+                return pid.ok_or_else(|| NotRestarted::Ended(last_error.unwrap_or_default()));
+            }
+            (Some(_), ..) => {}
+            (None, why, _) => return Err(NotRestarted::Silent(why.unwrap_or_default())),
+        }
+        if Instant::now() >= until {
+            return Err(NotRestarted::Slow);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,191 @@
+//! Which servers a command is about: part of their telling words, part of a session's id, or a pid.
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use mcp_sessiond_wrap::unkept;
+
+use super::kept::{Kept, Server};
+use super::{NO_SERVER, USAGE, complain, status};
+
+/// What people name servers by.
+#[derive(Debug, Args)]
+pub(super) struct Selection {
+    /// Part of what `mcp-sessiond status` calls the server, part of its session's id, or the pid of the server, its keeper or
+    /// its host
+    #[arg(required_unless_present = "all", value_parser = NonEmptyStringValueParser::new())]
+    what: Vec<String>,
+    /// Every server that is kept
+    #[arg(long, conflicts_with = "what")]
+    all: bool,
+}
+
+/// How well a name fits. The best fit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// It is the session's id, or a pid.
+    Whole,
+    /// It is the server's telling words.
+    Words,
+    /// It is a part of either.
+    Part,
+}
+
+/// Why nothing is done.
+enum Unclear<'a> {
+    /// No server is called so.
+    Nobody(&'a str),
+    /// Several are.
+    Several(&'a str, Vec<&'a Server>),
+}
+
+impl Selection {
+    /// The servers that are meant, each once.
+    ///
+    /// # Errors
+    /// The exit code, when a name fits none or several; then it was said.
+    pub(super) fn of<'a>(&'a self, kept: &'a Kept) -> Result<Vec<&'a Server>, u8> {
+        if self.all {
+            return Ok(kept.servers.iter().collect());
+        }
+        let mut chosen: Vec<&Server> = Vec::new();
+        for what in &self.what {
+            match choose(what, &kept.servers) {
+                Ok(server) if chosen.iter().all(|other| other.keeper != server.keeper) => chosen.push(server),
+                Ok(_) => {}
+                Err(unclear) => return Err(unclear.report(kept)),
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<&'a Server, Unclear<'a>> {
+    let best = servers.iter().filter_map(|server| fit(what, server)).min().ok_or(Unclear::Nobody(what))?;
+    let fitting: Vec<&Server> = servers.iter().filter(|server| fit(what, server) == Some(best)).collect();
+    match fitting[..] {
+        [server] => Ok(server),
+        _ => Err(Unclear::Several(what, fitting)),
+    }
+}
+
+fn fit(what: &str, server: &Server) -> Option<Fit> {
+    let session = server.session.as_ref().map(mcp_sessiond_client::SessionId::as_str).unwrap_or_default();
+    let pid: Option<u32> = what.parse().ok();
+    let pids = [server.pid, server.keeper_pid, server.host];
+    let (words, lower) = (server.server.to_lowercase(), what.to_lowercase());
+    if session == what || pid.is_some() && pids.contains(&pid) {
+        Some(Fit::Whole)
+    } else if words == lower {
+        Some(Fit::Words)
+    } else if words.contains(&lower) || session.contains(what) {
+        Some(Fit::Part)
+    } else {
+        None
+    }
+}
+
+impl Unclear<'_> {
+    fn report(&self, kept: &Kept) -> u8 {
+        match self {
+            Self::Nobody(what) => {
+                let unkept = unkept::list(kept.directory.path());
+                let lower = what.to_lowercase();
+                if let Some(unkept) =
+                    unkept.iter().find(|unkept| unkept.program.to_lowercase().contains(&lower))
+                {
+                    let (program, pid) = (&unkept.program, unkept.process.pid);
+                    complain(format_args!("{program} (pid {pid}) is not kept; it ends with its host"));
+                } else if kept.servers.is_empty() {
+                    complain(format_args!("no server is called `{what}`: nothing is kept"));
+                } else {
+                    complain(format_args!("no server is called `{what}`; these are kept:"));
+                    complain_of(kept.servers.iter());
+                }
+                if let Some(failure) = kept.failure.as_ref().filter(|_| !kept.has_no_daemon()) {
+                    return failure.report();
+                }
+                NO_SERVER
+            }
+            Self::Several(what, servers) => {
+                complain(format_args!(
+                    "`{what}` could be any of these, and nothing was done; say it by a pid, or more of the session's id:"
+                ));
+                complain_of(servers.iter().copied());
+                USAGE
+            }
+        }
+    }
+}
+
+fn complain_of<'a>(servers: impl Iterator<Item = &'a Server>) {
+    status::to_stderr(&servers.collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kept::State;
+    use super::*;
+
+    fn server(words: &str, session: &str, pids: [u32; 3]) -> Server {
+        let [pid, keeper_pid, host] = pids.map(Some);
+        Server {
+            server: words.into(),
+            session: session.parse().ok(),
+            host,
+            host_name: None,
+            pid,
+            keeper: mcp_sessiond_proto::KeeperName(pids[1]),
+            keeper_pid,
+            state: State::InUse,
+            age_ms: None,
+            since_ms: None,
+            restarts: None,
+            memory: None,
+            last_error: None,
+            known: true,
+            failure: None,
+        }
+    }
+
+    fn chosen(what: &str, servers: &[Server]) -> Result<u32, Vec<u32>> {
+        match choose(what, servers) {
+            Ok(server) => Ok(server.keeper.0),
+            Err(Unclear::Nobody(_)) => Err(vec![]),
+            Err(Unclear::Several(_, servers)) => Err(servers.iter().map(|server| server.keeper.0).collect()),
+        }
+    }
+
+    #[test]
+    fn the_best_fit_is_meant() {
+        let servers = [
+            server("npx @playwright/mcp", "0199aaaa-0001", [11, 21, 31]),
+            server("npx @playwright/mcp-extra", "0199bbbb-0002", [12, 22, 31]),
+            server("node server.js", "0199cccc-11", [13, 23, 33]),
+            server("node server.js", "bob", [14, 24, 34]),
+            server("uvx bob", "0199dddd-0003", [15, 25, 35]),
+        ];
+        for (what, meant) in [
+            // Words: the whole of them before a part.
+            ("npx @playwright/mcp", Ok(21)),
+            ("NPX @Playwright/MCP", Ok(21)),
+            ("extra", Ok(22)),
+            ("playwright", Err(vec![21, 22])),
+            ("node server.js", Err(vec![23, 24])),
+            // An id: the whole of it before a part, and before words.
+            ("0199aaaa-0001", Ok(21)),
+            ("bbbb", Ok(22)),
+            ("0199", Err(vec![21, 22, 23, 25])),
+            ("bob", Ok(24)),
+            // A pid before a part of an id.
+            ("11", Ok(21)),
+            ("22", Ok(22)),
+            ("33", Ok(23)),
+            ("31", Err(vec![21, 22])),
+            ("99", Err(vec![21, 22, 23, 25])),
+            ("4711", Err(vec![])),
+            ("nothing", Err(vec![])),
+        ] {
+            assert_eq!(chosen(what, &servers), meant, "{what}");
+        }
+    }
+}

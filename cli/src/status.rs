@@ -1,0 +1,188 @@
+//! `mcp-sessiond status`: which servers are kept, one line each.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use mcp_sessiond_process as process;
+use mcp_sessiond_proto::paths;
+use mcp_sessiond_wrap::unkept::{self, Unkept};
+
+use super::kept::{Kept, Server, State};
+use super::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, shown};
+use super::{FAILED, UNAVAILABLE, block_on, complain, install, print, to_json};
+
+/// Columns of what is printed, unless it is to be wide.
+const COLUMNS: usize = 80;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+STATE is `in use`, a host is connected; `waiting`, its host has closed the connection and may come back, which is waited for \
+`backends.linger_ms`; `starting`; `stopping`; `silent`, its keeper does not answer; or `not kept`: the command runs as it is, \
+and ends with its host. AGE is that of the server's process, MEMORY has all that it has started. A server is named by its program and the package \
+or script that it runs; no other argument is ever shown.
+
+With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, session, host, host_name, pid, keeper, \
+keeper_pid, state (in_use, waiting, starting, stopping, silent), age_ms, since_ms (how long the host has been there, or \
+away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
+is null. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch).
+
+Exit codes: 0; 69 no daemon answers, and there are servers, or a service that should run it.
+
+Example: mcp-sessiond status")]
+pub(super) struct Arguments {
+    /// Print JSON
+    #[arg(long, conflicts_with = "wide")]
+    json: bool,
+    /// Shorten nothing, and show sessions and keepers
+    #[arg(long)]
+    wide: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> ExitCode {
+    match block_on(Kept::look()) {
+        Ok(Ok(kept)) => show(arguments, &kept),
+        Ok(Err(failure)) => ExitCode::from(failure.report()),
+        Err(error) => {
+            complain(error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn show(arguments: &Arguments, kept: &Kept) -> ExitCode {
+    let unkept = unkept::list(kept.directory.path());
+    let trouble = trouble(kept, &unkept);
+    let printed = print(&if arguments.json {
+        let why = kept.failure.as_ref().map(ToString::to_string);
+        let daemon = serde_json::json!({"answers": why.is_none(), "why": why});
+        to_json(&serde_json::json!({"daemon": daemon, "servers": kept.servers, "unkept": unkept}))
+    } else {
+        text(kept, &unkept, arguments.wide, trouble.is_some())
+    });
+    match trouble {
+        Some(sentence) => {
+            complain(sentence);
+            ExitCode::from(UNAVAILABLE)
+        }
+        None => printed,
+    }
+}
+
+/// What is wrong about there being no daemon.
+fn trouble(kept: &Kept, unkept: &[Unkept]) -> Option<String> {
+    let failure = kept.failure.as_ref()?;
+    if !kept.has_no_daemon() {
+        return Some(failure.to_string());
+    }
+    let is_ours = paths::derived().is_ok_and(|derived| derived == kept.directory.path());
+    if is_ours && install::installed().is_some() {
+        return Some(format!("{failure}, although the service is installed; see `mcp-sessiond debug check`"));
+    }
+    if !kept.servers.is_empty() {
+        let sentence =
+            "no daemon runs; what is kept goes on without it, and the next `mcp-sessiond wrap` starts one";
+        return Some(sentence.to_owned());
+    }
+    let sentence = "no daemon runs; see `mcp-sessiond debug check`";
+    (!unkept.is_empty()).then(|| sentence.to_owned())
+}
+
+fn text(kept: &Kept, unkept: &[Unkept], wide: bool, is_trouble: bool) -> String {
+    let servers: Vec<&Server> = kept.servers.iter().collect();
+    if servers.is_empty() && unkept.is_empty() {
+        let nothing = "Nothing is kept: no host has a server that was started by `mcp-sessiond wrap`.\n";
+        return if is_trouble { String::new() } else { nothing.to_owned() };
+    }
+    let width = (!wide).then_some(COLUMNS);
+    let mut text = table(&servers, unkept, width);
+    let notes = servers.iter().filter_map(|server| note(server, kept.connection.is_some()));
+    let why = unkept.iter().map(|unkept| {
+        let Unkept { process, program, why, .. } = unkept;
+        format!("{program} (pid {}) is not kept: {why}", process.pid)
+    });
+    for note in notes.chain(why) {
+        text += "\n";
+        text += &table::wrapped(&shown(&note), width);
+    }
+    text
+}
+
+/// What has to be said about a server beside its line.
+fn note(server: &Server, daemon_answers: bool) -> Option<String> {
+    let called = server.called();
+    let keeper = server.keeper_pid.unwrap_or_default();
+    if let Some(failure) = &server.failure {
+        return Some(format!("{called}: {failure}; `mcp-sessiond stop {keeper}` ends it"));
+    }
+    if let (State::Starting, None, Some(why)) = (server.state, server.pid, &server.last_error) {
+        return Some(format!(
+            "{called} has ended ({why}); it is started again when its host says something, or by `mcp-sessiond restart {keeper}`"
+        ));
+    }
+    (daemon_answers && !server.known).then(|| {
+        format!("{called} is not known to the daemon; its host starts another one when it reconnects. `mcp-sessiond stop {keeper}` ends it")
+    })
+}
+
+/// Shows these servers to whoever reads the complaints.
+pub(super) fn to_stderr(servers: &[&Server]) {
+    let _ = anstream::stderr().lock().write_all(table(servers, &[], Some(COLUMNS)).as_bytes());
+}
+
+fn table(servers: &[&Server], unkept: &[Unkept], width: Option<usize>) -> String {
+    let mut heading = vec!["server", "host", "pid", "state", "age", "restarts", "memory"];
+    if width.is_none() {
+        heading.extend(["session", "keeper", "last error"]);
+    }
+    let kept = servers.iter().map(|server| row(server));
+    let rows: Vec<Vec<String>> = kept.chain(unkept.iter().map(unkept_row)).collect();
+    let style = |column: usize, cell: &str| match (column, cell) {
+        (3, "in use") => paint(GOOD, cell),
+        (3, "silent" | "not kept") => paint(BAD, cell),
+        (3, _) => paint(DOUBTFUL, cell),
+        _ => cell.to_owned(),
+    };
+    table::fitted(&heading, &rows, width, style)
+}
+
+fn row(server: &Server) -> Vec<String> {
+    let text = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| shown(&text));
+    let number = |number: Option<u32>| text(number.map(|number| number.to_string()));
+    let host = match (&server.host_name, server.host) {
+        (Some(name), Some(pid)) => Some(format!("{name} {pid}")),
+        (_, pid) => pid.map(|pid| pid.to_string()),
+    };
+    vec![
+        shown(&server.server),
+        text(host),
+        number(server.pid),
+        server.state.word().to_owned(),
+        text(server.age_ms.map(duration)),
+        number(server.restarts),
+        text(server.memory.filter(|memory| *memory > 0).map(bytes)),
+        text(server.session.as_ref().map(ToString::to_string)),
+        number(server.keeper_pid),
+        text(server.last_error.clone()),
+    ]
+}
+
+fn unkept_row(unkept: &Unkept) -> Vec<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let age = u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(unkept.since_ms);
+    let pid = unkept.process.pid;
+    let none = || "-".to_owned();
+    vec![
+        shown(&unkept.program),
+        none(),
+        pid.to_string(),
+        "not kept".to_owned(),
+        duration(age),
+        none(),
+        process::resident_bytes(pid).map_or_else(none, bytes),
+        none(),
+        none(),
+        none(),
+    ]
+}

@@ -1,0 +1,151 @@
+//! Ballast: a file beside `sessions.db` that is there to be given up. When the disk is full it is freed bit by bit, so that
+//! what has to be put on record goes on for a while; it is made again when there is room.
+//!
+//! A file, and not a table: to delete rows SQLite has to write them to its log first, for which there is no room.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+
+/// The name of the file in the runtime directory.
+const FILE: &str = "ballast";
+
+/// Bytes that it has when it is whole.
+pub(super) const WHOLE: u64 = 1024 * 1024;
+
+/// Bytes that are freed at once: enough for a commit, so that who else fills the disk does not get all of it.
+const STEP: u64 = 64 * 1024;
+
+/// Bytes that stay free for others when it is made: it is not to be what fills the disk.
+const MARGIN: u64 = 1024 * 1024;
+
+/// The first and the longest pause before it is looked for room; each is twice the one before.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The file. Where there can be none, there is nothing to free.
+#[derive(Debug, Clone)]
+pub(super) struct Ballast(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    /// Bytes that it has.
+    bytes: u64,
+    /// Whether a thread looks for room.
+    is_filling: bool,
+}
+
+impl Ballast {
+    /// Finds what there is, and makes the rest as far as there is room.
+    pub(super) fn of(directory: &Path) -> Self {
+        let path = directory.join(FILE);
+        let found = std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file);
+        let bytes = found.map_or(0, |found| found.len());
+        let ballast = Self(Arc::new(Mutex::new(Inner { path, bytes, is_filling: false })));
+        ballast.refill();
+        ballast
+    }
+
+    /// Frees some of it. False: nothing is left.
+    pub(super) fn free(&self) -> bool {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_whole = inner.bytes >= WHOLE;
+        let left = inner.bytes.saturating_sub(STEP);
+        let freed = inner.bytes > 0 && inner.cut(left).is_ok();
+        drop(inner);
+        if freed && was_whole {
+            tracing::warn!(
+                "the disk of sessions.db is full; it goes on for a while with room that was set aside"
+            );
+        }
+        if freed {
+            self.refill();
+        }
+        freed
+    }
+
+    /// Makes it whole now, or else as soon as there is room.
+    fn refill(&self) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.is_filling || inner.fill() {
+            return;
+        }
+        let waiting = Arc::downgrade(&self.0);
+        let looking =
+            std::thread::Builder::new().name("ballast".into()).spawn(move || look_for_room(&waiting));
+        inner.is_filling = looking.is_ok();
+    }
+}
+
+/// Goes on until it is whole, or nobody needs it.
+fn look_for_room(ballast: &Weak<Mutex<Inner>>) {
+    let mut pause = PAUSE;
+    loop {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+        let Some(inner) = ballast.upgrade() else { return };
+        let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.fill() {
+            inner.is_filling = false;
+            return;
+        }
+    }
+}
+
+impl Inner {
+    fn open(&self) -> io::Result<File> {
+        let flags = OFlag::O_NOFOLLOW.bits();
+        OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(&self.path)
+    }
+
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.open()?.set_len(bytes)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Makes it whole if there is room. Tells whether it is.
+    fn fill(&mut self) -> bool {
+        if self.bytes < WHOLE && self.has_room() && self.write().is_err() {
+            // Somebody was faster.
+            let bytes = self.bytes;
+            let _ = self.cut(bytes);
+        }
+        self.bytes >= WHOLE
+    }
+
+    fn has_room(&self) -> bool {
+        let directory = self.path.parent().unwrap_or(&self.path);
+        nix::sys::statvfs::statvfs(directory).is_ok_and(|found| {
+            let free = u128::from(found.blocks_available()) * u128::from(found.fragment_size());
+            free >= u128::from(WHOLE - self.bytes + MARGIN)
+        })
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        // Not zeros: there are file systems that keep these in no room at all.
+        let mut block = vec![0; STEP as usize];
+        getrandom::fill(&mut block).map_err(io::Error::other)?;
+        let mut file = self.open()?;
+        let mut at = file.seek(SeekFrom::Start(self.bytes))?;
+        while at < WHOLE {
+            let length = block.len().min((WHOLE - at) as usize);
+            file.write_all(&block[..length])?;
+            at += length as u64;
+        }
+        self.bytes = at;
+        Ok(())
+    }
+}

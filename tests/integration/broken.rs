@@ -1,0 +1,74 @@
+//! What the daemon does where something on its disk is damaged, misconfigured or full: hosts have their servers all the same.
+
+mod full;
+mod records;
+mod storage;
+
+use std::process::{Command, Stdio};
+
+use mcp_sessiond_tests::World;
+use serde_json::Value;
+
+/// What `debug check` finds bad about one thing: a sentence, and what to do. Asserts that it exits with 1.
+#[track_caller]
+fn assert_bad(world: &World, what: &str) -> String {
+    let (code, findings) = check(world);
+    assert_eq!(code, Some(1), "{findings}");
+    let bad = found(&findings, what, "bad");
+    bad.unwrap_or_else(|| panic!("nothing bad about {what} in {findings}"))
+}
+
+/// Whether `debug check` finds nothing bad about it.
+fn is_well(world: &World, what: &str) -> bool {
+    found(&check(world).1, what, "bad").is_none()
+}
+
+/// The exit code of `debug check`, and what it found.
+fn check(world: &World) -> (Option<i32>, Value) {
+    let check = world.sessiond(&["debug", "check", "--json"]).output().expect("debug");
+    let said: Value = serde_json::from_slice(&check.stdout).expect("JSON");
+    (check.status.code(), said["findings"].clone())
+}
+
+fn found(findings: &Value, what: &str, state: &str) -> Option<String> {
+    let findings = findings.as_array().expect("findings");
+    let one = findings.iter().find(|one| one["what"] == what && one["state"] == state)?;
+    Some(format!("{}: {}", one["finding"].as_str()?, one["advice"].as_str()?))
+}
+
+/// Asserts that tokens are kept from one instance to the next.
+#[track_caller]
+fn assert_tokens_are_kept(world: &World) {
+    let host = world.host();
+    let mut instance = host.instance(&[]);
+    let session = instance.first_run("a token").session();
+    instance.kill();
+    host.instance(&[]).load().assert_resumed(&session, Some("a token"));
+}
+
+/// Holds `sessions.db` as a curious `sqlite3` does, until it is dropped.
+struct Curious(std::process::Child);
+
+impl Curious {
+    fn holds(world: &World) -> Self {
+        let script = "import sqlite3, sys\n\
+                      base = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
+                      base.execute('BEGIN IMMEDIATE')\n\
+                      print('held', flush=True)\n\
+                      sys.stdin.read()";
+        let database = world.directory().join("sessions.db");
+        let mut command = Command::new("python3");
+        command.args(["-c", script]).arg(database).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut front = command.spawn().expect("python3");
+        let mut said = [0; 4];
+        std::io::Read::read_exact(front.stdout.as_mut().expect("piped"), &mut said).expect("it has it");
+        Self(front)
+    }
+}
+
+impl Drop for Curious {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,129 @@
+//! Servers that run unkept, each noted in a file of its own, so that `mcp-sessiond status` can say so: there may be no daemon that
+//! could be told.
+//!
+//! The files are `unkept/PID-START` in the runtime directory, one line of JSON each, mode 0600. Whoever looks deletes those of
+//! processes that are gone.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
+use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
+use mcp_sessiond_proto::backends::ProcessRef;
+use nix::fcntl::OFlag;
+use serde::{Deserialize, Serialize};
+
+/// The name of the directory of these files in the runtime directory.
+pub const UNKEPT_NAME: &str = "unkept";
+
+/// Bytes of a file that are read.
+const RECORD_MAX: u64 = 16 * 1024;
+
+/// Characters of a reason that are noted.
+const WHY_MAX: usize = 1000;
+
+/// A server that runs without being kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unkept {
+    /// The server's process, or that of a front which carries for it.
+    pub process: ProcessRef,
+    /// The server's [telling words](crate::keeper::telling).
+    pub program: String,
+    /// Why it is not kept, in a sentence.
+    pub why: String,
+    /// Since when, in ms since the Unix epoch.
+    pub since_ms: u64,
+}
+
+impl Unkept {
+    /// One that runs from now on.
+    #[must_use]
+    pub fn now(process: &Pinned, program: String, why: &dyn std::fmt::Display) -> Self {
+        let ProcessId { pid, start, inode } = process.id();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            process: ProcessRef { pid, start: start.0, inode },
+            program,
+            why: why.to_string().chars().take(WHY_MAX).collect(),
+            since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn process(&self) -> ProcessId {
+        let ProcessRef { pid, start, inode } = self.process;
+        ProcessId { pid, start: StartTime(start), inode }
+    }
+}
+
+/// Notes a server that runs unkept in a runtime directory, which is made if it is not there. Where that can't be done nobody is
+/// told: the server comes first.
+pub fn note(directory: &Path, unkept: &Unkept) {
+    let _ = try_note(directory, unkept);
+}
+
+fn try_note(directory: &Path, unkept: &Unkept) -> io::Result<()> {
+    // Not into a directory that anybody else could have made.
+    Directory::open(directory).map_err(io::Error::other)?;
+    let notes = directory.join(UNKEPT_NAME);
+    match std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(&notes) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let mut line = serde_json::to_vec(unkept)?;
+    line.push(b'\n');
+    let path = notes.join(file_name(&unkept.process()));
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+    options.open(path)?.write_all(&line)
+}
+
+/// The servers that run unkept, in order of their pids. The notes of those that are gone are deleted.
+#[must_use]
+pub fn list(directory: &Path) -> Vec<Unkept> {
+    if Directory::open_existing(directory).is_err() {
+        return Vec::new();
+    }
+    let found = std::fs::read_dir(directory.join(UNKEPT_NAME)).into_iter().flatten().flatten();
+    let mut unkept: Vec<Unkept> = found.filter_map(|entry| look(&entry.path())).collect();
+    unkept.sort_by_key(|unkept| unkept.process.pid);
+    unkept
+}
+
+/// What a file says, if its process lives.
+fn look(path: &Path) -> Option<Unkept> {
+    let unkept = read(path).filter(|unkept| path.ends_with(file_name(&unkept.process())));
+    let lives = match &unkept {
+        // Where that can't be found out it may well be alive.
+        Some(unkept) => !matches!(Pinned::reopen(&unkept.process()), Ok(None)),
+        // It may be in the middle of being written.
+        None => named(path)
+            .is_some_and(|named| Pinned::open(named.0).is_ok_and(|found| found.id().start == named.1)),
+    };
+    if !lives {
+        let _ = std::fs::remove_file(path);
+    }
+    unkept.filter(|_| lives)
+}
+
+fn read(path: &Path) -> Option<Unkept> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path).ok()?;
+    let mut text = String::new();
+    file.take(RECORD_MAX).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// The process that a file is named by.
+fn named(path: &Path) -> Option<(u32, StartTime)> {
+    let (pid, start) = path.file_name()?.to_str()?.split_once('-')?;
+    Some((pid.parse().ok()?, start.parse().ok()?))
+}
+
+fn file_name(process: &ProcessId) -> String {
+    format!("{}-{}", process.pid, process.start)
+}
+
+#[cfg(test)]
+mod tests;
