@@ -20,7 +20,7 @@ import time
 STEP = 1
 TOOLS = ["increment", "get", "block", "half", "spawn", "ignore"]
 SPAWNED = """
-import os, signal, sys
+import os, signal, sys, time
 def end(*_):
     open(sys.argv[2], "a").write("SIGTERM")
     os._exit(0)
@@ -28,7 +28,7 @@ signal.signal(signal.SIGTERM, end)
 open(sys.argv[1] + ".new", "w").write(str(os.getpid()))
 os.rename(sys.argv[1] + ".new", sys.argv[1])
 while True:
-    signal.pause()
+    time.sleep(0.05)
 """
 count = 0
 ignoring = False
@@ -97,4 +97,5 @@ for line in sys.stdin.buffer:
     said = {"result": result} if result is not None else {"error": {"code": -32601, "message": "Method not found"}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}), flush=True)
 while ignoring:
-    signal.pause()
+    # Not signal.pause(), which would miss a signal that comes just before it.
+    time.sleep(0.05)
