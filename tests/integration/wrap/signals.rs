@@ -35,9 +35,8 @@ fn a_host_that_blocks_sigterm_and_sigchld_has_its_server_kept() {
     assert_eq!(blocked(backend.keeper) & mask, 0);
 
     // Its end is seen, and the next one has the same mask.
-    let former = backend.pid();
-    signal(former, Signal::SIGKILL);
-    gone(former);
+    signal(backend.pid(), Signal::SIGKILL);
+    backend.wait("it is started again", |status| status.restarts == 1 && status.pid.is_some());
     assert_eq!(client.count(), 1);
     assert_eq!(blocked(backend.pid()), mask);
 

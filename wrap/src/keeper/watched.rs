@@ -130,7 +130,20 @@ struct Options {
 
 const NODE: Options = Options {
     verbs: &[],
-    valued: &["--require", "--import", "--loader", "--experimental-loader", "--conditions"],
+    valued: &[
+        "--require",
+        "--import",
+        "--loader",
+        "--experimental-loader",
+        "--conditions",
+        "--env-file",
+        "--env-file-if-exists",
+        "--title",
+        "--icu-data-dir",
+        "--openssl-config",
+        "--watch-path",
+        "--input-type",
+    ],
     ending: &["--eval", "--print", "--run", "--test"],
     valued_letters: "rC",
     ending_letters: "ep",
@@ -144,16 +157,42 @@ const PYTHON: Options = Options {
 };
 const DENO: Options = Options {
     verbs: &["run", "serve"],
-    valued: &["--config", "--import-map", "--lock", "--cert", "--location", "--seed"],
+    valued: &[
+        "--config",
+        "--import-map",
+        "--cert",
+        "--location",
+        "--seed",
+        "--preload",
+        "--import",
+        "--require",
+        "--ext",
+        "--port",
+        "--host",
+        "--log-level",
+        "--env-file",
+    ],
     ending: &[],
     valued_letters: "cL",
     ending_letters: "",
 };
 const BUN: Options = Options {
     verbs: &["run"],
-    valued: &["--preload", "--require", "--config", "--cwd", "--tsconfig-override", "--conditions"],
+    valued: &[
+        "--preload",
+        "--require",
+        "--import",
+        "--config",
+        "--cwd",
+        "--tsconfig-override",
+        "--conditions",
+        "--env-file",
+        "--define",
+        "--filter",
+        "--port",
+    ],
     ending: &["--eval", "--print"],
-    valued_letters: "rc",
+    valued_letters: "rcdF",
     ending_letters: "ep",
 };
 const RUBY: Options = Options {
