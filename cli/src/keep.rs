@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
-use mcp_sessiond_client::SessionId;
+use mcp_sessiond_client::{Label, SessionId};
 use mcp_sessiond_proto::Epoch;
+use mcp_sessiond_wrap::keeper::backend::Program;
 use mcp_sessiond_wrap::keeper::{self, Errand, launch};
 
 use super::wrap::program;
@@ -23,6 +24,9 @@ pub(super) struct Arguments {
     /// The epoch of the lease
     #[arg(long)]
     epoch: u64,
+    /// The name that the user has given the session
+    #[arg(long)]
+    name: Option<Label>,
     /// The process behind it
     #[arg(long, hide = true)]
     detached: bool,
@@ -32,10 +36,12 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { session, epoch, detached, command } = arguments;
+    let Arguments { session, epoch, name, detached, command } = arguments;
     if detached {
-        return keeper::run(Errand { session, epoch: Epoch(epoch), program: program(command) });
+        let program = Program { title: name, ..program(command) };
+        return keeper::run(Errand { session, epoch: Epoch(epoch), program });
     }
     let lease = ["--session".into(), session.as_str().into(), "--epoch".into(), epoch.to_string().into()];
-    launch::launch(lease.into_iter().chain(["--".into()]).chain(command).collect())
+    let title = name.into_iter().flat_map(|name| ["--name".into(), name.as_str().into()]);
+    launch::launch(lease.into_iter().chain(title).chain(["--".into()]).chain(command).collect())
 }

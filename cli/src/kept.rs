@@ -143,8 +143,9 @@ impl Server {
         Self {
             server: program,
             session: Some(session),
-            host: Some(host),
-            host_name: Some(host_name.unwrap_or_else(|| process::name_of(host))),
+            // What the user has named has none.
+            host: (host != 0).then_some(host),
+            host_name: (host != 0).then(|| host_name.unwrap_or_else(|| process::name_of(host))),
             pid,
             keeper_pid: Some(keeper_pid),
             known: true,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use mcp_sessiond_client::{Label, Named};
 use mcp_sessiond_daemon::config::{self, Loaded};
 use mcp_sessiond_wrap::front::{self, Waits};
 use mcp_sessiond_wrap::keeper::backend::Program;
@@ -16,6 +17,10 @@ use super::claiming::Claiming;
 Put this before the command of an MCP server in the host's configuration. The server is started once, and is still there, in \
 the state in which it was left, when the host reconnects, when this process is killed, and when the daemon is restarted. It \
 ends with its host, or when nobody has come for it for ten minutes (`backends.linger_ms`).
+
+With `--name` the server belongs to you: it is still there when the host was restarted, and any host that comes with the same \
+name and command finds it, one at a time. It ends by `mcp-sessiond stop NAME`, or when nobody has come for eight hours \
+(`backends.named_linger_ms`).
 
 Where there can be no daemon, or the host can't be verified, the command is run as it is, and one line on standard error says \
 so.
@@ -31,6 +36,12 @@ pub(super) struct Arguments {
     /// Begin afresh: end what a former server of this one has left
     #[arg(long)]
     fresh: bool,
+    /// Keep the server for you, and not for the host: whoever comes with this name finds it, also after the host's restart
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["label", "entry", "siblings"])]
+    name: Option<Label>,
+    /// Take the server of that name from whoever has it; where it was started by another command line, end it
+    #[arg(long, requires = "name")]
+    take: bool,
     /// The server's command and its arguments; `--` before it may be left out
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -38,8 +49,11 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
     let mut options = arguments.claiming.options();
+    let program = Program { title: arguments.name.clone(), ..program(arguments.command) };
     options.claim.fresh = arguments.fresh;
-    front::run(options, &program(arguments.command), waits())
+    options.claim.named =
+        arguments.name.map(|name| Named { name, command: program.digest(), take: arguments.take });
+    front::run(options, &program, waits())
 }
 
 /// How long the configuration has us wait. One that is wrong is the daemon's to complain about: the host must have its server.
@@ -56,7 +70,7 @@ fn waits() -> Waits {
 pub(super) fn program(command: Vec<OsString>) -> Program {
     let mut words = command.into_iter();
     // The parser has seen to it that there is one.
-    Program { name: words.next().unwrap_or_default(), arguments: words.collect() }
+    Program { name: words.next().unwrap_or_default(), arguments: words.collect(), title: None }
 }
 
 #[cfg(test)]

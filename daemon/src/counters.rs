@@ -6,7 +6,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::debug::{self, Counter};
 
 /// The codes of refusals, as [`Error::code`] has them.
-pub const CODES: [&str; 21] = [
+pub const CODES: [&str; 22] = [
     "no_verified_host",
     "not_an_ancestor",
     "names_host",
@@ -16,6 +16,7 @@ pub const CODES: [&str; 21] = [
     "already_exists",
     "session_terminated",
     "session_held",
+    "name_taken",
     "version_conflict",
     "binding_mismatch",
     "unknown_handle",

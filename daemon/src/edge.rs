@@ -8,6 +8,7 @@ mod ailments;
 mod backends;
 mod claim;
 mod inspect;
+mod restless;
 mod start;
 mod state;
 mod store;
@@ -220,6 +221,7 @@ impl Edge {
                     match &recorded {
                         Effect::DropClaimant(process) => state.unwatch(process),
                         Effect::DropOwner(host) => {
+                            state.restless.forget(*host);
                             let _ = self.dropped.send(Dropped::Owner(self.owner(*host)));
                         }
                         _ => {}
@@ -262,7 +264,7 @@ impl Edge {
 fn tell_unreachable(session: &SessionId, loss: Option<Loss>) {
     match loss {
         Some(loss) => {
-            tracing::warn!(%session, why = loss.sentence(), "a session has ended that nobody can resume")
+            tracing::warn!(%session, why = loss.sentence(), "a session has ended that nobody can resume");
         }
         None => tracing::info!(%session, "a session has ended that nobody can resume, and nobody has used"),
     }

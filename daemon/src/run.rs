@@ -95,6 +95,7 @@ impl Fatal {
 /// Runs the daemon until it is told to stop, or nothing needs it.
 #[must_use]
 pub fn run(options: &Options) -> ExitCode {
+    signals::let_in();
     let load = if options.detached { load_for_client } else { load };
     let outcome = load(options).map_err(Fatal::from).and_then(|loaded| {
         let logging = Logging::start(loaded.config.log);

@@ -10,7 +10,7 @@ use super::fleeting::settled;
 use super::launchers::{Table, base_name};
 use super::os;
 use super::pinned::Pinned;
-use super::variables::{is_conversation, is_ignored, sorted};
+use super::variables::{is_conversation, is_ignored, sorted, was_ignored};
 use super::walk::name_of;
 
 /// How often a process that becomes another program meanwhile is read again.
@@ -140,7 +140,7 @@ impl Facts {
         let place = || {
             let mut encoder = Encoder::new("mcp-sessiond place");
             encoder.field(self.directory.as_deref()?.as_os_str().as_bytes());
-            encoder.list(&sorted(self.environment.as_deref()?, |name| !is_ignored(name, table)));
+            encoder.list(&sorted(self.environment.as_deref()?, |name| !was_ignored(name, table)));
             Some(encoder.finish())
         };
         Former { base: base(), place: place() }

@@ -5,6 +5,16 @@ use super::launchers::{Table, matches};
 /// Variables in which a host tells its servers the conversation that they serve.
 const CONVERSATION_VARIABLES: [&str; 1] = ["CLAUDE_CODE_SESSION_ID"];
 
+/// Variables that differ between two starts of the same server, and say nothing about what it is for, and that the recipe of the
+/// version before did not know as such.
+pub(super) const NEWLY_IGNORED_VARIABLES: [&str; 3] = [
+    // opencode 1.18 has it once it has loaded a provider, and hands it to the servers that it starts from then on.
+    "npm_config_user_agent",
+    // Claude Code 2.1 has the conversation in these, too: it changes them at `/clear`.
+    "CLAUDE_CODE_CHILD_NOTES_DIR",
+    "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",
+];
+
 /// Variables that differ between two starts of the same server, and say nothing about what it is for.
 ///
 /// Those that npx and npm add (`npm_*`) are not among them: they differ only where package or settings do (measured
@@ -43,6 +53,11 @@ pub(super) fn is_conversation(name: &str, table: &Table) -> bool {
 
 /// Whether this variable says nothing about what a server is for.
 pub(super) fn is_ignored(name: &str, table: &Table) -> bool {
+    NEWLY_IGNORED_VARIABLES.contains(&name) || was_ignored(name, table)
+}
+
+/// The same by the recipe of the version before.
+pub(super) fn was_ignored(name: &str, table: &Table) -> bool {
     IGNORED_VARIABLES.contains(&name) || table.ignored_variables.iter().any(|known| matches(known, name))
 }
 

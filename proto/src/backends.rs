@@ -86,8 +86,9 @@ pub struct KeepRequest {
 /// A registered keeper: what it has to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Kept {
-    /// The session's host. When it has exited the backend goes.
-    pub owner: ProcessRef,
+    /// The session's host. When it has exited the backend goes. None: the session is the user's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<ProcessRef>,
     /// How long the backend stays when no front is attached, in ms.
     #[serde(with = "crate::text")]
     pub linger_ms: u64,
@@ -206,7 +207,7 @@ pub struct Backend {
     pub keeper: KeeperName,
     /// The keeper's pid.
     pub keeper_pid: u32,
-    /// The host's pid.
+    /// The host's pid. 0: the session is the user's own.
     pub host: u32,
     /// What people know the backend by, as its keeper has registered with.
     pub program: String,

@@ -57,6 +57,12 @@ pub enum Error {
     /// Another live process holds the session: it can be had when that process is gone.
     #[error("another live process holds the session")]
     SessionHeld,
+    /// A session with a name is somebody else's now, or another command's: wait, take it, or take another name.
+    #[error("{sentence}")]
+    NameTaken {
+        /// Who has it, and what can be done.
+        sentence: String,
+    },
     /// A value was not at the version that the write was conditional on: read it, and decide again.
     #[error("the value is at version {}, not at the one that was expected", current.0)]
     VersionConflict {
@@ -135,6 +141,7 @@ impl Error {
             Self::AlreadyExists => "already_exists",
             Self::SessionTerminated => "session_terminated",
             Self::SessionHeld => "session_held",
+            Self::NameTaken { .. } => "name_taken",
             Self::VersionConflict { .. } => "version_conflict",
             Self::BindingMismatch => "binding_mismatch",
             Self::UnknownHandle => "unknown_handle",
@@ -163,6 +170,7 @@ impl Error {
             | Self::LeaseEnded
             | Self::AlreadyExists
             | Self::SessionHeld
+            | Self::NameTaken { .. }
             | Self::VersionConflict { .. }
             | Self::StreamClosed => 409,
             // MCP 2025-11-25, Streamable HTTP: the client must begin a new session then.

@@ -37,7 +37,7 @@ pub use error::Error;
 pub use json::Json;
 pub use names::{RequestId, ServiceName, StateKey, StreamId};
 pub use token::Token;
-pub use types::{ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, SessionId, Siblings};
+pub use types::{ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, Named, SessionId, Siblings};
 
 /// The version of the protocol that this build speaks.
 ///

@@ -219,6 +219,19 @@ impl FromStr for Siblings {
     }
 }
 
+/// A session that belongs to the user and not to a host, by a name that the user has chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Named {
+    /// The name.
+    pub name: Label,
+    /// A digest of the command and its arguments, as hexadecimal text of 1 to 128 digits. Another one under the same name is refused.
+    pub command: String,
+    /// Takes the session from whoever holds it; where it is another command's, ends that and begins afresh.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub take: bool,
+}
+
 /// The claim of a session, for the process that sends it or for one of its ancestors.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -240,6 +253,9 @@ pub struct ClaimRequest {
     /// What the host calls itself. It narrows the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientName>,
+    /// Claims a session of the user's, by its name: no host has to be verified, and none of the key counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named: Option<Named>,
     /// What people know the server by, where that is not the name of its executable (`npx @playwright/mcp`): printable, 1 to 255
     /// bytes.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,7 @@ mod deaths;
 mod exits;
 mod fidelity;
 mod isolation;
+mod named;
 mod official;
 mod races;
 mod renewal;

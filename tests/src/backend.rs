@@ -73,6 +73,12 @@ impl Backend {
         }
     }
 
+    /// Its keeper's socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// How it is, as its keeper says.
     ///
     /// # Panics

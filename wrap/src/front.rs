@@ -117,7 +117,9 @@ fn speak(mut options: Options, program: &Program, waits: Waits, mask: &GivenMask
         Err(error) => return Ok(plain(&error, &lines, input)),
     };
     let attachment = match first_time(&mut door, waits) {
-        Ok(attachment) => attachment,
+        Ok(attachment) => Some(attachment),
+        // Somebody else has what the user has named. It is waited for.
+        Err(NoBackend::Taken(_)) => None,
         Err(NoBackend::NoProgram { code, sentence }) => {
             say(&sentence);
             return Ok(ExitCode::from(code));
@@ -178,7 +180,7 @@ fn tell(voice: &Voice, attachment: &Attachment) {
     match attachment.attached.lost {
         0 => {}
         1 => {
-            voice.say(&"a message was on its way when the former connection ended, and may not have arrived")
+            voice.say(&"a message was on its way when the former connection ended, and may not have arrived");
         }
         lost => voice.say(&format_args!(
             "{lost} messages were on their way when the former connection ended, and may not have arrived"
@@ -194,8 +196,10 @@ fn span(ms: u64) -> String {
 }
 
 /// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
-fn stay(mut door: Door, carrier: &Arc<Carrier>, mut attachment: Attachment) -> io::Result<ExitCode> {
+fn stay(mut door: Door, carrier: &Arc<Carrier>, first: Option<Attachment>) -> io::Result<ExitCode> {
     let voice = Voice::new()?;
+    let first = first.or_else(|| again(&mut door, carrier, &voice, false));
+    let Some(mut attachment) = first else { return Ok(ExitCode::SUCCESS) };
     loop {
         tell(&voice, &attachment);
         if let Some(beside) = &attachment.beside {
@@ -207,7 +211,7 @@ fn stay(mut door: Door, carrier: &Arc<Carrier>, mut attachment: Attachment) -> i
         }
         carrier.lost();
         carrier.wait_until_wanted();
-        attachment = match again(&mut door, carrier, &voice) {
+        attachment = match again(&mut door, carrier, &voice, true) {
             Some(attachment) => attachment,
             None => return Ok(ExitCode::SUCCESS),
         };
@@ -216,8 +220,8 @@ fn stay(mut door: Door, carrier: &Arc<Carrier>, mut attachment: Attachment) -> i
 }
 
 /// Attaches again, however long it takes. When it takes too long, what the host asks for is refused meanwhile. None: the
-/// host is gone.
-fn again(door: &mut Door, carrier: &Carrier, voice: &Voice) -> Option<Attachment> {
+/// host is gone. A front that `had` it does not take it back from whoever has taken it.
+fn again(door: &mut Door, carrier: &Carrier, voice: &Voice, had: bool) -> Option<Attachment> {
     let began = Instant::now();
     let mut pause = PAUSE;
     let mut said = String::new();
@@ -225,6 +229,23 @@ fn again(door: &mut Door, carrier: &Carrier, voice: &Voice) -> Option<Attachment
         let why = match door.attach(carrier.initialized(), Instant::now() + PATIENCE) {
             Ok(attachment) => return Some(attachment),
             Err(NoBackend::NoSession(Some(Error::NoVerifiedHost { .. }), _)) => return None,
+            Err(NoBackend::Taken(why)) => {
+                let why = if had { format!("taken: {why}") } else { why };
+                carrier.refuse(&why);
+                if said != why {
+                    voice.say(&why);
+                    said = why;
+                }
+                if had {
+                    // The host's end ends this process.
+                    loop {
+                        std::thread::park();
+                    }
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+                continue;
+            }
             Err(why) => why.to_string(),
         };
         if began.elapsed() >= HOLD {

@@ -155,9 +155,9 @@ async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Repor
     })
 }
 
-/// Watches the session's host.
+/// Watches the session's host, where it has one.
 fn watch(kept: &Kept) -> io::Result<Watch> {
-    let owner =
-        ProcessId { pid: kept.owner.pid, start: StartTime(kept.owner.start), inode: kept.owner.inode };
-    Watch::new(Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?)
+    let Some(owner) = &kept.owner else { return Watch::new(None) };
+    let owner = ProcessId { pid: owner.pid, start: StartTime(owner.start), inode: owner.inode };
+    Watch::new(Some(Pinned::reopen(&owner)?.ok_or_else(|| io::Error::other("the host has exited"))?))
 }

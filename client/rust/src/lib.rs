@@ -116,8 +116,8 @@ pub use mcp_sessiond_proto::streams::{
 };
 pub use mcp_sessiond_proto::types::Outcome;
 pub use mcp_sessiond_proto::{
-    ClaimRequest, ClientName, Epoch, Error, Json, Label, Loss, ServiceName, SessionId, Siblings, StateKey,
-    StreamId, Token,
+    ClaimRequest, ClientName, Epoch, Error, Json, Label, Loss, Named, ServiceName, SessionId, Siblings,
+    StateKey, StreamId, Token,
 };
 pub use options::{CALL_TIMEOUT, Options};
 pub use session::{Attachment, Session, Stream, Update};

@@ -64,6 +64,13 @@ pub enum Wants {
     New(Option<SessionId>, Option<RequestId>),
     /// The one of this id.
     Named(SessionId),
+    /// The one that the user has given a name: that of the claim's key. It has this command, whoever has read it.
+    Users {
+        /// Takes it from whoever has it.
+        take: bool,
+        /// Begins afresh in its place.
+        fresh: bool,
+    },
 }
 
 /// A claim that waits.
@@ -74,7 +81,7 @@ pub(super) struct Waiting {
 }
 
 /// What can be done about a claim with a key.
-enum Choice {
+pub(super) enum Choice {
     Keep(SessionId),
     Resume(SessionId),
     Open(Outcome),
@@ -99,7 +106,8 @@ impl Registry {
             self.save_owner(claim.host);
         }
         if self.is_late(&claim) {
-            return self.refuse_late(&claim);
+            self.refuse_late(&claim);
+            return self.drop_idle_user();
         }
         if let Some(key) = claim.key {
             self.note_key(claim.process, key);
@@ -116,6 +124,7 @@ impl Registry {
                 };
             }
             Wants::Named(id) => return self.claim_named(&claim, &id.clone()),
+            Wants::Users { .. } => return self.claim_of_users(claim),
             Wants::Keyed | Wants::Fresh => {}
         }
         let Some(key) = claim.key else {
@@ -148,6 +157,7 @@ impl Registry {
             let Waiting { claim, key } = self.waiting.remove(at);
             if self.is_late(&claim) { self.refuse_late(&claim) } else { self.give_up(&claim, key) }
         }
+        self.drop_idle_user();
     }
 
     /// The time at which [`Registry::passed`] next has something to do.
@@ -280,6 +290,9 @@ impl Registry {
         if let Some(own) = self.held_with_key(claim, key) {
             return Choice::Keep(own);
         }
+        if let Wants::Users { .. } = claim.wants {
+            return self.choose_users(claim, key);
+        }
         let siblings = self.siblings(claim.host, claim.siblings);
         let (mut free, mut others) = (Vec::new(), 0);
         for id in self.led_to(claim.host, key, claim.former) {
@@ -304,7 +317,7 @@ impl Registry {
     }
 
     /// `edited` says that the claim has ended what its entry was before.
-    fn carry_out(&mut self, claim: &Claim, key: Key, choice: Choice, edited: Option<Loss>) {
+    pub(super) fn carry_out(&mut self, claim: &Claim, key: Key, choice: Choice, edited: Option<Loss>) {
         match choice {
             Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
                 self.end(&id);
@@ -361,8 +374,21 @@ impl Registry {
 
     /// The holder did not go in time, so it is no predecessor but a sibling.
     fn give_up(&mut self, claim: &Claim, key: Key) {
+        if let Wants::Users { .. } = claim.wants {
+            return self.refuse_name(claim, key);
+        }
         self.carry_out(claim, key, Choice::Open(Outcome::FreshHeld), None);
         self.look_after(claim.host, key);
+    }
+
+    /// A claim waits until something changes, or its time is over.
+    pub(super) fn wait(&mut self, claim: Claim, key: Key) {
+        self.waiting.push(Waiting { claim, key });
+    }
+
+    /// Whether claims of this owner's sessions wait.
+    pub(super) fn waiting_for(&self, owner: ProcessId) -> bool {
+        self.waiting.iter().any(|waiting| waiting.claim.host == owner)
     }
 
     /// The session that this process has made by this request.
@@ -421,7 +447,7 @@ impl Registry {
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
     }
 
-    fn resume(&mut self, claim: &Claim, id: &SessionId, key: Key) {
+    pub(super) fn resume(&mut self, claim: &Claim, id: &SessionId, key: Key) {
         self.rekey(id, key);
         let recorded = self.take_loss(claim.host, key, claim.former);
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -445,7 +471,7 @@ impl Registry {
         self.note_company(id);
     }
 
-    fn open(&mut self, claim: &Claim, outcome: Outcome, because: Option<Loss>) {
+    pub(super) fn open(&mut self, claim: &Claim, outcome: Outcome, because: Option<Loss>) {
         if !self.make_room(claim.host) {
             let limit = self.policy.sessions_per_owner as u64;
             let refusal = Error::QuotaExceeded { what: "the number of sessions of this host".into(), limit };

@@ -24,6 +24,7 @@ mod records;
 #[cfg(test)]
 mod tests;
 mod unreachable;
+mod users;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -137,6 +138,7 @@ impl Registry {
         for host in registry.owners.keys().copied().collect::<Vec<_>>() {
             registry.end_unreachable_of(host);
         }
+        registry.drop_idle_user();
         registry
     }
 
@@ -241,7 +243,7 @@ impl Registry {
     /// Every process whose exit has to be told: hosts, holders, claimants, keepers.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcessId> {
-        let hosts = self.owners.keys();
+        let hosts = self.owners.keys().filter(|host| **host != ProcessId::USER);
         let keepers = self.kept_by.keys().chain(self.ending.keys());
         hosts.chain(self.held_by.keys()).chain(self.claimants.keys()).chain(keepers).copied().collect()
     }
@@ -258,7 +260,9 @@ impl Registry {
     /// Whether nothing depends on the daemon: no host, no lease, no claim, no keeper.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.owners.is_empty() && self.held_by.is_empty() && self.waiting.is_empty() && self.has_no_keeper()
+        // What the user has named is on record, and waits for whoever comes next.
+        let no_host = self.owners.keys().all(|host| *host == ProcessId::USER);
+        no_host && self.held_by.is_empty() && self.waiting.is_empty() && self.has_no_keeper()
     }
 
     /// Claims that are waiting for a holder to be gone.
@@ -296,10 +300,16 @@ impl Registry {
         }
         let lost = lost.into_iter().map(|(id, _)| id);
         self.give_out(&held.into_iter().chain(lost).collect::<Vec<_>>());
+        self.drop_idle_user();
     }
 
     /// Ends a session. Its key, where it has one, leads to others from now on.
     pub fn end(&mut self, id: &SessionId) {
+        self.end_session(id);
+        self.drop_idle_user();
+    }
+
+    fn end_session(&mut self, id: &SessionId) {
         let owner = self.sessions.get(id).map(|session| session.owner);
         if let Some(owner) = owner.and_then(|owner| self.owners.get_mut(&owner)) {
             owner.sessions.remove(id);

@@ -42,6 +42,11 @@ enum Step {
         process: usize,
         asks: Asks,
     },
+    /// A process claims a session by its name.
+    ClaimNamed {
+        process: usize,
+        named: Named,
+    },
     /// A process tells what a keeper does.
     KeeperTells {
         process: usize,
@@ -108,6 +113,16 @@ struct Asks {
     siblings: Option<Siblings>,
     wait: u64,
     patience: u64,
+}
+
+/// What a claim by a name says and asks for.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    name: usize,
+    command: u8,
+    take: bool,
+    fresh: bool,
+    wait: u64,
 }
 
 /// What a keeper tells.
@@ -287,6 +302,20 @@ impl ReferenceStateMachine for Cast {
             let tells = tells.prop_map(|(process, what, epoch)| Step::KeeperTells { process, what, epoch });
             steps.push((5, tells.boxed()));
             steps.push((1, session().prop_map(Step::Touch).boxed()));
+            let flag = || select(vec![false, false, true]);
+            let named = (
+                select(instances.clone()),
+                0..2_usize,
+                select(vec![1, 1, 1, 2]),
+                flag(),
+                flag(),
+                select(vec![0, 5]),
+            );
+            let named = named.prop_map(|(process, name, command, take, fresh, wait)| Step::ClaimNamed {
+                process,
+                named: Named { name, command, take, fresh, wait },
+            });
+            steps.push((4, named.boxed()));
             let mut asked = vec![None; 8];
             asked.extend(Siblings::ALL.map(Some));
             let some = || select(vec![None, None, None, None, None, None, Some(0), Some(1)]);
@@ -311,7 +340,9 @@ impl ReferenceStateMachine for Cast {
             Step::Register { process, .. } => alive(process),
             Step::KeeperTells { process, .. } => alive(process),
             Step::Started { process, backend } => alive(process) && alive(backend),
-            Step::Claim { process, .. } => alive(process) && cast.processes[*process].parent.is_some(),
+            Step::Claim { process, .. } | Step::ClaimNamed { process, .. } => {
+                alive(process) && cast.processes[*process].parent.is_some()
+            }
             _ => true,
         }
     }
@@ -357,6 +388,7 @@ impl StateMachineTest for World {
             world.step(&cast, &Step::Exit(number));
         }
         world.step(&cast, &Step::Pass { ms: 0, told: true });
+        world.end_named(&cast);
         world.step(&cast, &Step::Sweep(usize::MAX));
         world.check(&cast);
         world.check_over();

@@ -67,6 +67,10 @@ impl Registry {
     /// What counts for claims of this host's instances: what they ask for, else what the table of hosts says, else the policy.
     /// In a host that was seen with a crowd nothing is resumed, unless they ask for it.
     pub(super) fn siblings(&self, owner: ProcessId, asked: Option<Siblings>) -> Siblings {
+        if owner == ProcessId::USER {
+            // There is one of each name.
+            return Siblings::Oldest;
+        }
         let owner = self.owners.get(&owner);
         let row = owner.and_then(|owner| owner.row);
         match asked.or(row).unwrap_or(self.policy.siblings) {
@@ -83,6 +87,9 @@ impl Registry {
     pub(super) fn note_company(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let (host, spot) = (session.owner, session.spot);
+        if host == ProcessId::USER {
+            return;
+        }
         let Some(owner) = self.owners.get(&host) else { return };
         let held = || {
             owner

@@ -4,6 +4,7 @@ mod keepers;
 mod siblings;
 mod strangers;
 mod unreachable;
+mod users;
 
 use mcp_sessiond_identity::{Conversation, KeyDoubt, RECIPE, Said, StartTime, Traits};
 use mcp_sessiond_proto::types::Outcome;

@@ -172,7 +172,8 @@ impl Registry {
     /// The session that an entry had before it was edited, where no name of an entry says so: the only free one of the same
     /// program and directory that was closed in an orderly way, in a host that has never run two of those at once.
     pub(super) fn edited_without_entry(&self, claim: &Claim, key: Key) -> Option<SessionId> {
-        let spot = claim.spot.filter(|_| claim.said.entry.is_none())?;
+        let may_be = claim.said.entry.is_none() && claim.host != ProcessId::USER;
+        let spot = claim.spot.filter(|_| may_be)?;
         let owner = self.owners.get(&claim.host).filter(|owner| !owner.doubles.contains(&spot))?;
         let mut of_spot = owner.sessions.iter().filter_map(|id| self.sessions.get(id)).filter(|session| {
             session.spot == Some(spot) && session.name.is_none() && session.said.entry.is_none()

@@ -10,6 +10,8 @@ section! {
         linger_ms: u64 = 600_000,
         /// How long a backend stays after its host has closed it in an orderly way, in ms.
         closed_linger_ms: u64 = 30_000,
+        /// How long a backend with a name (`wrap --name`) stays without a front, in ms.
+        named_linger_ms: u64 = 28_800_000,
         /// How long a backend may take to answer a ping before a host that comes back is answered from memory, in ms. One that
         /// does not is replaced.
         ping_wait_ms: u64 = 1_500,

@@ -80,7 +80,7 @@ mod tests {
         let row =
             HostRow { executable: "codex".into(), argument: Some("exec".into()), siblings: Siblings::Fresh };
         assert_eq!(
-            siblings_of(&[row.clone()], &host("/bin/codex", &["codex", "exec"])),
+            siblings_of(std::slice::from_ref(&row), &host("/bin/codex", &["codex", "exec"])),
             Some(Siblings::Fresh)
         );
         assert_eq!(siblings_of(&[row], &host("/bin/codex", &["codex", "app-server"])), Some(Siblings::Never));

@@ -48,6 +48,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         // 0 would have a backend go between one front and the next, and so be of no use.
         ("backends.linger_ms", backends.linger_ms, 1),
         ("backends.closed_linger_ms", backends.closed_linger_ms, 1),
+        ("backends.named_linger_ms", backends.named_linger_ms, 1),
         ("backends.ping_wait_ms", backends.ping_wait_ms, 1),
         ("backends.closes", backends.closes.into(), 1),
         ("backends.closes_ms", backends.closes_ms, 1),

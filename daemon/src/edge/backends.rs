@@ -73,10 +73,12 @@ impl Edge {
         };
         kept.kept().await?;
         let config = &self.settings().loaded.config.backends;
+        let is_users = owner == ProcessId::USER;
+        let linger = |of_host: u64| if is_users { config.named_linger_ms } else { of_host };
         Ok(Kept {
-            owner: reference(owner),
-            linger_ms: config.linger_ms,
-            closed_linger_ms: config.closed_linger_ms,
+            owner: (!is_users).then(|| reference(owner)),
+            linger_ms: linger(config.linger_ms),
+            closed_linger_ms: linger(config.closed_linger_ms),
             ping_wait_ms: config.ping_wait_ms,
             closes: config.closes,
             closes_ms: config.closes_ms,

@@ -2,13 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_sessiond_process::{self as process, Misnamed, Pinned, Said, Traits, Walk, digest};
+use mcp_sessiond_process::{
+    self as process, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Traits, Walk, digest,
+};
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId, Siblings, Token};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Named, SessionId, Siblings, Token};
 use mcp_sessiond_registry::{Claim, Claimant, Lease, Registry, SessionRecord, Wants};
 
-use super::{Answer, Edge, Settings};
+use super::{Answer, Edge, Settings, State};
 use crate::counters::count;
 use crate::tokens::{self, Corruption, Found};
 
@@ -30,7 +32,26 @@ impl Verified {
 /// Bytes that the name may have that people know a server by.
 const PROGRAM_MAX: usize = 255;
 
+/// Digits of a digest that a claim by a name may bring.
+const COMMAND_MAX: usize = 128;
+
+/// What a claim by a name wants.
+fn users(named: &Named, request: &ClaimRequest) -> Result<Wants, Error> {
+    let refused = |sentence: &str| Err(Error::InvalidArgument { sentence: sentence.into() });
+    if request.instance.is_some() || request.label.is_some() || request.entry.is_some() {
+        return refused("a claim by a name has no `instance`, no `label` and no `entry`");
+    }
+    let is_hex = named.command.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_hex || !(1..=COMMAND_MAX).contains(&named.command.len()) {
+        return refused("`command` is a digest: 1 to 128 hexadecimal digits");
+    }
+    Ok(Wants::Users { take: named.take, fresh: request.fresh })
+}
+
 fn said(request: &ClaimRequest) -> Said {
+    if let Some(named) = &request.named {
+        return Said { label: Some(named.name.clone()), ..Said::default() };
+    }
     Said { label: request.label.clone(), entry: request.entry.clone(), client: request.client.clone() }
 }
 
@@ -58,6 +79,10 @@ impl Edge {
         request: ClaimRequest,
         wants: Wants,
     ) -> Result<Claimed, Error> {
+        let wants = match &request.named {
+            Some(named) => users(named, &request)?,
+            None => wants,
+        };
         let is_name =
             |name: &String| (1..=PROGRAM_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
         if !request.program.as_ref().is_none_or(is_name) {
@@ -66,7 +91,7 @@ impl Edge {
         }
         let instance = self.instance(peer, request.instance).await?;
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
-        let receiver = if known {
+        let receiver = if known || request.named.is_some() {
             self.enter(&instance, &request, wants, None)?
         } else {
             let settings = self.settings();
@@ -111,7 +136,24 @@ impl Edge {
         let known = state.registry.claimant(&instance.id()).cloned();
         let first = known.is_none();
         let (claimant, host_name, row) = match (known, read) {
+            (Some(known), _) if request.named.is_some() != (known.host == ProcessId::USER) => {
+                let sentence =
+                    "one process claims sessions by names, or as a host's server, and not both".into();
+                return Err(Error::InvalidArgument { sentence });
+            }
             (Some(known), _) => (known, String::new(), None),
+            (None, _) if request.named.is_some() => {
+                state.exits.add(instance.clone()).map_err(|error| failed(&error))?;
+                if !instance.is_alive() {
+                    state.unwatch(&instance.id());
+                    return Err(exited());
+                }
+                // Nothing of it counts: the name is the user's word.
+                let program = process::name_of(instance.id().pid);
+                let claimant = Claimant::new(ProcessId::USER, Traits::unknown(program, KeyDoubt::Gone));
+                state.registry.introduce(instance.id(), claimant.clone());
+                (claimant, "you".to_owned(), None)
+            }
             (None, Some(Verified { host, host_name, row, traits })) => {
                 // Whoever is dead by now was taken in before it was known; it would never be told again.
                 if !instance.is_alive() || !host.is_alive() {
@@ -126,16 +168,21 @@ impl Edge {
             (None, None) => return Err(exited()),
         };
         let said = said(request);
-        let key = claimant.traits.key(&said);
+        let key = match &request.named {
+            Some(named) => Ok(Key::of_name(&named.name)),
+            None => claimant.traits.key(&said),
+        };
         if let (Err(doubt), true) = (&key, first) {
             count(&self.meters.counters.claims_doubtful_total);
             tracing::warn!(pid = instance.id().pid, %doubt, "the key is doubtful: a fresh session that nobody resumes");
         }
         let program = request.program.clone().unwrap_or_else(|| claimant.traits.program.clone());
-        let spot = claimant
-            .traits
-            .directory
-            .map(|directory| digest("mcp-sessiond spot", &[program.as_bytes(), &directory[..]].concat()));
+        let of_place =
+            |directory: [u8; 32]| digest("mcp-sessiond spot", &[program.as_bytes(), &directory[..]].concat());
+        let spot = match &request.named {
+            Some(named) => Some(digest("mcp-sessiond command", named.command.as_bytes())),
+            None => claimant.traits.directory.map(of_place),
+        };
         let (ticket, receiver) = state.ticket();
         let claim = Claim {
             ticket,
@@ -163,6 +210,39 @@ impl Edge {
         Ok(receiver)
     }
 
+    /// Says it where the keys of a server don't hold still.
+    fn note_start(&self, record: &SessionRecord, outcome: Outcome) {
+        let (Some(spot), Some(holder)) = (record.spot, record.holder) else { return };
+        let mut state = self.lock();
+        let State { registry, restless, .. } = &mut *state;
+        // Several that run at once are several servers, and no starts of one.
+        let is_beside = |other: &SessionRecord| {
+            other.owner == record.owner
+                && other.spot == record.spot
+                && other.id != record.id
+                && other.holder.is_some()
+        };
+        let said = match outcome {
+            Outcome::Resumed => {
+                restless.resumes(record.owner, spot);
+                None
+            }
+            Outcome::FreshFirst if record.said.label.is_none() && !registry.sessions().any(is_beside) => {
+                registry
+                    .claimant(&holder)
+                    .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits))
+            }
+            _ => None,
+        };
+        drop(state);
+        if let Some(what) = said {
+            tracing::warn!(
+                server = %record.program, host = record.owner.pid, what,
+                "a server finds nothing of what its former starts have left"
+            );
+        }
+    }
+
     /// Adds the token to a lease.
     async fn hand_over(&self, lease: Lease) -> Result<Claimed, Error> {
         let Lease { session, epoch, outcome, because, file } = lease;
@@ -184,6 +264,7 @@ impl Edge {
                 "a server begins afresh"
             );
         }
+        self.note_start(&record, outcome);
         let mut claimed =
             Claimed { session, epoch, outcome, because, token_status: TokenStatus::Absent, token: None };
         if record.digest.is_none() {
@@ -307,7 +388,7 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
     }
 }
 
-fn describe(instance: u32, walk: Walk, key: Result<process::Key, process::KeyDoubt>) -> WhoAmI {
+fn describe(instance: u32, walk: Walk, key: Result<Key, KeyDoubt>) -> WhoAmI {
     let step = |step: process::Step| Step { pid: step.pid, name: step.name, role: role(step.role).into() };
     let (host, host_doubt) = match walk.host {
         Ok(host) => (Some(host.id().pid), None),

@@ -7,6 +7,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
 use tokio::sync::oneshot;
 
+use super::restless::Restless;
 use crate::ledger::{Ledger, Waiter};
 
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) struct State {
     pub(super) exits: ExitWatch,
     pub(super) answers: HashMap<Ticket, oneshot::Sender<Answer>>,
     pub(super) tickets: u64,
+    /// Servers whose keys don't hold still.
+    pub(super) restless: Restless,
     /// Whether a former daemon's records are still compared with what is there: nobody has seen these exits.
     pub(super) is_starting: bool,
 }
@@ -29,7 +32,15 @@ pub(super) struct Answer {
 
 impl State {
     pub(super) fn new(registry: Registry, ledger: Ledger, exits: ExitWatch) -> Self {
-        Self { registry, ledger, exits, answers: HashMap::new(), tickets: 0, is_starting: true }
+        Self {
+            registry,
+            ledger,
+            exits,
+            answers: HashMap::new(),
+            tickets: 0,
+            restless: Restless::default(),
+            is_starting: true,
+        }
     }
 
     pub(super) fn take_in_exits(&mut self, now: Millis) {

@@ -21,6 +21,16 @@ pub(super) struct Signals {
     hangup: unix::Signal,
 }
 
+/// Lets the signals in that the daemon answers: whoever has started it may have blocked them. To be called before there is another
+/// thread.
+pub(super) fn let_in() {
+    use nix::sys::signal::{SigSet, Signal as Number};
+    let answered: SigSet =
+        [Number::SIGTERM, Number::SIGINT, Number::SIGHUP, Number::SIGCHLD].into_iter().collect();
+    // What can't be done changes nothing.
+    let _ = answered.thread_unblock();
+}
+
 impl Signals {
     /// Takes the signals over from their default actions.
     pub(super) fn listen() -> io::Result<Self> {

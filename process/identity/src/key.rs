@@ -221,6 +221,13 @@ impl Key {
         self.recipe == other.recipe && self.what != other.what && Self { what: other.what, ..*self } == *other
     }
 
+    /// The key of a session that the user has named.
+    #[must_use]
+    pub fn of_name(name: &Label) -> Self {
+        let what = digest("mcp-sessiond name", name.as_str().as_bytes());
+        Self { recipe: RECIPE, what, conversation: Conversation::None, client: None }
+    }
+
     fn of_former(what: [u8; 32]) -> Self {
         Self { recipe: FORMER_RECIPE, what, conversation: Conversation::None, client: None }
     }

@@ -16,6 +16,11 @@ pub struct ProcessId {
     pub inode: Option<u64>,
 }
 
+impl ProcessId {
+    /// What belongs to the user, and to no process, has this in the place of its owner. No process has pid 0.
+    pub const USER: Self = Self { pid: 0, start: StartTime(0), inode: None };
+}
+
 /// When a process started: on Linux in clock ticks since the system started (field 22 of /proc/PID/stat), on macOS
 /// in microseconds since the Unix epoch.
 ///

@@ -363,6 +363,7 @@ fn the_page_has_every_error() {
         Error::AlreadyExists,
         Error::SessionTerminated,
         Error::SessionHeld,
+        Error::NameTaken { sentence: sentence() },
         Error::VersionConflict { key: "k".parse().expect("a key"), current: StateVersion(1) },
         Error::BindingMismatch,
         Error::UnknownHandle,
@@ -379,7 +380,7 @@ fn the_page_has_every_error() {
     ];
     let (name, names) = every!(Error:
         NoVerifiedHost => "no_verified_host", NotAnAncestor => "not_an_ancestor", NamesHost => "names_host", StaleEpoch => "stale_epoch",
-        LeaseEnded => "lease_ended", UnknownSession => "unknown_session", AlreadyExists => "already_exists", SessionTerminated => "session_terminated", SessionHeld => "session_held",
+        LeaseEnded => "lease_ended", UnknownSession => "unknown_session", AlreadyExists => "already_exists", SessionTerminated => "session_terminated", SessionHeld => "session_held", NameTaken => "name_taken",
         VersionConflict => "version_conflict", BindingMismatch => "binding_mismatch",
         UnknownHandle => "unknown_handle", HandleExpired => "handle_expired", UnknownStream => "unknown_stream",
         StreamClosed => "stream_closed", UnknownCursor => "unknown_cursor", UnknownBackend => "unknown_backend", InvalidArgument => "invalid_argument",

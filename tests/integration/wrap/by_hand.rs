@@ -279,7 +279,11 @@ fn a_keeper_that_the_daemon_does_not_know_is_shown_and_stopped() {
     for file in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
         let _ = std::fs::remove_file(world.directory().join(file));
     }
+    // A daemon that finds it at its start ends it.
+    let away = world.root().join("away");
+    std::fs::rename(backend.socket(), &away).expect("moved");
     daemon.start_again();
+    std::fs::rename(&away, backend.socket()).expect("moved back");
     assert_eq!(world.backends().len(), 0);
     let said = say(&world, &["status"]);
     assert_eq!(said.code, Some(0), "{}", said.err);

@@ -49,6 +49,9 @@ pub enum NoBackend {
     /// A former server of this one is still being taken down.
     #[error("{0}")]
     Ending(String),
+    /// The session with the user's name is somebody else's now.
+    #[error("{0}")]
+    Taken(String),
 }
 
 /// A connection to the keeper.
@@ -112,15 +115,19 @@ impl Door {
         let finding = async { tokio::time::timeout_at(until.into(), self.find()).await };
         let found = self.runtime.block_on(finding);
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
-        let (claimed, found) = found.map_err(late).flatten()?;
-        if self.options.claim.fresh {
-            // What is lost from now on is not to be lost twice.
+        let (claimed, found) = found.map_err(late)??;
+        let takes = self.options.claim.named.as_ref().is_some_and(|named| named.take);
+        if self.options.claim.fresh || takes {
+            // What is lost from now on is not to be lost twice; and what is taken is not taken back.
             self.options.claim.fresh = false;
+            if let Some(named) = &mut self.options.claim.named {
+                named.take = false;
+            }
             self.control = Control::new(self.options.clone());
         }
         let Claimed { session, epoch, outcome, because, .. } = claimed;
         let lease = LeaseRef { session, epoch };
-        let knocked = self.reach(&lease, found, initialize, until);
+        let knocked = self.reach(&lease, found.map(|found| found.keeper), initialize, until);
         knocked.map(|attachment| Attachment { outcome, because, ..attachment })
     }
 
@@ -128,7 +135,7 @@ impl Door {
     fn reach(
         &mut self,
         lease: &LeaseRef,
-        found: Option<Backend>,
+        found: Option<KeeperName>,
         initialize: Option<Json>,
         until: Instant,
     ) -> Result<Attachment, NoBackend> {
@@ -136,7 +143,7 @@ impl Door {
         self.control.hang_up();
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease.clone());
         let keeper = match found {
-            Some(Backend { keeper, .. }) => {
+            Some(keeper) => {
                 let since = self.silent_since(keeper);
                 match self.knock(keeper, lease, initialize.clone(), until.min(since + self.silence)) {
                     Err(NoBackend::Passing(_))
@@ -198,6 +205,7 @@ impl Door {
     fn no_session(error: SessionError) -> NoBackend {
         let sentence = error.to_string();
         match error {
+            SessionError::Refused(Error::NameTaken { sentence }) => NoBackend::Taken(sentence),
             SessionError::Refused(error @ (Error::QuotaExceeded { .. } | Error::NoVerifiedHost { .. })) => {
                 NoBackend::NoSession(Some(error), sentence)
             }
@@ -211,13 +219,11 @@ impl Door {
         let passing = |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
         let mut command =
             Command::new(executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?);
-        command.arg("keep").args([
-            "--session",
-            lease.session.as_str(),
-            "--epoch",
-            &lease.epoch.to_string(),
-            "--",
-        ]);
+        command.arg("keep").args(["--session", lease.session.as_str(), "--epoch", &lease.epoch.to_string()]);
+        if let Some(title) = &self.program.title {
+            command.args(["--name", title.as_str()]);
+        }
+        command.arg("--");
         command.arg(&self.program.name).args(&self.program.arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut keeper = self.mask.while_in_force(|| command.spawn()).map_err(passing)?;

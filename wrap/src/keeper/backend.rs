@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mcp_sessiond_client::Label;
+use mcp_sessiond_process::digest;
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt as _, sink};
 use tokio::net::unix::pipe;
@@ -28,13 +31,28 @@ pub struct Program {
     pub name: OsString,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// The name that the user has given its session.
+    pub title: Option<Label>,
 }
 
 impl Program {
     /// What people know it by: its [telling words](super::telling). Its other arguments are nobody's business.
     #[must_use]
     pub fn shown(&self) -> String {
-        telling::words(&self.name, &self.arguments)
+        let words = telling::words(&self.name, &self.arguments);
+        match &self.title {
+            Some(title) => telling::cut(format!("{}: {words}", title.as_str())),
+            None => words,
+        }
+    }
+
+    /// A digest of the command line, as hexadecimal text.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let words = std::iter::once(&self.name).chain(&self.arguments).map(|word| word.as_bytes());
+        // No word has a NUL in it.
+        let line = words.collect::<Vec<_>>().join(&0);
+        digest("mcp-sessiond command line", &line).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Why it can't be run, in a sentence, with the exit code that a shell has for it: 127 where there is none, 126 where there

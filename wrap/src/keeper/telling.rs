@@ -28,12 +28,17 @@ pub fn words(name: &OsStr, arguments: &[OsString]) -> String {
     let arguments: Vec<String> =
         arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut words = told(&name.to_string_lossy(), &arguments, DEPTH);
-    words.retain(|letter| !letter.is_control());
-    while words.len() > WORDS_MAX {
-        words.pop();
+    cut(told(&name.to_string_lossy(), &arguments, DEPTH))
+}
+
+/// What of this text can be shown, and travels.
+#[must_use]
+pub fn cut(mut text: String) -> String {
+    text.retain(|letter| !letter.is_control());
+    while text.len() > WORDS_MAX {
+        text.pop();
     }
-    words
+    text
 }
 
 fn told(program: &str, arguments: &[&str], depth: usize) -> String {

@@ -11,7 +11,8 @@ use tokio::io::unix::AsyncFd;
 pub struct Watch {
     exits: ExitWatch,
     readable: AsyncFd<OwnedFd>,
-    owner: Pinned,
+    /// None: the session is the user's own.
+    owner: Option<Pinned>,
     front: Option<ProcessId>,
 }
 
@@ -25,13 +26,13 @@ pub enum Exited {
 }
 
 impl Watch {
-    /// Watches the host. To be called within a runtime.
+    /// Watches the host, where there is one. To be called within a runtime.
     ///
     /// # Errors
     /// When there are too many open files, or watches.
-    pub fn new(owner: Pinned) -> io::Result<Self> {
+    pub fn new(owner: Option<Pinned>) -> io::Result<Self> {
         let mut exits = ExitWatch::new()?;
-        exits.add(owner.clone())?;
+        owner.iter().cloned().try_for_each(|owner| exits.add(owner))?;
         let readable = mcp_sessiond_process::sys::when_readable(exits.as_fd().try_clone_to_owned()?)?;
         Ok(Self { exits, readable, owner, front: None })
     }
@@ -47,10 +48,10 @@ impl Watch {
         }
     }
 
-    /// Whether the host still runs.
+    /// Whether the host still runs, or there is none that could end.
     #[must_use]
     pub fn owner_is_alive(&self) -> bool {
-        self.owner.is_alive()
+        self.owner.as_ref().is_none_or(Pinned::is_alive)
     }
 
     /// Who has exited, when somebody has. A future that is dropped has taken nothing away.
@@ -59,7 +60,7 @@ impl Watch {
             // Nobody would tell of the host's end any more where this fails.
             let Ok(mut ready) = self.readable.readable().await else { return Exited::Owner };
             let exited = self.exits.drain();
-            if exited.contains(&self.owner.id()) {
+            if self.owner.as_ref().is_some_and(|owner| exited.contains(&owner.id())) {
                 return Exited::Owner;
             }
             if self.front.is_some_and(|front| exited.contains(&front)) {

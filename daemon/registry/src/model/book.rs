@@ -53,6 +53,8 @@ pub(super) struct Book {
     /// The sessions that have a token, as the registry has it.
     pub(super) tokens: BTreeSet<SessionId>,
     pub(super) expected: BTreeMap<Ticket, Expected>,
+    /// The session that was taken from its holder just now.
+    pub(super) taken: Option<SessionId>,
 }
 
 impl Book {
@@ -98,12 +100,14 @@ impl Book {
             words: BTreeMap::new(),
             tokens: with_token.collect(),
             expected: BTreeMap::new(),
+            taken: None,
         };
         let keys: BTreeSet<(ProcessId, Key)> =
             book.entries.values().filter_map(|entry| Some((entry.owner, entry.key?))).collect();
         for (owner, key) in keys {
             book.end_unreachable(owner, key);
         }
+        book.drop_idle_user();
         book
     }
 
@@ -154,6 +158,75 @@ impl Book {
         }
     }
 
+    /// A session by its name: there is one at most.
+    pub(super) fn claim_named(&mut self, claim: &Claim, take: bool, fresh: bool) {
+        self.hosts.entry(claim.host).or_default();
+        let found = self.numbers(|entry| Self::is_led(claim, entry)).pop();
+        let Some(number) = found else {
+            return self.answer_named(claim, None, Outcome::FreshFirst);
+        };
+        let entry = &self.entries[&number];
+        let is_same = entry.spot == claim.spot;
+        let is_others = entry.holder.is_some_and(|holder| holder != claim.process);
+        if fresh || !is_same {
+            if take || (is_same && !is_others) {
+                self.taken = entry.id.clone().filter(|_| entry.holder.is_some());
+                self.entries.remove(&number);
+                if let (Some(host), Some(key)) = (self.hosts.get_mut(&claim.host), claim.key) {
+                    host.losses.remove(&key);
+                }
+                self.answer_named(claim, None, Outcome::FreshFirst);
+            } else {
+                self.expected.insert(claim.ticket, Err("name_taken"));
+            }
+        } else if take && is_others {
+            self.taken = entry.id.clone();
+            self.entries.get_mut(&number).expect("it was found just now").holder = None;
+            self.answer_named(claim, Some(number), Outcome::Resumed);
+        } else if let Some((entry, outcome)) = self.decide_named(claim) {
+            self.answer_named(claim, entry, outcome);
+        } else if self.now < claim.deadline {
+            self.waiting.push(claim.clone());
+        } else {
+            self.expected.insert(claim.ticket, Err("name_taken"));
+        }
+    }
+
+    fn decide_named(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
+        let found = self.entries.iter().find(|(_, entry)| Self::is_led(claim, entry));
+        match found {
+            None => Some((None, Outcome::FreshFirst)),
+            Some((_, entry)) if entry.spot != claim.spot => None,
+            Some((number, entry)) if entry.holder.is_none() => Some((Some(*number), Outcome::Resumed)),
+            Some((number, entry)) => {
+                (entry.holder == Some(claim.process)).then_some((Some(*number), Outcome::Held))
+            }
+        }
+    }
+
+    fn answer_named(&mut self, claim: &Claim, entry: Option<u64>, outcome: Outcome) {
+        let losses = &mut self.hosts.entry(claim.host).or_default().losses;
+        let loss =
+            if outcome == Outcome::Held { None } else { claim.key.and_then(|key| losses.remove(&key)) };
+        let because = loss.filter(|_| entry.is_none_or(|number| self.entries[&number].keeper.is_none()));
+        self.answer(claim, entry, outcome, because);
+    }
+
+    /// Somebody ends what the user has named.
+    pub(super) fn end_named(&mut self) {
+        self.entries.retain(|_, entry| entry.owner != ProcessId::USER);
+        self.drop_idle_user();
+    }
+
+    /// The user is no host: what is on record of it goes with the last session.
+    fn drop_idle_user(&mut self) {
+        let owns = |entry: &Entry| entry.owner == ProcessId::USER;
+        let waits = self.waiting.iter().any(|claim| claim.host == ProcessId::USER);
+        if !waits && !self.entries.values().any(owns) {
+            self.hosts.remove(&ProcessId::USER);
+        }
+    }
+
     pub(super) fn passed(&mut self) {
         while let Some(at) = self.waiting.iter().position(|claim| claim.deadline <= self.now) {
             let claim = self.waiting.remove(at);
@@ -163,6 +236,7 @@ impl Book {
                 self.give_up(&claim);
             }
         }
+        self.drop_idle_user();
     }
 
     pub(super) fn exited(&mut self, dead: &[ProcessId]) {
@@ -198,6 +272,7 @@ impl Book {
             }
         }
         self.look_after_all(free.into_iter().chain(changed.into_iter().map(|(number, _)| number)));
+        self.drop_idle_user();
     }
 
     pub(super) fn release(&mut self, id: &SessionId) {
@@ -311,6 +386,9 @@ impl Book {
     }
 
     fn siblings(&self, host: ProcessId, asked: Option<Siblings>) -> Siblings {
+        if host == ProcessId::USER {
+            return Siblings::Oldest;
+        }
         let host = &self.hosts[&host];
         let wanted = asked.or(host.row).unwrap_or(self.policy.siblings);
         let is_guess = asked.is_none() && [Siblings::Fresh, Siblings::Successor].contains(&wanted);
@@ -367,12 +445,19 @@ impl Book {
 
     fn give_up(&mut self, claim: &Claim) {
         let Some(key) = claim.key else { return };
+        if claim.host == ProcessId::USER {
+            self.expected.insert(claim.ticket, Err("name_taken"));
+            return;
+        }
         self.carry_out(claim, None, Outcome::FreshHeld, None);
         self.look_after(claim.host, key);
     }
 
     /// Which entry, or None for a new one; None in all: it has to wait.
     fn decide(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
+        if claim.host == ProcessId::USER {
+            return self.decide_named(claim);
+        }
         let same = self.numbers(|entry| Self::is_led(claim, entry));
         let holder = |number: &u64| self.entries[number].holder;
         // By key, and then by age, as the former recipe's come after the newest's.
@@ -398,6 +483,9 @@ impl Book {
 
     fn carry_out(&mut self, claim: &Claim, entry: Option<u64>, outcome: Outcome, edited: Option<Loss>) {
         let Some(key) = claim.key else { return };
+        if claim.host == ProcessId::USER {
+            return self.answer_named(claim, entry, outcome);
+        }
         if outcome == Outcome::Held {
             return self.answer(claim, entry, outcome, None);
         }
@@ -479,6 +567,9 @@ impl Book {
     fn note_company(&mut self, number: u64) {
         let entry = &self.entries[&number];
         let host = entry.owner;
+        if host == ProcessId::USER {
+            return;
+        }
         let held = || self.entries.values().filter(|other| other.owner == host && other.holder.is_some());
         let of_key = held().filter(|other| other.key.is_some() && other.key == entry.key).count();
         let is_crowd = entry.asked.is_none() && of_key >= 3;

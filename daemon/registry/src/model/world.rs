@@ -6,7 +6,7 @@ mod leased;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-use mcp_sessiond_identity::{Conversation, FORMER_RECIPE, Key, ProcessId, Said};
+use mcp_sessiond_identity::{Conversation, FORMER_RECIPE, Key, KeyDoubt, ProcessId, Said, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId};
@@ -14,7 +14,7 @@ use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId};
 use super::book::Book;
 use super::check::check;
 use super::keepers::Shelf;
-use super::{Asks, Cast, Given, Step, Told, host_row, spot, traits};
+use super::{Asks, Cast, Given, Named, Step, Told, host_row, spot, traits};
 use crate::Records;
 use crate::{
     Claim, Claimant, Digest, Effect, KeeperRecord, Lease, Left, Millis, NO_TOKEN, Policy, Registry,
@@ -86,6 +86,8 @@ pub(super) struct World {
     /// What the claims are about that wait for an answer, and what those were that opened sessions.
     facts: HashMap<Ticket, About>,
     openers: HashMap<SessionId, About>,
+    /// Sessions that somebody has taken from their holders, or has begun afresh.
+    taken: HashSet<SessionId>,
     /// Sessions with keys of the former recipe: whoever comes for one first, it is that one's.
     downgraded: HashSet<SessionId>,
     /// The key of the former recipe for each key that was claimed with.
@@ -117,6 +119,7 @@ impl World {
             registering: None,
             facts: HashMap::new(),
             openers: HashMap::new(),
+            taken: HashSet::new(),
             downgraded: HashSet::new(),
             formers: HashMap::new(),
             told: Vec::new(),
@@ -137,6 +140,10 @@ impl World {
             Step::Claim { process, ref asks } => {
                 self.take_in_exits(cast);
                 self.claim(cast, process, asks);
+            }
+            Step::ClaimNamed { process, named } => {
+                self.take_in_exits(cast);
+                self.claim_named(cast, process, named);
             }
             Step::KeeperTells { process, what, epoch } => {
                 self.take_in_exits(cast);
@@ -264,6 +271,70 @@ impl World {
         self.facts.insert(claim.ticket, about);
         self.claims.insert(claim.ticket, claim.clone());
         self.book.claim(&claim);
+        self.registry.claim(claim, self.now);
+    }
+
+    /// Ends what the user has named: with it nobody would.
+    pub(super) fn end_named(&mut self, cast: &Cast) {
+        let of_user = self.registry.sessions().filter(|session| session.owner == ProcessId::USER);
+        for id in of_user.map(|session| session.id.clone()).collect::<Vec<_>>() {
+            self.registry.end(&id);
+        }
+        self.book.end_named();
+        self.carry_out(cast);
+    }
+
+    /// A process that has not claimed as a host's instance, and never will.
+    fn claim_named(&mut self, cast: &Cast, number: usize, named: Named) {
+        let process = cast.processes[number].id;
+        let unknown = || Traits::unknown("server".into(), KeyDoubt::Gone);
+        match self.registry.claimant(&process) {
+            Some(known) if known.host != ProcessId::USER => return,
+            Some(_) => {}
+            None => {
+                self.watched.insert(process);
+                self.registry.introduce(process, Claimant::new(ProcessId::USER, unknown()));
+            }
+        }
+        let name: Label = format!("name-{}", named.name).parse().expect("a label");
+        self.tickets += 1;
+        let said = Said { label: Some(name.clone()), ..Said::default() };
+        let claim = Claim {
+            ticket: Ticket(self.tickets),
+            id: SessionId::mint(),
+            process,
+            host: ProcessId::USER,
+            host_name: "you".into(),
+            row: None,
+            key: Some(Key::of_name(&name)),
+            former: None,
+            said: said.clone(),
+            spot: Some([named.command; 32]),
+            program: "server".into(),
+            siblings: None,
+            deadline: self.now + named.wait,
+            expires: self.now + 1_000,
+            opened_ms: self.now,
+            wants: Wants::Users { take: named.take, fresh: named.fresh },
+        };
+        // The command stands in the place of what it is made of.
+        let about = About {
+            host: ProcessId::USER,
+            core: claim.spot,
+            place: None,
+            conversation: Conversation::None,
+            said,
+        };
+        self.facts.insert(claim.ticket, about);
+        self.claims.insert(claim.ticket, claim.clone());
+        self.book.claim_named(&claim, named.take, named.fresh);
+        if let Some(taken) = self.book.taken.take() {
+            // Its holder may not have been told yet.
+            if let Some(known) = self.known.get_mut(&taken) {
+                known.released = true;
+            }
+            self.taken.insert(taken);
+        }
         self.registry.claim(claim, self.now);
     }
 

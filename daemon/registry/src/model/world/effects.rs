@@ -32,7 +32,8 @@ impl World {
                 if let Effect::DropSession(id) = &recorded {
                     let session = &self.recorded.sessions[id];
                     let lives = |process: &ProcessId| cast.is_alive(process);
-                    let released = self.known.get(id).is_some_and(|known| known.released);
+                    let released =
+                        self.known.get(id).is_some_and(|known| known.released) || self.taken.contains(id);
                     assert!(
                         session.holder.filter(lives).is_none() || released || !lives(&session.owner),
                         "a session that is held ends"

@@ -1,0 +1,223 @@
+"""Claude Code: `claude -p`, and interactive under a pseudo-terminal. The API that is faked is Anthropic's Messages."""
+
+import json
+import os
+import signal
+import time
+
+from drivers import Terminal
+from harness import INSTALLED, number, until
+
+NAME, PACKAGE = "Claude Code", ("npm", "@anthropic-ai/claude-code", "2.1.330")
+CLAUDE = INSTALLED / "claude" / "node_modules" / ".bin" / "claude"
+KEY = "sk-ant-api03-a-key-that-only-the-fake-api-knows"
+
+
+def environment(world):
+    """Past the questions of a first start, and without any traffic but the model's."""
+    (world.home / ".claude.json").write_text(json.dumps({
+        "hasCompletedOnboarding": True, "lastOnboardingVersion": PACKAGE[2], "theme": "dark",
+        "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
+        "projects": {str(world.project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}}}))
+    return world.environment(ANTHROPIC_BASE_URL=world.api.url, ANTHROPIC_API_KEY=KEY, DISABLE_AUTOUPDATER="1",
+                             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", ENABLE_TOOL_SEARCH="false")
+
+
+def added(world, *options):
+    """After `claude mcp add`."""
+    env = environment(world)
+    code, said = world.finish([CLAUDE, "mcp", "add", "counter", *options, "--", *world.wrapped()], env=env)
+    world.check("`claude mcp add NAME -- CMD` takes the wrapped command", code == 0, said)
+    return env
+
+
+def prompt(world, env, steps):
+    """One `claude -p`."""
+    return world.finish([CLAUDE, "-p", f"STEPS: {steps}", "--allowedTools", "mcp__counter__count"], env=env)
+
+
+def print_mode(world):
+    env = added(world)
+    code, said = prompt(world, env, "one count count")
+    world.check("`claude -p` exits 0 with the model's answer", code == 0 and "done one" in said, (code, said))
+    world.counts([1, 2], "one", "two calls meet one server")
+    world.lives(0, "after the end of the host")
+    prompt(world, env, "two count")
+    world.counts([1], "two", "another process is another host")
+    world.lives(0, "after the end of the host")
+
+
+def killed(*what):
+    """A scenario: `claude -p` calls, then something is killed, then it calls again."""
+    def scenario(world):
+        env = added(world)
+        world.api.hooks["kill"] = lambda: world.kill(*what)
+        code, said = prompt(world, env, "one count count kill count count")
+        world.check("`claude -p` exits 0 with the model's answer", code == 0 and "done one" in said, (code, said))
+        world.counts([1, 2, 3, 4], "one", "the same server goes on")
+        world.check("no second server is started", len(world.started()) == 1, world.started())
+        world.lives(0, "after the end of the host")
+    scenario.__name__ = "print_mode_SIGKILL_of_" + "_and_".join(what)
+    return scenario
+
+
+class Session(Terminal):
+    """An interactive session."""
+
+    def __init__(self, world, env):
+        super().__init__(world, [CLAUDE, "--allowedTools", "mcp__counter__count"], env)
+        self.world = world
+        # It shows its prompt before its servers are there.
+        world.check("it shows its prompt", self.shows("shift+tab to cycle", "? for shortcuts"), self.text()[-300:])
+        world.check("it has listed the server's tools", until(lambda: self.listed() > 0))
+        self.rests()
+
+    def listed(self):
+        return sum(entry["message"].get("method") == "tools/list" for entry in self.world.journal("message"))
+
+    def ask(self, name, steps="count"):
+        """A prompt, until the model has said its last word."""
+        self.send(f"STEPS: {name} {steps}")
+        self.world.check(f"prompt {name} is answered", self.shows(f"done {name}", seconds=60), self.text()[-300:])
+
+    def reconnect(self):
+        """`/mcp reconnect`, which is what the menu of `/mcp` does."""
+        self.send("/mcp reconnect counter")
+        self.world.check("`/mcp reconnect` reconnects", self.shows("Reconnected to counter"), self.text()[-300:])
+
+    def clear(self):
+        """Another conversation in the same process."""
+        self.send("/clear")
+        self.rests()
+
+
+def interactive_reconnect(world):
+    session = Session(world, added(world))
+    session.ask("one")
+    session.reconnect()
+    session.ask("two")
+    world.counts([1], "one", "a first call")
+    world.counts([2], "two", "after `/mcp reconnect` the same server goes on")
+    world.lives(1, "after `/mcp reconnect`")
+    session.reconnect()
+    session.reconnect()
+    session.ask("three")
+    world.counts([1], "three", "after the third reconnect within a minute the server is a fresh one")
+    world.lives(1, "after the third reconnect")
+    session.send("/exit")
+    world.lives(0, "after `/exit`")
+
+
+def interactive_kills(world):
+    """In the middle of a turn it starts a killed server again at the next call; between turns only when told to."""
+    session, count = Session(world, added(world)), 0
+    for what in [("front",), ("front", "daemon"), ("daemon",)]:
+        world.api.hooks["kill"] = lambda: world.kill(*what)
+        session.ask("turn-" + "-".join(what), "count kill count")
+        world.counts([count + 1, count + 2], "turn-" + "-".join(what), f"SIGKILL of {' and '.join(what)} within a turn")
+        count += 2
+        if "front" in what:
+            world.kill(*what)
+            session.reconnect()
+            session.ask("pause-" + "-".join(what))
+            count += 1
+            world.counts([count], "pause-" + "-".join(what), f"SIGKILL of {' and '.join(what)} between turns, `/mcp reconnect`")
+        world.lives(1, f"after SIGKILL of {' and '.join(what)}")
+
+
+def clear(world):
+    session = Session(world, added(world))
+    session.ask("one")
+    session.clear()
+    session.ask("two")
+    world.counts([1], "one", "a first call")
+    world.counts([2], "two", "`/clear` alone does not restart a server")
+    session.reconnect()
+    session.ask("three")
+    world.counts([1], "three", "a reconnect after `/clear` serves another conversation: a fresh server")
+    world.lives(1, "nobody can reach the former conversation's server: it is ended")
+    world.api.hooks["kill"] = lambda: world.kill("front")
+    session.ask("four", "kill count")
+    world.counts([2], "four", "the new conversation's server goes on after SIGKILL of its front")
+    world.kill("front")
+    session.clear()
+    session.ask("five")
+    world.counts([1], "five", "`/clear` starts a killed server again, for another conversation: a fresh server")
+    world.lives(1, "nobody can reach that conversation's server either")
+
+
+def keeper_lost(world):
+    session = Session(world, added(world))
+    session.ask("one")
+    world.kill("keeper")
+    session.ask("two")
+    session.ask("three")
+    world.counts([1], "one", "a first call")
+    world.check("after SIGKILL of the keeper a fresh server counts from 1", 1 in map(number, results(world, "two", "three")),
+                results(world, "two", "three"))
+    world.lives(1, "after SIGKILL of the keeper")
+
+
+def two_hosts(world):
+    env = added(world)
+    first, second = Session(world, env), Session(world, env)
+    first.ask("one", "count count")
+    second.ask("two")
+    world.kill("front")
+    first.reconnect()
+    second.reconnect()
+    first.ask("three")
+    second.ask("four")
+    world.counts([1, 2], "one", "the first host's server")
+    world.counts([1], "two", "the second host's server")
+    world.counts([3], "three", "after SIGKILL of both fronts the first finds its own")
+    world.counts([2], "four", "and the second its own")
+    world.lives(2, "two hosts")
+
+
+def project_scope(world):
+    """Some releases started a server of `.mcp.json` a second time at launch, and dropped the first after 15 s."""
+    (world.project / ".claude").mkdir()
+    (world.project / ".claude" / "settings.local.json").write_text('{"enableAllProjectMcpServers": true}')
+    session = Session(world, added(world, "--scope", "project"))
+    session.ask("one")
+    time.sleep(25)
+    session.ask("two")
+    world.counts([1], "one", "a first call")
+    world.counts([2], "two", "25 s later")
+    world.lives(1, "25 s after launch")
+    world.api.hooks["kill"] = lambda: world.kill("front")
+    session.ask("three", "kill count")
+    world.counts([3], "three", "after SIGKILL of the front the same server goes on")
+
+
+def results(world, *prompts):
+    return [text for prompt in prompts for text in world.api.results(prompt)]
+
+
+def observed(world):
+    """What it does to a server that is not wrapped and ends by no signal but SIGKILL."""
+    env = environment(world)
+    world.finish([CLAUDE, "mcp", "add", "counter", "--", *world.server("--stubborn")], env=env)
+    prompt(world, env, "one count")
+    world.describe()
+    host = world.start([CLAUDE, "-p", "STEPS: two count", "--allowedTools", "mcp__counter__count"], env=env)
+    until(world.servers)
+    world.watch("the end of `-p`", host.wait)
+    session = Session(world, env)
+    session.ask("two")
+    world.watch("/mcp reconnect", session.reconnect)
+    session.ask("three")
+    world.watch("SIGKILL of the server", lambda: (os.kill(world.servers()[-1], signal.SIGKILL), time.sleep(60)))
+    world.watch("the next call after it", lambda: session.ask("four"))
+    print(f"  it was answered: {world.api.results('four')}, with {world.servers()}")
+    world.watch("/clear", session.clear, 5)
+    session.ask("five")
+    world.watch("/exit", lambda: session.send("/exit"))
+    session = Session(world, env)
+    world.watch("SIGKILL of the host", lambda: os.kill(session.pid, signal.SIGKILL))
+
+
+SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
+             clear, keeper_lost, two_hosts, project_scope]
+OBSERVED = [observed]

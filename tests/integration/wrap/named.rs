@@ -1,0 +1,117 @@
+//! Servers that belong to the user, by a name: whatever becomes of the host.
+
+use mcp_sessiond_tests::{Client, Front, Server, World, gone, until};
+use serde_json::json;
+
+use super::{keeping, tiny};
+
+fn command(world: &World, options: &[&str]) -> Vec<String> {
+    world.wrapping(&[&["--name", "page"], options].concat(), &tiny(world))
+}
+
+fn here(world: &World, options: &[&str]) -> Client<Front> {
+    Client::connected(world.front(&command(world, options)))
+}
+
+/// As VS Code's "Reload Window" does: the process that starts servers is another one from then on.
+#[test]
+fn it_survives_the_end_of_its_host() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut former = world.host();
+    let mut server: Client<Server> = Client::connected(former.front(&command(&world, &[])));
+    assert_eq!((server.count(), server.count()), (1, 2));
+    former.kill();
+    world.backend().wait_alone();
+    let next = world.host();
+    let mut server: Client<Server> = Client::connected(next.front(&command(&world, &[])));
+    assert_eq!(server.count(), 3);
+    server.pipe.kill();
+    // And this test is another host.
+    let mut server = here(&world, &[]);
+    assert_eq!(server.count(), 4);
+    server.pipe.errors.wait("resumed the server");
+}
+
+#[test]
+fn it_is_found_again_when_the_daemon_was_killed() {
+    let world = keeping("");
+    let mut daemon = world.daemon();
+    let mut server = here(&world, &[]);
+    assert_eq!(server.count(), 1);
+    daemon.kill();
+    server.pipe.kill();
+    daemon.start_again();
+    assert_eq!(here(&world, &[]).count(), 2);
+}
+
+#[test]
+fn one_host_at_a_time_has_it_and_another_may_take_it() {
+    let world = World::new(&crate::BINARIES);
+    world.configure("claim_wait_ms = 50");
+    let _daemon = world.daemon();
+    let mut first = here(&world, &[]);
+    assert_eq!(first.count(), 1);
+    // Whoever comes second hears who has it, and gets it when that goes.
+    let mut second = Client::new(world.front(&command(&world, &[])));
+    let refused = second.initialize();
+    let why = refused["error"]["message"].as_str().expect("an error").to_owned();
+    assert!(why.contains("`page` is in use by process") && why.contains("--take"), "{why}");
+    first.pipe.close();
+    first.pipe.wait();
+    until("the second one gets it", || second.initialize().get("result").map(drop));
+    assert_eq!(second.count(), 2);
+    // The third takes it; the second loses it, and never takes it back.
+    let mut third = here(&world, &["--take"]);
+    assert_eq!(third.count(), 3);
+    second.pipe.errors.wait("taken: ");
+    let error = second.try_call("increment", json!({})).expect_err("taken");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("taken: ")), "{error}");
+    third.pipe.kill();
+    world.backend().wait_alone();
+    assert!(second.try_call("increment", json!({})).is_err(), "it does not come back");
+    assert_eq!(here(&world, &[]).count(), 4);
+}
+
+#[test]
+fn another_command_under_the_name_is_refused() {
+    let world = World::new(&crate::BINARIES);
+    world.configure("claim_wait_ms = 50");
+    let _daemon = world.daemon();
+    let mut first = here(&world, &[]);
+    assert_eq!(first.count(), 1);
+    let former = world.backend().pid();
+    first.pipe.close();
+    first.pipe.wait();
+    let mut other = tiny(&world);
+    other.push("--other".into());
+    let start = |options: &[&str]| {
+        Client::new(world.front(&world.wrapping(&[&["--name", "page"], options].concat(), &other)))
+    };
+    let refused = start(&[]).initialize();
+    let why = refused["error"]["message"].as_str().expect("an error").to_owned();
+    assert!(why.contains("another command line") && why.contains("tiny.py"), "{why}");
+    let mut taken = start(&["--take"]);
+    taken.initialize();
+    assert_eq!(taken.count(), 1);
+    gone(former);
+}
+
+#[test]
+fn it_ends_when_it_is_told_or_when_nobody_has_come_for_its_time() {
+    let world =
+        keeping("named_linger_ms = 200\nlinger_ms = 600000\nclosed_linger_ms = 600000\nstop_wait_ms = 300");
+    let _daemon = world.daemon();
+    let mut server = here(&world, &[]);
+    assert_eq!(server.count(), 1);
+    let told = world.sessiond(&["stop", "page"]).output().expect("it runs");
+    assert_eq!(told.status.code(), Some(0), "{}", String::from_utf8_lossy(&told.stderr));
+    assert_eq!(server.count(), 1, "it is started again when it is used");
+    let backend = world.backend();
+    server.pipe.close();
+    server.pipe.wait();
+    backend.ended();
+    let mut server = here(&world, &[]);
+    assert_eq!(server.count(), 1);
+    server.pipe.errors.wait("no host came back for the former server in time");
+}
