@@ -350,7 +350,7 @@ mod tests {
 
     fn program(words: &[&str]) -> Program {
         let (name, arguments) = words.split_first().expect("a program");
-        Program { name: name.into(), arguments: arguments.iter().map(OsString::from).collect() }
+        Program { name: name.into(), arguments: arguments.iter().map(OsString::from).collect(), title: None }
     }
 
     #[test]
@@ -377,7 +377,7 @@ mod tests {
             (&["sh", "-"], None),
             (&["node"], None),
         ] {
-            let Program { name, arguments } = program(words);
+            let Program { name, arguments, .. } = program(words);
             let Role::Interpreter(options) = Role::of(&name) else { panic!("{words:?}") };
             assert_eq!(script(&arguments, options).as_deref(), expected.map(Path::new), "{words:?}");
         }
