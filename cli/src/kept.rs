@@ -146,7 +146,8 @@ impl Server {
             // What the user has named has none.
             host: (host != 0).then_some(host),
             host_name: (host != 0).then(|| host_name.unwrap_or_else(|| process::name_of(host))),
-            pid,
+            // The daemon knows which one was started last, and not that it has ended.
+            pid: status.as_ref().map_or(pid, |status| status.pid),
             keeper_pid: Some(keeper_pid),
             known: true,
             failure: failure.filter(|_| !is_leaving),

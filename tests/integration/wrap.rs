@@ -14,8 +14,11 @@ mod isolation;
 mod named;
 mod official;
 mod races;
+mod renewal;
+mod signals;
 mod sizes;
 mod soak;
+mod strays;
 mod twins;
 mod without;
 
@@ -65,9 +68,26 @@ fn connect_raw(world: &World) -> (Raw, Client<Front>) {
     (raw, client)
 }
 
-/// A world whose daemon starts, with this configuration of backends.
+/// A world whose daemon starts, with this configuration of backends. Where it does not say otherwise, hosts may close a server as
+/// often as they like, and a server that is slow to answer a ping is not taken for one that hangs.
 fn keeping(settings: &str) -> World {
-    world(&format!("claim_wait_ms = 5000\n[backends]\n{settings}\n"))
+    let usual = [("closes", "closes = 1000"), ("ping_wait_ms", "ping_wait_ms = 20000")];
+    let missing = usual.into_iter().filter(|(name, _)| !settings.contains(name)).map(|(_, line)| line);
+    let lines: Vec<&str> = missing.chain([settings]).collect();
+    world(&format!("claim_wait_ms = 5000\n[backends]\n{}\n", lines.join("\n")))
+}
+
+/// A server that behaves oddly where it is asked to, with these options.
+fn odd(world: &World, options: &[&str]) -> Vec<String> {
+    let words = ["python3", "-I", "-S"].map(String::from).into_iter();
+    let script = [fixture("python/odd.py")].into_iter();
+    words.chain(script).chain(options.iter().map(|word| (*word).to_owned())).chain([root(world)]).collect()
+}
+
+/// The host closes its end, and the front is gone.
+fn close(mut client: Client<Front>) {
+    client.pipe.close();
+    client.pipe.wait();
 }
 
 /// A file that is not there yet, for tools that wait for one.

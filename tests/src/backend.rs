@@ -121,9 +121,14 @@ impl Backend {
         gone(self.keeper);
     }
 
+    /// Waits until nobody can attach to it any more.
+    pub fn closed(&self) {
+        until("its socket is gone", || (!self.socket.exists()).then_some(()));
+    }
+
     /// Waits until the keeper is gone, and its socket.
     pub fn ended(&self) {
         gone(self.keeper);
-        until("its socket is gone", || (!self.socket.exists()).then_some(()));
+        self.closed();
     }
 }

@@ -4,7 +4,7 @@
 //! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay what happens.
 //! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]: its standard error.
 //! - [`visits`]: who comes to the socket. [`front`]: the one that is attached. [`dial`]: the other side of it.
-//! - [`watch`]: whose exits matter. [`launch`]: how a keeper comes to be.
+//! - [`watch`]: whose exits matter. [`watched`]: whether the program has changed. [`launch`]: how a keeper comes to be.
 //!
 //! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the session, or, while
 //! that is away, if it shows an epoch that is newer than all that were seen.
@@ -21,6 +21,7 @@ mod status;
 pub mod telling;
 pub mod visits;
 pub mod watch;
+pub mod watched;
 
 use std::io;
 use std::process::ExitCode;

@@ -33,7 +33,18 @@ impl Relay {
             Some(line) => line,
             None if self.handshake.revive => return None,
             None => {
-                let entry = self.to_backend.pull(0)?;
+                let entry = if self.draining.is_some() {
+                    // It ends what it has begun, and begins nothing.
+                    let calls = &self.calls.open;
+                    let is_sent = |call: &u64| calls.get(call).is_some_and(|call| call.kind.sent);
+                    self.to_backend.pull_such(|part| match part {
+                        ToBackend::Answer => true,
+                        ToBackend::Cancel(call) => is_sent(call),
+                        _ => false,
+                    })?
+                } else {
+                    self.to_backend.pull(0)?
+                };
                 for (_, part) in &entry.parts {
                     if let ToBackend::Call(number) = part
                         && let Some(call) = self.calls.open.get_mut(number)
@@ -75,7 +86,7 @@ impl Relay {
     }
 
     /// Whether as much waits for a front as may.
-    fn full(&self) -> bool {
+    pub(super) fn full(&self) -> bool {
         self.to_front.entries.len() >= self.limits.queue_messages
             || self.to_front.bytes >= self.limits.queue_bytes
     }

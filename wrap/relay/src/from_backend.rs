@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::entry::{Edits, Entry, Verdict, translate};
 use super::life::Life;
-use super::message::{Kind, Line, Message};
-use super::numbers::{Answered, Open};
+use super::message::{Kind, Line, Message, Part};
+use super::numbers::{Answered, Numbers, Open};
 use super::queue::{ToFront, Wanting};
 use super::raw::number;
 use super::{Call, Millis, Relay, What, count};
@@ -22,7 +22,26 @@ impl Relay {
             return;
         }
         self.heard = true;
+        self.heard_from(now);
         self.receive(&line, now);
+        self.drain(now);
+    }
+
+    /// What the backend has written before it ended, without a newline behind it. It counts if it is whole: of half an answer
+    /// nobody can tell what it was going to say.
+    pub fn last_from_backend(&mut self, line: Bytes, now: Millis) {
+        let copy = OnceCell::new();
+        let is_whole = match Line::of(&line, &copy) {
+            Line::Blank => return,
+            Line::One(part) => matches!(part, Part::Message(_)),
+            Line::Batch(parts) => parts.iter().all(|(_, part)| matches!(part, Part::Message(_))),
+        };
+        if is_whole {
+            self.from_backend(line, now);
+        } else {
+            count(&mut self.counts.from_backend, line.len());
+            self.counts.dropped += 1;
+        }
     }
 
     /// Takes a line as the backend's, or in its place.
@@ -79,6 +98,10 @@ impl Relay {
         if id == "null" {
             return self.backend_complains();
         }
+        if number(id).is_some_and(Numbers::is_ping) {
+            self.ponged_us();
+            return None;
+        }
         let sent = number(id)
             .filter(|number| self.calls.open.get(number).is_some_and(|call| call.kind.sent))
             .and_then(|number| self.calls.open.remove(&number));
@@ -87,8 +110,18 @@ impl Relay {
             return None;
         };
         match call.kind.what {
-            What::Plain => {}
-            What::Initialize => self.initialize_answered(message, failed, now),
+            What::Plain if &*call.method == "ping" => self.ponged(),
+            What::Plain => {
+                let asked = number(id).unwrap_or_default();
+                if self.is_other_era(asked, &call.method, failed, call.asker, now) {
+                    return None;
+                }
+            }
+            What::Initialize => {
+                if self.initialize_answered(message, failed, now) {
+                    return None;
+                }
+            }
             What::Revive => {
                 self.revival_answered(message, failed, now);
                 return None;

@@ -41,6 +41,9 @@ impl Relay {
 
     fn front_message(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToBackend> {
         self.used |= is_use(&message.kind);
+        if let Some(front) = &mut self.front {
+            front.tried |= !matches!(&message.kind, Kind::Request { method, .. } if is_probe(method));
+        }
         match &message.kind {
             Kind::Request { id, method } => self.front_request(message, id, method, now),
             Kind::Notification { method } => match &**method {
@@ -64,7 +67,7 @@ impl Relay {
             self.host_initialize(message, id, now);
             return None;
         }
-        if !matches!(method, "server/discover" | "ping")
+        if !is_probe(method)
             && let Some(front) = &mut self.front
         {
             front.ready = true;
@@ -74,6 +77,9 @@ impl Relay {
             return None;
         }
         let (edits, number) = self.take_call(message, id, method, What::Plain, now);
+        if method == "server/discover" {
+            self.note_discover(message, number);
+        }
         self.note_habit(method, message, &edits);
         Some((edits, ToBackend::Call(number)))
     }
@@ -153,6 +159,11 @@ impl Relay {
         }
         Some((edits, ToBackend::Answer))
     }
+}
+
+/// Whether a request only finds out whether somebody is there, and in which version.
+fn is_probe(method: &str) -> bool {
+    matches!(method, "server/discover" | "ping")
 }
 
 /// Whether a message of the host has the backend do more than greet, ping and list: then it may keep something because of it.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
 
+use super::fresh::Next;
 use super::numbers::Open;
 use super::queue::{ToBackend, ToFront, Wants};
 use super::version::Can;
@@ -22,6 +23,8 @@ pub(super) struct Front {
     pub regardless: bool,
     /// What its host can do.
     pub can: Can,
+    /// Whether its host has done more than find out whether somebody is there.
+    pub tried: bool,
     /// Lines of it that were no JSON-RPC, and may be answered by an error without an id.
     pub unparsed: u32,
 }
@@ -39,17 +42,24 @@ impl Front {
 }
 
 impl Relay {
-    /// A front has attached. `initialize` is what its host has sent before, where a former keeper answered it.
-    pub fn attach(&mut self, initialize: Option<Bytes>, now: Millis) -> Attached {
+    /// A front has attached. `initialize` is what its host has sent before, where a former keeper answered it. `changed` is what
+    /// has changed of the program since the backend was started, for people.
+    pub fn attach(&mut self, initialize: Option<Bytes>, changed: Option<&str>, now: Millis) -> Attached {
         if self.front.is_some() {
-            self.detach(0, now);
+            self.detach(0, false, now);
         }
-        let resumed = self.connections > 0;
+        let comes_back = self.connections > 0;
         self.connections += 1;
+        let why = if comes_back && initialize.is_none() { self.outdated(changed, now) } else { None };
+        let resumed = comes_back && why.is_none();
+        if let Some(why) = why {
+            self.replace(why, Next::Open, false, now);
+        }
         self.front = Some(Front {
             ready: !resumed || initialize.is_some(),
             regardless: !resumed,
             can: Can::default(),
+            tried: false,
             unparsed: 0,
         });
         let waiting = self.to_front.entries.len();
@@ -61,11 +71,11 @@ impl Relay {
         Attached { resumed, waiting, lost, exited, age_ms: 0 }
     }
 
-    /// The front is gone. `unconfirmed` is how many of the messages that it was handed it may not have passed on.
-    pub fn detach(&mut self, unconfirmed: u64, now: Millis) {
-        if self.front.take().is_none() {
-            return;
-        }
+    /// The front is gone. `unconfirmed` is how many of the messages that it was handed it may not have passed on; `orderly`, that
+    /// it had said before that it was about to leave.
+    pub fn detach(&mut self, unconfirmed: u64, orderly: bool, now: Millis) {
+        let Some(front) = self.front.take() else { return };
+        self.note_leaving(orderly, front.tried, now);
         self.counts.lost += unconfirmed;
         self.counts.untold += unconfirmed;
         for part in self.to_front.retain(|part| matches!(part, ToFront::Notice | ToFront::Ask(..))) {
@@ -91,7 +101,9 @@ impl Relay {
         self.calls.tokens.clear();
         self.habits.clear();
         self.handshake.forget_waiter();
+        self.pulse_unwatched();
         self.forget_former();
+        self.drain(now);
     }
 
     /// Answers an ask in place of the host.

@@ -2,17 +2,16 @@
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
 use core::cell::OnceCell;
 
 use bytes::Bytes;
 
 use super::entry::{Edits, Entry, Verdict};
-use super::life::Life;
+use super::fresh::Next;
 use super::message::{Kind, Line, Message};
-use super::queue::{ToBackend, ToFront};
+use super::queue::ToBackend;
 use super::version::{Asked, Told, Version};
-use super::{Millis, Order, Relay, What, words};
+use super::{Millis, Relay, What, words};
 
 /// How far the backend's initialisation is.
 #[derive(Default)]
@@ -69,9 +68,17 @@ impl Handshake {
 impl Relay {
     /// The host initialises.
     pub(super) fn host_initialize(&mut self, message: &Message<'_>, id: &str, now: Millis) {
+        let comes_back = self.handshake.host.as_ref().is_some_and(|host| host.connection != self.connections);
         self.meet_host(message, id);
         if self.handshake.answer.is_some() {
-            self.answer_from_memory(Some(id), now);
+            let until = if comes_back && self.is_of_use() { self.sign_due(now) } else { None };
+            match until {
+                Some(until) => {
+                    self.handshake.waiter = Some(Waiter { id: Some(id.into()) });
+                    self.await_sign(until);
+                }
+                None => self.answer_from_memory(Some(id), now),
+            }
         } else if self.handshake.revive || self.handshake.pending.is_some_and(|call| self.is_former(call)) {
             self.handshake.waiter = Some(Waiter { id: Some(id.into()) });
         } else if let Some(why) = self.stillborn.take() {
@@ -153,6 +160,12 @@ impl Relay {
         }
     }
 
+    /// Whether the latest host can use what the backend has answered.
+    fn is_of_use(&self) -> bool {
+        let Handshake { told, requested, host, .. } = &self.handshake;
+        host.as_ref().is_some_and(|host| host.version.can_use(&told.version, requested))
+    }
+
     /// Answers the latest host from what the backend has said, or replaces the backend where the host can't use that.
     fn answer_from_memory(&mut self, id: Option<&str>, now: Millis) {
         let Handshake { answer: Some(answer), told, requested, host: Some(host), .. } = &self.handshake
@@ -164,7 +177,8 @@ impl Relay {
                 "the host speaks protocol {} at most, and the running server answered {}",
                 host.version, told.version
             );
-            self.replace(why, id.is_none(), now);
+            let next = if id.is_some() { Next::Initialize } else { Next::Revive };
+            self.replace(why, next, false, now);
             return;
         }
         match id {
@@ -176,16 +190,22 @@ impl Relay {
         }
     }
 
-    /// The backend has answered the `initialize` that the host of some front has sent.
-    pub(super) fn initialize_answered(&mut self, message: &Message<'_>, failed: bool, now: Millis) {
+    /// The backend has answered the `initialize` that the host of some front has sent. True if the host does not get that, since
+    /// a fresh backend is asked.
+    pub(super) fn initialize_answered(&mut self, message: &Message<'_>, failed: bool, now: Millis) -> bool {
         self.handshake.pending = None;
         self.handshake.deaths = 0;
         if failed {
+            if self.is_former_era(now) {
+                return true;
+            }
             self.fail_waiter(message, now);
         } else {
             self.keep_answer(message);
+            self.pulse_begins(now);
             self.serve_waiter(now);
         }
+        false
     }
 
     /// Keeps the answer for later hosts.
@@ -235,44 +255,6 @@ impl Relay {
         }
         self.handshake.initialized = true;
         Some((Edits::default(), ToBackend::Initialized))
-    }
-
-    /// Ends the running backend in favour of a fresh one, which the latest host initialises: `adopted` says that we do
-    /// that for it.
-    fn replace(&mut self, why: String, adopted: bool, now: Millis) {
-        self.end_calls("the server was replaced before it answered; the outcome is unknown");
-        let mut dropped = self.forget_backend().len();
-        let calls = &self.calls.open;
-        let current = self.connections;
-        let queued = self.to_backend.retain(
-            |part| matches!(part, ToBackend::Call(call) if calls.get(call).is_some_and(|call| call.asker == current)),
-        );
-        dropped += queued.len();
-        for part in queued {
-            if let ToBackend::Call(call) = part {
-                self.calls.open.remove(&call);
-            }
-        }
-        dropped += self.to_front.retain(|part| matches!(part, ToFront::Answer(_) | ToFront::Ours)).len();
-        self.counts.dropped += dropped as u64;
-        self.handshake.answer = None;
-        self.handshake.waiter = None;
-        self.handshake.revive = adopted;
-        if let Some(front) = &mut self.front {
-            front.ready = true;
-        }
-        if dropped > 0 {
-            self.say(format!("{dropped} messages of the server that is replaced are dropped"));
-        }
-        if matches!(self.life, Life::Running { .. }) {
-            self.life = Life::Ordered;
-            self.last_error = Some(why.clone());
-            self.orders.push(Order::Replace { why });
-        }
-        if !adopted {
-            self.send_initialize(false, now);
-        }
-        self.wake(now);
     }
 }
 

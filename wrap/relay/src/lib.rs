@@ -16,7 +16,9 @@ extern crate alloc;
 
 mod asks;
 mod entry;
+mod era;
 mod flow;
+mod fresh;
 mod from_backend;
 mod from_front;
 mod front;
@@ -25,6 +27,7 @@ mod life;
 pub mod message;
 mod numbers;
 mod oversized;
+mod pulse;
 mod queue;
 mod raw;
 mod revival;
@@ -43,11 +46,14 @@ use bytes::Bytes;
 use mcp_sessiond_proto::backends::Traffic;
 
 use self::entry::Entry;
+use self::era::Eras;
+use self::fresh::{Draining, Left};
 use self::front::Front;
 use self::handshake::Handshake;
 use self::life::Life;
 use self::numbers::{Answered, Numbers, Open, Tokens};
 pub use self::oversized::too_large;
+use self::pulse::Pulse;
 use self::queue::{Queue, ToBackend, ToFront};
 use self::revival::Habits;
 pub use self::view::View;
@@ -67,6 +73,14 @@ pub struct Limits {
     pub queue_messages: usize,
     /// Bytes of them. One message may go over.
     pub queue_bytes: usize,
+    /// How long a backend may take to answer a ping, in ms.
+    pub ping_wait_ms: u64,
+    /// How long answers are waited for before a backend is ended, in ms.
+    pub stop_wait_ms: u64,
+    /// Orderly closes within `closes_ms` after which a host gets a fresh backend.
+    pub closes: u32,
+    /// The time within which they are counted, in ms.
+    pub closes_ms: u64,
 }
 
 /// What the driver is to do.
@@ -79,6 +93,8 @@ pub enum Order {
     Replace {
         /// Why, for people.
         why: String,
+        /// Whether it is of no use to wait for it: it hangs.
+        kills: bool,
     },
     /// A line for people: on the front's standard error, or in the log. It has nothing of a message in it.
     Say(String),
@@ -97,6 +113,10 @@ pub struct Relay {
     failures: u32,
     handshake: Handshake,
     habits: Habits,
+    pulse: Pulse,
+    eras: Eras,
+    left: Left,
+    draining: Option<Draining>,
     calls: Direction<Call>,
     asks: Direction<Ask>,
     to_backend: Queue<ToBackend>,
@@ -196,6 +216,10 @@ impl Relay {
             failures: 0,
             handshake: Handshake::default(),
             habits: Habits::default(),
+            pulse: Pulse::default(),
+            eras: Eras::default(),
+            left: Left::default(),
+            draining: None,
             calls: Direction::default(),
             asks: Direction::default(),
             to_backend: Queue::default(),
@@ -223,7 +247,8 @@ impl Relay {
         let start = self.start_due();
         let forgotten = self.forget_due();
         let unasked = self.asks_due();
-        [start, forgotten, unasked].into_iter().flatten().min()
+        let due = [start, forgotten, unasked, self.pulse_due(), self.drain_due()];
+        due.into_iter().flatten().min()
     }
 
     /// Whether any front has had the backend do more than greet, ping and list; or has answered it.
@@ -237,6 +262,8 @@ impl Relay {
         self.start_if_due(now);
         self.forget(now);
         self.give_up_asks(now);
+        self.feel_pulse(now);
+        self.drain(now);
     }
 
     /// Whether a connection is the attached front.
@@ -256,6 +283,7 @@ impl Relay {
     }
 
     fn park(&mut self, answer: Answered) {
+        self.left.parked = true;
         if self.parked.len() == PARKED {
             self.parked.pop_front();
         }

@@ -1,6 +1,7 @@
 //! The backend starts, ends, and is started again.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,8 +18,21 @@ const BACKOFF_MAX_MS: u64 = 30_000;
 /// A start that is further ahead than this, in ms, is not waited for: calls fail at once.
 const PATIENCE_MS: u64 = 2_000;
 
+/// Why a call is refused when the backend is taken down for good.
+const STOPPED: &str = "the server was stopped; this call was not sent";
+
 /// So many backends get an `initialize` before its host is told that they end.
 const TRIES: u32 = 3;
+
+/// How a backend is lost.
+pub(super) enum Fall {
+    /// It has exited.
+    Exited,
+    /// It refuses to be initialised.
+    Refused,
+    /// It is ended on purpose, and why.
+    Replaced(String),
+}
 
 /// Where the backend is in its life.
 pub(super) enum Life {
@@ -37,8 +51,8 @@ pub(super) enum Life {
         wanted: bool,
         /// Whether calls are refused, since the start is too far ahead.
         refusing: bool,
-        /// Whether it still runs, and is to be replaced.
-        lingers: bool,
+        /// Why it is to be replaced, if it still runs.
+        lingers: Option<Box<str>>,
     },
     /// The driver was told to start it.
     Ordered,
@@ -75,42 +89,21 @@ impl Relay {
         if !self.heard && self.handshake.pending.is_none() && !self.handshake.revive {
             self.stillborn = Some(told.clone());
         }
+        self.serve_who_waits_for_a_sign(now);
+        self.pulse_ends(true);
         let again = self.ends_initialize(Some(&told));
         self.end_calls(&format!("the server ended ({why}) before it answered; the outcome is unknown"));
         if again {
             self.send_initialize(true, now);
         }
-        self.fall(false, now);
-    }
-
-    /// Somebody wants a fresh backend. One that was due later is started now; of a running one no line is fed from now on, nor
-    /// its exit. Hosts notice what they notice when it dies, but that no `initialize` fails of it.
-    pub fn restart(&mut self, now: Millis) {
-        self.failures = 0;
-        match &mut self.life {
-            Life::Stopping | Life::Ordered => {}
-            Life::Down { at, lingers, .. } => {
-                (*at, *lingers) = (now, false);
-                self.wake(now);
-            }
-            Life::New | Life::Running { .. } => {
-                self.last_error = Some("it was restarted by hand".to_owned());
-                let again = self.ends_initialize(None);
-                self.end_calls("the server was restarted before it answered; the outcome is unknown");
-                if again {
-                    self.send_initialize(true, now);
-                }
-                self.lie_down(0, false, now);
-                self.wake(now);
-            }
-        }
+        self.fall(Fall::Exited, now);
     }
 
     /// The backend has ended. The `initialize` that the attached front waits for has come to nothing, and the next
     /// backend gets it, unless several have ended of it, or none has ever said anything: then there is something wrong with the
     /// command, and its host hears of it as soon as of a direct child's. True if it has to be sent again. Without a reason it was
     /// ended by us, and there is nothing wrong with the command.
-    fn ends_initialize(&mut self, why: Option<&str>) -> bool {
+    pub(super) fn ends_initialize(&mut self, why: Option<&str>) -> bool {
         let Some(number) = self.handshake.pending else { return false };
         let (Some(call), Some(host)) = (self.calls.open.get(&number), &self.handshake.host) else {
             return false;
@@ -142,27 +135,27 @@ impl Relay {
             "the server refused to be initialised again before it answered; the outcome is unknown",
         );
         self.handshake.revive = true;
-        self.fall(true, now);
+        self.fall(Fall::Refused, now);
     }
 
     /// The backend is gone, or as good as gone.
-    fn fall(&mut self, lingers: bool, now: Millis) {
+    pub(super) fn fall(&mut self, how: Fall, now: Millis) {
+        // As if it had come a moment later.
+        self.serve_who_waits_for_a_sign(now);
+        if !self.winds_down() {
+            self.draining = None;
+        }
         let lived = if let Life::Running { since } = self.life { now.saturating_sub(since) } else { 0 };
         if lived >= LIVED_MS {
             self.failures = 0;
         }
-        let wait = if lived >= LIVED_MS && !lingers {
+        let wait = if matches!(how, Fall::Replaced(_)) || lived >= LIVED_MS && matches!(how, Fall::Exited) {
             0
         } else {
             let doubled = BACKOFF_MS << self.failures.min(16);
             self.failures = self.failures.saturating_add(1);
             doubled.min(BACKOFF_MAX_MS)
         };
-        self.lie_down(wait, lingers, now);
-    }
-
-    /// There is no backend, and none is started for a while.
-    fn lie_down(&mut self, wait: Millis, lingers: bool, now: Millis) {
         self.forget_backend();
         let calls = &self.calls.open;
         self.to_backend.retain(|part| match part {
@@ -171,11 +164,17 @@ impl Relay {
             ToBackend::Initialized | ToBackend::Answer => false,
         });
         self.handshake.revive |= self.handshake.answer.is_some();
+        let is_replaced = matches!(how, Fall::Replaced(_));
+        let lingers: Option<Box<str>> = match how {
+            Fall::Exited => None,
+            Fall::Refused => Some("it refused to be initialised again".into()),
+            Fall::Replaced(why) => Some(why.into()),
+        };
         self.life = Life::Down { at: now + wait, wanted: false, refusing: wait > PATIENCE_MS, lingers };
         if self.handshake.pending.is_none() && !self.handshake.revive {
             self.requeue_waiter(now);
         }
-        if self.handshake.revive || !self.to_backend.entries.is_empty() {
+        if is_replaced || self.handshake.revive || !self.to_backend.entries.is_empty() {
             self.wake(now);
         }
         if wait > PATIENCE_MS {
@@ -188,6 +187,7 @@ impl Relay {
         if matches!(self.life, Life::Stopping) {
             return;
         }
+        self.draining = None;
         self.last_error = Some(why.to_owned());
         self.end_calls("the server was stopped before it answered; the outcome is unknown");
         self.life = Life::Stopping;
@@ -214,6 +214,8 @@ impl Relay {
     pub(super) fn forget_backend(&mut self) -> Vec<ToFront> {
         self.lane.clear();
         self.handshake.initialized = false;
+        self.pulse_ends(false);
+        self.forget_era();
         self.asks.tokens.clear();
         for (number, ask) in core::mem::take(&mut self.asks.open) {
             if ask.kind.handed.is_some_and(|connection| self.is_current(connection))
@@ -226,7 +228,7 @@ impl Relay {
     }
 
     /// Calls that still wait for the backend are not made.
-    fn refuse_queued(&mut self, now: Millis) {
+    pub(super) fn refuse_queued(&mut self, now: Millis) {
         let Some(why) = self.refusal(now) else { return };
         for part in self.to_backend.retain(|part| !matches!(part, ToBackend::Call(_) | ToBackend::Cancel(_)))
         {
@@ -245,7 +247,8 @@ impl Relay {
     pub(super) fn refusal(&mut self, now: Millis) -> Option<String> {
         self.wake(now);
         match self.life {
-            Life::Stopping => Some("the server was stopped; this call was not sent".to_owned()),
+            _ if self.winds_down() => Some(STOPPED.to_owned()),
+            Life::Stopping => Some(STOPPED.to_owned()),
             Life::Down { at, .. } if at > now.saturating_add(PATIENCE_MS) => {
                 let why = self.last_error.as_deref().unwrap_or_default();
                 let wait = at - now;
@@ -278,13 +281,12 @@ impl Relay {
     pub(super) fn start_if_due(&mut self, now: Millis) {
         let Life::Down { at, wanted, refusing, lingers } = &mut self.life else { return };
         *refusing = *at > now.saturating_add(PATIENCE_MS);
-        if !*wanted || *at > now {
+        if !*wanted || *at > now || self.draining.is_some() {
             return;
         }
-        let order = if *lingers {
-            Order::Replace { why: "it refused to be initialised again".to_owned() }
-        } else {
-            Order::Start
+        let order = match lingers.take() {
+            Some(why) => Order::Replace { why: why.into(), kills: false },
+            None => Order::Start,
         };
         self.life = Life::Ordered;
         self.orders.push(order);

@@ -6,8 +6,12 @@ use alloc::string::String;
 
 use super::Millis;
 
-/// Ids at and above this one are not taken over: not every peer has integers of more than 31 bits.
-const TAKEN_OVER: u64 = 1 << 31;
+/// Numbers at and above this one are not given out: not every peer has integers of more than 31 bits.
+const END: u64 = 1 << 31;
+/// The last numbers below are those of our own pings, so that these change no number of anybody else.
+const PINGS: u64 = 1 << 10;
+/// Ids at and above this one are not taken over.
+const TAKEN_OVER: u64 = END - PINGS;
 /// Progress tokens that are remembered in one direction. The oldest go first.
 pub(super) const TOKENS: usize = 1024;
 
@@ -22,16 +26,33 @@ impl Numbers {
     /// first connection stay as they are.
     pub(super) fn take(&mut self, id: &str) -> u64 {
         let own = if id.bytes().all(|byte| byte.is_ascii_digit()) { id.parse().ok() } else { None };
-        let number = own.filter(|own| (self.next..TAKEN_OVER).contains(own)).unwrap_or(self.next.max(1));
-        self.next = number + 1;
-        number
+        match own.filter(|own| (self.next..TAKEN_OVER).contains(own)) {
+            Some(own) => self.give(own),
+            None => self.ours(),
+        }
     }
 
     /// A number for a request of our own.
     pub(super) fn ours(&mut self) -> u64 {
-        let number = self.next.max(1);
+        let next = self.next.max(1);
+        // After more than anybody counts, these are the only ones that are left.
+        let number = if (TAKEN_OVER..END).contains(&next) { END } else { next };
+        self.give(number)
+    }
+
+    fn give(&mut self, number: u64) -> u64 {
         self.next = number + 1;
         number
+    }
+
+    /// The number of a ping of ours, of which there were so many before.
+    pub(super) fn of_ping(before: u64) -> u64 {
+        END - 1 - before % PINGS
+    }
+
+    /// Whether this is the number of a ping of ours.
+    pub(super) fn is_ping(number: u64) -> bool {
+        (TAKEN_OVER..END).contains(&number)
     }
 }
 

@@ -106,6 +106,7 @@ impl Relay {
     /// The backend has sent a line of more than 16 MiB, which was discarded: its first and its last bytes.
     pub fn oversized_from_backend(&mut self, head: &[u8], tail: &[u8], now: Millis) {
         self.counts.dropped += 1;
+        self.heard_from(now);
         self.say("a message of the server has more than 16 MiB and was not relayed");
         let Glimpse { id: Some(id), request, .. } = Glimpse::of(head, tail) else { return };
         if request {

@@ -143,6 +143,16 @@ impl<P: Wanting> Queue<P> {
             return None;
         }
         let at = self.entries.iter().position(|entry| entry.wants() & !met == 0)?;
+        self.take(at)
+    }
+
+    /// Takes the first entry of which every part is such.
+    pub(super) fn pull_such(&mut self, such: impl Fn(&P) -> bool) -> Option<Entry<P>> {
+        let at = self.entries.iter().position(|entry| entry.parts.iter().all(|(_, part)| such(part)))?;
+        self.take(at)
+    }
+
+    fn take(&mut self, at: usize) -> Option<Entry<P>> {
         let entry = self.entries.remove(at)?;
         let tally = &mut self.tallies[usize::from(entry.wants())];
         tally.lines -= 1;

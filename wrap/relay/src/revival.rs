@@ -103,6 +103,7 @@ impl Relay {
         }
         let former = self.handshake.answer.is_some().then(|| self.handshake.told.version.clone());
         self.keep_answer(message);
+        self.pulse_begins(now);
         self.handshake.revive = false;
         self.handshake.initialized = true;
         let version = &self.handshake.told.version;

@@ -1,12 +1,15 @@
 //! The relay under test: a bench with a host on one side and a backend on the other.
 
 mod asks;
+mod eras;
 mod fidelity;
+mod fresh;
 mod fronts;
 mod handshake;
 mod lives;
 mod model;
 mod oversized;
+mod pulse;
 mod requests;
 mod unreadable;
 mod world;
@@ -16,7 +19,15 @@ use mcp_sessiond_proto::backends::Attached;
 
 use super::{Limits, Order, Relay};
 
-const LIMITS: Limits = Limits { ask_wait_ms: 60_000, queue_messages: 8, queue_bytes: 4096 };
+const LIMITS: Limits = Limits {
+    ask_wait_ms: 60_000,
+    queue_messages: 8,
+    queue_bytes: 4096,
+    ping_wait_ms: 1_500,
+    stop_wait_ms: 2_000,
+    closes: 3,
+    closes_ms: 60_000,
+};
 const ANSWER: &str = r#"{"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{}}},"jsonrpc":"2.0","id":ID}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
@@ -53,17 +64,30 @@ impl Bench {
     }
 
     fn attach(&mut self) -> Attached {
-        self.relay.attach(None, self.now)
+        self.relay.attach(None, None, self.now)
     }
 
     /// The front goes, and another one comes and has initialised.
     fn reconnect(&mut self, capabilities: &str) {
-        self.relay.detach(0, self.now);
+        self.relay.detach(0, false, self.now);
         assert!(self.attach().resumed);
         self.front(&initialize("0", "2025-06-18", capabilities));
+        // After a cut, what is under way is not disturbed.
+        if self.relay.is_idle() {
+            self.is_pinged();
+        }
         assert_eq!(self.front_gets(), [ANSWER.replace("ID", "0")]);
         self.front(INITIALIZED);
         assert_eq!(self.backend_gets(), [""; 0]);
+    }
+
+    /// The backend gets a ping of ours, and answers it.
+    fn is_pinged(&mut self) {
+        let pings = self.backend_gets();
+        assert_eq!(pings.len(), 1, "{pings:?}");
+        let ping: serde_json::Value = serde_json::from_str(&pings[0]).expect("JSON");
+        assert_eq!(ping["method"], "ping");
+        self.backend(&answer(&ping["id"].to_string()));
     }
 
     fn front(&mut self, line: &str) {

@@ -65,6 +65,11 @@ pub(super) fn empty_result(id: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into()
 }
 
+/// A ping of ours.
+pub(super) fn ping(number: u64) -> Bytes {
+    format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#).into()
+}
+
 /// A notification without parameters.
 pub(super) fn notification(method: &str) -> Bytes {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).into()

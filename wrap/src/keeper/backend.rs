@@ -1,5 +1,6 @@
 //! The backend: a child that leads a process group, with pipes for its standard streams.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, sink};
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
-use super::children::Children;
+use super::children::{Children, Manner};
 use super::lines::{CHUNK, Line, Lines};
 use super::telling;
 use crate::signals::GivenMask;
@@ -110,10 +111,10 @@ impl Backend {
         Ok(Self { pid, started: Instant::now(), input, output, mute_since: None, errors })
     }
 
-    /// The lines that are left in its standard output when it has exited. Does not wait, nor go on for ever: whoever it left
-    /// behind may hold the pipe open, and write to it.
-    pub fn last_lines(&mut self) -> Vec<Line> {
-        let Some(output) = self.output.take() else { return Vec::new() };
+    /// The lines that are left in its standard output when it has exited, and what stands behind the last newline. Does not
+    /// wait, nor go on for ever: whoever it left behind may hold the pipe open, and write to it.
+    pub fn last_lines(&mut self) -> (Vec<Line>, Option<Line>) {
+        let Some(output) = self.output.take() else { return (Vec::new(), None) };
         let (pipe, mut buffer) = output.into_parts();
         let mut lines = Vec::new();
         let mut chunk = vec![0; CHUNK];
@@ -128,8 +129,7 @@ impl Backend {
                 Ok(_) | Err(_) => break,
             }
         }
-        lines.extend(buffer.last_line());
-        lines
+        (lines, buffer.last_line())
     }
 
     /// What is left in its standard error when it has exited. Does not wait.
@@ -146,9 +146,12 @@ impl Backend {
         words
     }
 
-    /// Takes it down as hosts do, the whole group: its standard input is closed, then there is time, then SIGTERM, then
-    /// time, then SIGKILL. What it still says is read, so that it can end, and thrown away.
-    pub async fn take_down(mut self, children: &Children, patience: Duration) {
+    /// Takes it down, with what it has started: its standard input is closed, and signals follow, `patience` apart. What it
+    /// still says is read, so that it can end, and thrown away.
+    pub async fn take_down(mut self, children: &Children, manner: Manner, patience: Duration) {
+        let polite = matches!(manner, Manner::Politely { .. });
+        // Before it can have exited: who loses its parent by that is none of them.
+        let apart = if polite { children.apart(self.pid) } else { BTreeSet::new() };
         drop(self.input.take());
         let output = self.output.take().map(|lines| lines.into_parts().0);
         let drained = async {
@@ -156,7 +159,7 @@ impl Backend {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = children.end_group(self.pid, patience) => {}
+            () = children.end(self.pid, manner, apart, patience) => {}
             () = drained => {}
         }
     }

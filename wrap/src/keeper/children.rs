@@ -1,10 +1,10 @@
 //! The keeper's children: its backend, and what the backend's children left behind when they died. All are reaped here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-use mcp_sessiond_process::{self as process, Pinned};
+use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -33,11 +33,27 @@ impl fmt::Display for Ended {
     }
 }
 
+/// How a backend is ended. Its standard input is closed, whichever it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// As hosts do: there is time, then SIGTERM.
+    Politely {
+        /// So much.
+        within: Duration,
+    },
+    /// Nobody waits for it, or it has ended already, and this is about what it has left behind: SIGTERM at once.
+    AtOnce,
+    /// It hangs: SIGKILL at once.
+    Killed,
+}
+
 /// Who has ended, as far as anybody waits for it.
 #[derive(Debug, Default)]
 struct Exits {
     /// The processes that are waited for, and how they ended.
     awaited: HashMap<Pid, Option<Ended>>,
+    /// Those whom nobody ends.
+    spared: BTreeSet<ProcessId>,
 }
 
 /// The children of this process. Nobody else may wait for any of them.
@@ -84,59 +100,80 @@ impl Children {
         self.exits.borrow().awaited.get(&child).copied().unwrap_or(Some(Ended::Unknown))
     }
 
-    /// Ends a process group as hosts end a server, whose standard input is closed already: waits, SIGTERM, waits, SIGKILL.
-    /// Returns when nobody is left in it, or nothing more can be done. It is led by a child that is
-    /// [expected](Self::expect).
-    pub async fn end_group(&self, leader: Pid, patience: Duration) {
-        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-            // Who was only started by one that has ended waits for nothing on its standard input.
-            let orphaned = signal == Signal::SIGTERM && self.ended(leader).is_some();
-            let wait = if orphaned { Duration::ZERO } else { patience };
-            if timeout(wait, self.group_gone(leader)).await.is_ok() {
+    /// The children that are orphans of the backend's, in sessions of processes of their own: the user's browser, opened for a
+    /// login. They are spared where the backend exits by itself, as it does when it is a host's own child.
+    #[must_use]
+    pub fn apart(&self, leader: Pid) -> BTreeSet<ProcessId> {
+        let own = nix::unistd::getsid(None).map(|session| session.as_raw().cast_unsigned()).ok();
+        let strays = self.strays(leader).into_iter();
+        strays.filter(|stray| process::session_of(stray) != own).map(|stray| stray.id()).collect()
+    }
+
+    /// Ends the backend, whose standard input is closed: its process group, and its orphans. Returns when nobody is left of
+    /// them, or nothing more can be done. The group is led by a child that is [expected](Self::expect). `apart` is who is
+    /// spared if that exits by itself.
+    pub async fn end(&self, leader: Pid, manner: Manner, apart: BTreeSet<ProcessId>, patience: Duration) {
+        if let Manner::Politely { within } = manner
+            && self.ended(leader).is_none()
+            && timeout(within, self.exited(leader)).await.is_ok()
+        {
+            self.exits.send_modify(|exits| exits.spared.extend(apart));
+        }
+        let first = if manner == Manner::Killed { Signal::SIGKILL } else { Signal::SIGTERM };
+        for (to_group, to_strays) in [(first, Signal::SIGTERM), (Signal::SIGKILL, Signal::SIGKILL)] {
+            if timeout(patience, self.rid(leader, to_group, to_strays)).await.is_ok() {
                 break;
             }
-            let _ = killpg(leader, signal);
         }
-        let _ = timeout(patience, self.group_gone(leader)).await;
         self.exits.send_modify(|exits| {
             exits.awaited.remove(&leader);
         });
     }
 
-    /// Ends the children that are in no group that was ended: those that the backend's processes had put into sessions of
-    /// their own, and that became ours when their parents were gone. They have had their time with the others.
-    pub async fn end_strays(&self, patience: Duration) {
-        let Ok(myself) = Pinned::myself() else { return };
+    /// Sends a signal to everybody who is left of the backend, and to whoever becomes our child by that, and waits until they
+    /// are gone. On Linux whoever loses its parent becomes our child, so the end of the last one is told to us.
+    async fn rid(&self, leader: Pid, to_group: Signal, to_strays: Signal) {
         let mut exits = self.exits.subscribe();
-        let ended = async {
-            loop {
-                exits.mark_unchanged();
-                let strays = process::children_of(&myself).unwrap_or_default();
-                if strays.is_empty() {
-                    return;
-                }
-                for stray in strays {
-                    // It fails where it has just exited.
-                    drop(stray.signal(Signal::SIGKILL));
-                }
-                // Whoever it has left behind becomes ours in turn.
-                if exits.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        let _ = timeout(patience, ended).await;
-    }
-
-    /// Waits until nobody is left in the group. On Linux whoever loses its parent becomes our child, so the end of the last one
-    /// is told to us.
-    async fn group_gone(&self, leader: Pid) {
-        let mut exits = self.exits.subscribe();
+        let mut told = BTreeSet::new();
+        if !self.is_group_gone(leader) {
+            let _ = killpg(leader, to_group);
+        }
         loop {
             exits.mark_unchanged();
-            if self.ended(leader).is_some() && killpg(leader, None) == Err(Errno::ESRCH) {
+            let strays = self.strays(leader);
+            if strays.is_empty() && self.is_group_gone(leader) {
                 return;
             }
+            for stray in strays.into_iter().filter(|stray| told.insert(stray.id())) {
+                // It fails where it has just exited.
+                drop(stray.signal(to_strays));
+            }
+            if exits.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Our children that are not in the leader's group: those that the backend's processes had put into groups of their own, and
+    /// that became ours when their parents were gone.
+    fn strays(&self, leader: Pid) -> Vec<Pinned> {
+        let Ok(myself) = Pinned::myself() else { return Vec::new() };
+        let spared = self.exits.borrow().spared.clone();
+        let is_stray = |child: &Pinned| {
+            let group = nix::unistd::getpgid(Some(Pid::from_raw(child.id().pid.cast_signed())));
+            group != Ok(leader) && !spared.contains(&child.id())
+        };
+        process::children_of(&myself).unwrap_or_default().into_iter().filter(is_stray).collect()
+    }
+
+    fn is_group_gone(&self, leader: Pid) -> bool {
+        self.ended(leader).is_some() && killpg(leader, None) == Err(Errno::ESRCH)
+    }
+
+    /// Waits until the leader has exited.
+    async fn exited(&self, leader: Pid) {
+        let mut exits = self.exits.subscribe();
+        while self.ended(leader).is_none() {
             if exits.changed().await.is_err() {
                 return;
             }

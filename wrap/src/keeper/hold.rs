@@ -22,12 +22,13 @@ use tokio::time::{Instant, sleep_until};
 
 use self::events::{from_backend, from_errors, from_front, to_backend, to_front};
 use super::backend::{Backend, Program};
-use super::children::Children;
+use super::children::{Children, Manner};
 use super::errors::Ring;
 use super::front::{Beside, Front, Outlet};
 use super::lines::Line;
 use super::visits::{House, Visit, receive};
 use super::watch::{Exited, Watch};
+use super::watched::Watched;
 use crate::signals::GivenMask;
 
 /// Connections beside fronts that have not attached yet.
@@ -61,6 +62,8 @@ pub struct Keeper {
     /// The control plane, for calls that nobody waits for.
     control: Control,
     pub(super) program: Program,
+    /// What of the program is looked at for changes.
+    watched: Option<Watched>,
     pub(super) relay: Relay,
     children: Arc<Children>,
     pub(super) backend: Option<Backend>,
@@ -76,6 +79,8 @@ pub struct Keeper {
     pub(super) since: Instant,
     /// The latest front has said that it leaves.
     closed: bool,
+    /// Why the keeper is about to end, and since when.
+    ending: Option<(End, Instant)>,
     /// The signals that the host had blocked.
     mask: GivenMask,
     /// The newest epoch that was seen, and who was let in with it.
@@ -121,6 +126,8 @@ enum Event {
     FrontGone,
     FromFront(Line),
     FromBackend(Line),
+    /// What stands behind its last newline.
+    LastFromBackend(Line),
     OutputClosed,
     InputClosed,
     Errors(Vec<u8>),
@@ -148,6 +155,10 @@ impl Keeper {
             ask_wait_ms: kept.ask_wait_ms,
             queue_messages: kept.queue_messages,
             queue_bytes: kept.queue_bytes,
+            ping_wait_ms: kept.ping_wait_ms,
+            stop_wait_ms: kept.stop_wait_ms,
+            closes: kept.closes,
+            closes_ms: kept.closes_ms,
         };
         let now = Instant::now();
         let mut keeper = Self {
@@ -156,6 +167,7 @@ impl Keeper {
             kept,
             control,
             program,
+            watched: None,
             relay: Relay::new(limits),
             children,
             backend: None,
@@ -167,6 +179,7 @@ impl Keeper {
             began: now,
             since: now,
             closed: false,
+            ending: None,
             mask,
             last: (epoch, None),
             arrived: None,
@@ -236,10 +249,19 @@ impl Keeper {
             };
             let left = matches!(event, Event::FrontGone);
             if let Some(why) = self.take_in(event).await {
-                break why;
+                if self.ending.is_none() {
+                    receiving.abort();
+                    placed.unlink();
+                }
+                self.begin_end(why);
+            } else if left && self.ending.is_none() && !placed.is_in_place() {
+                self.begin_end(End::Hidden);
             }
-            if left && !placed.is_in_place() {
-                break End::Hidden;
+            // The host gets the answers that come soon.
+            if let Some((why, _)) = self.ending
+                && (why != End::Told || self.relay.is_drained(self.now()))
+            {
+                break why;
             }
             if let Some(front) = self.arrived.take() {
                 watch.follow(Some(front));
@@ -292,7 +314,7 @@ impl Keeper {
     /// Tells the relay, and does what it says. Returns why the keeper has to end, if it has.
     async fn take_in(&mut self, event: Event) -> Option<End> {
         let now = self.now();
-        if matches!(event, Event::FromFront(_) | Event::FromBackend(_)) {
+        if matches!(event, Event::FromFront(_) | Event::FromBackend(_) | Event::LastFromBackend(_)) {
             self.busy = true;
             self.slim_at.get_or_insert_with(|| Instant::now() + SILENCE);
         }
@@ -305,6 +327,8 @@ impl Keeper {
                 }
             }
             Event::End(why) => return Some(why),
+            // It would find nothing: its connection is closed, and it looks for another keeper.
+            Event::Visit(_) if self.ending.is_some() => {}
             Event::Visit(visit) => self.visit(visit).await,
             Event::FrontGone => self.detach(),
             Event::FromFront(Line::Whole(line)) => self.relay.from_front(line, now),
@@ -315,6 +339,7 @@ impl Keeper {
             Event::FromBackend(Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_backend(&head, &tail, now);
             }
+            Event::LastFromBackend(line) => self.last_from_backend(line),
             // It is about to be heard of as ended; else it can't be talked to any more, whatever else it does.
             Event::OutputClosed => {
                 let backend = self.backend.as_mut()?;
@@ -352,9 +377,9 @@ impl Keeper {
         for order in self.relay.orders() {
             match order {
                 Order::Start => self.start_due = true,
-                Order::Replace { why } => {
+                Order::Replace { why, kills } => {
                     self.say(&format!("{why}; a fresh server is started"));
-                    self.retire();
+                    self.retire(if kills { Manner::Killed } else { self.politely() });
                     self.start_due = true;
                 }
                 Order::Say(text) => self.say(&text),

@@ -137,12 +137,13 @@ fn tail_of(line: &[u8]) -> Bytes {
 pub struct Lines<R> {
     reader: R,
     buffer: LineBuffer,
+    ended: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     /// Will read from `reader`.
     pub fn new(reader: R) -> Self {
-        Self { reader, buffer: LineBuffer::default() }
+        Self { reader, buffer: LineBuffer::default(), ended: false }
     }
 
     /// The next line; none at the end. What stands behind the last newline is a line, too. A future that is dropped has taken
@@ -156,6 +157,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 return Ok(Some(line));
             }
             if self.reader.read_buf(self.buffer.room()).await? == 0 {
+                self.ended = true;
                 return Ok(self.buffer.last_line());
             }
         }
@@ -168,7 +170,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// What [`into_parts`](Self::into_parts) took apart.
     pub fn from_parts(reader: R, buffer: LineBuffer) -> Self {
-        Self { reader, buffer }
+        Self { reader, buffer, ended: false }
+    }
+
+    /// Whether the end was met: then the last line had no newline behind it.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 }
 

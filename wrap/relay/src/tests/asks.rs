@@ -28,7 +28,7 @@ fn an_ask_that_a_former_front_had_is_failed() {
     bench.backend(&ask("1", "x"));
     assert_eq!(bench.front_gets(), [ask("1", "x")]);
     bench.backend(&ask("2", "x"));
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     assert_eq!(bench.backend_gets(), [failed("1", GONE)]);
     bench.attach();
     bench.front(INITIALIZED);
@@ -43,7 +43,7 @@ fn an_ask_that_a_former_front_had_is_failed() {
 #[test]
 fn an_ask_waits_for_a_host_and_fails_at_once_where_that_can_not_answer() {
     let mut bench = Bench::initialized();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     let methods = ["sampling/createMessage", "elicitation/create", "roots/list", "x"];
     for (id, method) in (1..).zip(methods) {
         bench.backend(&ask(&id.to_string(), method));
@@ -72,9 +72,11 @@ fn an_ask_waits_for_a_host_and_fails_at_once_where_that_can_not_answer() {
 #[test]
 fn an_ask_that_no_host_comes_for_fails() {
     let mut bench = Bench::initialized();
-    bench.relay.detach(0, bench.now);
+    bench.wait();
+    bench.is_pinged();
+    bench.relay.detach(0, false, bench.now);
     bench.backend(&ask("1", "elicitation/create"));
-    assert_eq!(bench.relay.next_deadline(), Some(61_000));
+    assert_eq!(bench.relay.next_deadline(), Some(bench.now + 60_000));
     bench.wait();
     assert_eq!(bench.backend_gets(), [failed("1", "no host that can answer was attached within 60000 ms")]);
     bench.reconnect(r#"{"elicitation":{}}"#);
@@ -124,10 +126,10 @@ fn progress_of_an_ask_goes_back_too() {
 #[test]
 fn a_ping_waits_for_a_host_like_every_request() {
     let mut bench = Bench::initialized();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.backend(&ask("1", "ping"));
     assert!(bench.backend_gets().is_empty());
-    bench.relay.attach(None, bench.now);
+    bench.relay.attach(None, None, bench.now);
     bench.front(&ask("7", "tools/list"));
     assert_eq!(bench.front_gets(), [ask("1", "ping")]);
     bench.front(&answer("1"));

@@ -78,7 +78,7 @@ fn a_batch_stays_a_batch() {
 #[test]
 fn a_batch_that_has_to_wait_in_part_is_split() {
     let mut bench = Bench::initialized();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&ask("1", "ping"));
     bench.backend_gets();

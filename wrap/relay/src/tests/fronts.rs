@@ -5,12 +5,13 @@ use super::*;
 #[test]
 fn what_comes_while_nobody_is_there_waits_for_a_front_that_is_ready() {
     let mut bench = Bench::initialized();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.backend(&notice(1));
     bench.backend(&notice(2));
     let attached = bench.attach();
     assert_eq!((attached.resumed, attached.waiting, attached.lost), (true, 2, 0));
     bench.front(&initialize("9", "2025-06-18", "{}"));
+    bench.is_pinged();
     bench.front(&ask("10", "ping"));
     assert_eq!(bench.backend_gets(), [ask("10", "ping")]);
     bench.backend(&notice(3));
@@ -23,7 +24,7 @@ fn what_comes_while_nobody_is_there_waits_for_a_front_that_is_ready() {
 #[test]
 fn a_host_of_2026_is_ready_when_it_asks_for_something() {
     let mut bench = Bench::new();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.backend(&notice(1));
     bench.attach();
     bench.front(&ask("1", "server/discover"));
@@ -55,13 +56,13 @@ fn what_was_not_pulled_stays_except_for_what_is_the_fronts_own() {
     bench.backend(&ask("1", "x"));
     bench.backend(&notice(2));
     bench.front(&initialize("7", "2025-06-18", "{}"));
-    bench.relay.detach(3, bench.now);
+    bench.relay.detach(3, false, bench.now);
     let view = bench.relay.view(bench.now);
     assert_eq!((view.waiting, view.parked.len(), view.dropped, view.lost), (3, 1, 1, 3));
     assert_eq!(bench.attach().lost, 3);
     bench.front(INITIALIZED);
     assert_eq!(bench.front_gets(), [notice(1), ask("1", "x"), notice(2)]);
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     assert_eq!(bench.attach().lost, 0);
     assert_eq!(bench.relay.view(bench.now).lost, 3);
 }
@@ -69,7 +70,7 @@ fn what_was_not_pulled_stays_except_for_what_is_the_fronts_own() {
 #[test]
 fn the_backend_is_not_read_while_as_much_waits_as_may() {
     let mut bench = Bench::initialized();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     for number in 0..8 {
         assert!(bench.relay.reads_backend());
         bench.backend(&notice(number));
@@ -80,7 +81,7 @@ fn the_backend_is_not_read_while_as_much_waits_as_may() {
     bench.front(INITIALIZED);
     assert_eq!(bench.front_gets().len(), 8);
     assert!(bench.relay.reads_backend());
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.backend(&format!(r#"{{"method":"notifications/x","params":"{}"}}"#, "x".repeat(5000)));
     assert!(!bench.relay.reads_backend());
 }
@@ -88,7 +89,7 @@ fn the_backend_is_not_read_while_as_much_waits_as_may() {
 #[test]
 fn a_front_that_waits_for_an_answer_behind_a_full_queue_gets_what_is_kept() {
     let mut bench = Bench::new();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     for number in 0..8 {
         bench.backend(&notice(number));
     }
@@ -106,13 +107,13 @@ fn what_a_front_that_leaves_listens_to_is_cancelled() {
     bench.front(&ask("7", "subscriptions/listen"));
     bench.front(&call("8"));
     assert_eq!(bench.backend_gets(), [ask("7", "subscriptions/listen"), call("8")]);
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     assert_eq!(bench.backend_gets(), [left("7")], "a call goes on");
     bench.backend(&answer("7"));
     bench.attach();
     bench.front(INITIALIZED);
     assert_eq!(bench.front_gets(), [""; 0]);
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     assert_eq!(bench.backend_gets(), [""; 0], "once");
 }
 

@@ -5,9 +5,10 @@ use super::*;
 #[test]
 fn later_hosts_get_the_answer_that_the_first_one_got() {
     let mut bench = Bench::initialized();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&initialize("\"x\"", "2025-11-25", "{}"));
+    bench.is_pinged();
     bench.front(INITIALIZED);
     assert_eq!(bench.front_gets(), [ANSWER.replace("ID", "\"x\"")]);
     assert_eq!(bench.backend_gets(), [""; 0]);
@@ -19,7 +20,7 @@ fn a_host_that_comes_while_the_first_answer_is_pending_waits_for_it() {
     let mut bench = Bench::new();
     bench.front(&initialize("0", "2025-06-18", "{}"));
     bench.backend_gets();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&initialize("5", "2025-06-18", "{}"));
     assert_eq!(bench.backend_gets(), [""; 0]);
@@ -34,7 +35,7 @@ fn an_error_is_for_whoever_waits_and_is_not_kept() {
     let mut bench = Bench::new();
     bench.front(&initialize("0", "2025-06-18", "{}"));
     bench.backend_gets();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&initialize("5", "2025-06-18", "{}"));
     bench.backend(&failed("0", "no"));
@@ -50,7 +51,7 @@ fn a_host_that_is_too_old_gets_a_fresh_backend() {
     let mut bench = Bench::initialized();
     bench.front(&call("1"));
     bench.backend_gets();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.backend(&notice(1));
     bench.backend(&ask("1", "x"));
     bench.attach();
@@ -58,7 +59,7 @@ fn a_host_that_is_too_old_gets_a_fresh_backend() {
     let orders = bench.relay.orders();
     let why = "the host speaks protocol 2024-11-05 at most, and the running server answered 2025-06-18";
     assert!(matches!(&orders[0], Order::Say(words) if words.contains("2 messages")), "{orders:?}");
-    assert_eq!(orders[1..], [Order::Replace { why: why.into() }]);
+    assert_eq!(orders[1..], [Order::Replace { why: why.into(), kills: false }]);
     assert_eq!(bench.backend_gets(), [""; 0]);
     bench.relay.backend_started(bench.now);
     assert_eq!(bench.backend_gets(), [initialize("2", "2024-11-05", "{}")]);
@@ -77,7 +78,7 @@ fn versions_are_compared_as_dates_or_for_equality() {
         bench.front(&initialize("0", first, "{}"));
         bench.backend_gets();
         bench.backend(&ANSWER.replace("2025-06-18", answered).replace("ID", "0"));
-        bench.relay.detach(0, bench.now);
+        bench.relay.detach(0, false, bench.now);
         bench.attach();
         bench.front(&initialize("0", then, "{}"));
         !bench.relay.orders().is_empty()
@@ -93,7 +94,7 @@ fn versions_are_compared_as_dates_or_for_equality() {
 #[test]
 fn a_version_that_is_no_date_is_not_told() {
     let mut bench = Bench::initialized();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&initialize("0", "secret", "{}"));
     assert!(!format!("{:?}", bench.relay.orders()).contains("secret"));
@@ -103,7 +104,7 @@ fn a_version_that_is_no_date_is_not_told() {
 fn a_host_that_a_former_keeper_answered_notices_nothing() {
     let mut relay = Relay::new(LIMITS);
     let line = initialize("4", "2025-06-18", "{}");
-    relay.attach(Some(line.into()), 0);
+    relay.attach(Some(line.into()), None, 0);
     relay.backend_started(0);
     let mut bench = Bench { relay, now: 0 };
     bench.front(&call("9"));
@@ -129,10 +130,10 @@ fn a_host_that_a_former_keeper_answered_may_find_a_backend_that_has_begun() {
     let mut bench = Bench::new();
     bench.front(&initialize("0", "2025-06-18", "{}"));
     bench.backend_gets();
-    bench.relay.attach(Some(initialize("4", "2025-06-18", "{}").into()), bench.now);
+    bench.relay.attach(Some(initialize("4", "2025-06-18", "{}").into()), None, bench.now);
     bench.backend(&ANSWER.replace("ID", "0"));
     assert_eq!(bench.front_gets().len(), 2, "it has been answered, and is told to list again");
-    bench.relay.attach(Some(initialize("4", "2024-11-05", "{}").into()), bench.now);
+    bench.relay.attach(Some(initialize("4", "2024-11-05", "{}").into()), None, bench.now);
     assert!(matches!(&bench.relay.orders()[..], [Order::Replace { .. }]));
     bench.relay.backend_started(bench.now);
     assert_eq!(bench.backend_gets(), [initialize("1", "2024-11-05", "{}")]);

@@ -185,7 +185,7 @@ fn the_pending_answer_dies_and_whoever_waited_asks_on_its_own() {
     let mut bench = Bench::new();
     bench.front(&initialize("0", "2025-06-18", "{}"));
     bench.backend_gets();
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&initialize("5", "2025-06-18", "{}"));
     bench.dies();
@@ -285,7 +285,7 @@ fn a_server_that_ends_before_it_said_anything_is_not_started_again_in_vain() {
         // The same host may try again, and so may another one: each time a server is started for it.
         for (id, comes_again) in [("1", false), ("2", true)] {
             if comes_again {
-                bench.relay.detach(0, bench.now);
+                bench.relay.detach(0, false, bench.now);
                 bench.attach();
             }
             bench.relay.failures = 0;
@@ -318,6 +318,11 @@ fn stopping_ends_every_call_and_starts_nothing() {
 
 const RESTARTED: &str = "the server was restarted before it answered; the outcome is unknown";
 
+fn is_replaced(bench: &mut Bench) {
+    assert!(matches!(&bench.relay.orders()[..], [Order::Replace { kills: false, .. }]));
+    bench.relay.backend_started(bench.now);
+}
+
 #[test]
 fn a_restart_by_hand_is_a_death_without_a_pause() {
     let mut bench = Bench::initialized();
@@ -328,7 +333,11 @@ fn a_restart_by_hand_is_a_death_without_a_pause() {
         bench.relay.restart(bench.now);
         // It is on its way already.
         bench.relay.restart(bench.now);
-        bench.starts();
+        // No answer comes.
+        while bench.relay.orders.is_empty() {
+            bench.wait();
+        }
+        is_replaced(&mut bench);
     }
     assert_eq!(bench.front_gets(), [unknown("\"a\"", RESTARTED)]);
     revives(&mut bench, "10");
@@ -356,13 +365,13 @@ fn a_restart_by_hand_starts_at_once_what_waits_to_be_started() {
 fn what_was_not_initialised_yet_is_restarted_too() {
     let mut bench = Bench::new();
     bench.relay.restart(bench.now);
-    bench.starts();
+    is_replaced(&mut bench);
     bench.front(&initialize("0", "2025-06-18", "{}"));
     assert_eq!(bench.backend_gets(), [initialize("0", "2025-06-18", "{}")]);
     // However often that is: nothing is wrong with the command.
     for number in 1..5 {
         bench.relay.restart(bench.now);
-        bench.starts();
+        is_replaced(&mut bench);
         assert_eq!(bench.front_gets(), [""; 0]);
         assert_eq!(bench.backend_gets(), [initialize(&number.to_string(), "2025-06-18", "{}")]);
     }

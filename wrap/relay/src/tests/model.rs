@@ -7,8 +7,9 @@ use super::*;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    Attach { sampling: bool },
-    Detach,
+    Attach { sampling: bool, orderly: bool, changed: bool, discover: bool },
+    Detach { orderly: bool },
+    Restart,
     Initialized,
     Call { id: u8, text: bool, token: bool },
     Cancel(usize),
@@ -21,14 +22,15 @@ pub(super) enum Step {
     PullFront(usize),
     PullBackend(usize),
     Die { after: u64 },
-    Restart,
     Pass(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        2 => any::<bool>().prop_map(|sampling| Step::Attach { sampling }),
-        1 => Just(Step::Detach),
+        2 => any::<[bool; 4]>().prop_map(|[sampling, orderly, changed, discover]| {
+            Step::Attach { sampling, orderly, changed, discover }
+        }),
+        1 => any::<bool>().prop_map(|orderly| Step::Detach { orderly }),
         3 => Just(Step::Initialized),
         6 => (0..6u8, any::<bool>(), any::<bool>()).prop_map(|(id, text, token)| Step::Call { id, text, token }),
         1 => any::<usize>().prop_map(Step::Cancel),

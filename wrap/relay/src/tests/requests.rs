@@ -49,7 +49,7 @@ fn no_more_than_64_answers_are_parked() {
         bench.front(&call(&id.to_string()));
         bench.backend_gets();
     }
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     for id in 1..=70 {
         bench.backend(&answer(&id.to_string()));
     }
@@ -121,6 +121,8 @@ fn a_cancelled_call_is_remembered_for_ten_minutes() {
     assert_eq!(bench.front_gets(), [answer("\"b\"")]);
     let then = bench.now;
     bench.wait();
+    bench.is_pinged();
+    bench.wait();
     assert_eq!(bench.now - then, 600_000);
     bench.backend(&answer("1"));
     assert_eq!(bench.front_gets(), [""; 0]);
@@ -147,7 +149,7 @@ fn a_subscription_of_2026_is_told_by_the_hosts_own_id() {
         )
     };
     bench.front(&listen("1"));
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     bench.attach();
     bench.front(&listen("1"));
     assert_eq!(bench.backend_gets(), [listen("1"), left("1"), listen("2")]);
@@ -175,7 +177,7 @@ fn calls_of_former_fronts_are_not_remembered_without_end() {
         bench.front(&call(&id.to_string()));
         bench.backend_gets();
     }
-    bench.relay.detach(0, bench.now);
+    bench.relay.detach(0, false, bench.now);
     assert_eq!(bench.relay.view(bench.now).calls.len(), 1024);
     bench.backend(&answer("76"));
     bench.backend(&answer("77"));

@@ -106,6 +106,7 @@ fn a_handshake_may_be_nearly_json() {
     assert_eq!(bench.front_gets(), [answer.replace("ID", "0")]);
     bench.attach();
     bench.front(&initialize("\"b\"", "2025-06-18", "{}"));
+    bench.is_pinged();
     assert_eq!(bench.front_gets(), [answer.replace("ID", "\"b\"")]);
 }
 

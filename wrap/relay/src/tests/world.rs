@@ -10,11 +10,21 @@ use super::*;
 /// The longest line that this world writes.
 const LONGEST: usize = 400;
 
+/// What a host calls its `initialize`, and its `server/discover`.
+const INIT: &str = r#""init""#;
+const DISCOVER: &str = r#""discover""#;
+
+/// Why a server is restarted in this world.
+const BY_HAND: &str = "the server is restarted by `mcp-sessiond restart`";
+
 #[derive(Default)]
 pub(super) struct World {
     unique: u64,
     connection: Option<u64>,
     connections: u64,
+    /// What the attached host can do, and whether it has said so.
+    can: Value,
+    greeted: bool,
     /// The attached host's open calls: what it called them, and what they are.
     open: BTreeMap<String, u64>,
     /// What the attached host has called its progress tokens.
@@ -33,6 +43,8 @@ pub(super) struct World {
     told: u64,
     answered: BTreeSet<u64>,
     lives: bool,
+    /// Whether the running backend has answered a ping.
+    ponged: bool,
 }
 
 impl World {
@@ -50,31 +62,41 @@ impl World {
     /// Somebody does something, if they are there and are listened to.
     pub(super) fn take(&mut self, bench: &mut Bench, step: Step) {
         match step {
-            Step::Attach { sampling } => {
-                bench.relay.detach(0, bench.now);
+            Step::Attach { sampling, orderly, changed, discover } => {
+                bench.relay.detach(0, orderly, bench.now);
                 self.leave();
                 self.connections += 1;
                 self.connection = Some(self.connections);
-                bench.attach();
-                let can = if sampling { json!({"sampling": {}}) } else { json!({}) };
-                bench.front(&initialize("\"init\"", "2025-06-18", &can.to_string()));
-                self.open.insert("\"init\"".into(), 0);
+                bench.relay.attach(None, changed.then_some("server.js"), bench.now);
+                self.can = if sampling { json!({"sampling": {}}) } else { json!({}) };
+                if discover {
+                    let unique = self.next();
+                    let params = json!({"u": unique});
+                    let line = json!({"id": "discover", "method": "server/discover", "params": params});
+                    bench.front(&line.to_string());
+                    self.open.insert(DISCOVER.into(), unique);
+                } else {
+                    self.greet(bench);
+                }
             }
-            Step::Detach => {
-                bench.relay.detach(0, bench.now);
+            Step::Detach { orderly } => {
+                bench.relay.detach(0, orderly, bench.now);
                 self.leave();
             }
+            Step::Restart => bench.relay.restart(bench.now),
             _ if self.connection.is_none() && step.is_hosts() => {}
             _ if !bench.relay.reads_front() && step.is_hosts() => {}
             _ if !(self.lives && bench.relay.reads_backend()) && step.is_backends() => {}
             Step::Initialized => {
-                if !self.open.contains_key("\"init\"") {
+                if !self.greeted && !self.open.contains_key(DISCOVER) {
+                    self.greet(bench);
+                } else if self.greeted && !self.open.contains_key(INIT) {
                     bench.front(INITIALIZED);
                 }
             }
             Step::Call { id, text, token } => {
                 let id = if text { format!("\"{id}\"") } else { id.to_string() };
-                if !self.open.contains_key(&id) && !self.open.contains_key("\"init\"") {
+                if !self.open.contains_key(&id) && self.greeted && !self.open.contains_key(INIT) {
                     let unique = self.next();
                     self.open.insert(id.clone(), unique);
                     let meta = if token { format!(r#"{{"progressToken":"{unique}"}}"#) } else { "{}".into() };
@@ -99,6 +121,7 @@ impl World {
             Step::Answer(at, failed) => {
                 if let Some((id, unique, first)) = pick(&self.handed, at) {
                     self.handed.retain(|(other, ..)| *other != id);
+                    self.ponged |= id.as_u64().is_some_and(|id| id >= (1 << 31) - 1024);
                     let key = if failed && !first { "error" } else { "result" };
                     let version = "2025-06-18";
                     let odd: &[u8] = match at / 8 % 8 {
@@ -149,14 +172,9 @@ impl World {
             Step::Die { after } => {
                 bench.now += after;
                 if self.lives {
-                    self.ends();
+                    self.dies();
                     bench.dies();
                 }
-            }
-            Step::Restart => {
-                self.ends();
-                bench.relay.restart(bench.now);
-                assert!(bench.relay.next_deadline().is_none_or(|at| at > bench.now), "nothing is waited for");
             }
             Step::Pass(time) => {
                 bench.now += time;
@@ -164,7 +182,19 @@ impl World {
             }
         }
         for order in bench.relay.orders() {
-            assert_eq!(order, Order::Start, "nothing is replaced in this world");
+            match order {
+                Order::Say(_) => continue,
+                Order::Start => {}
+                Order::Replace { why, kills } => {
+                    assert!(self.lives, "nobody is there to be replaced");
+                    assert!(self.ponged || !kills, "it may be one that never answers pings");
+                    self.dies();
+                    if why != BY_HAND {
+                        // What the former one had said and nobody was handed goes with it.
+                        self.told = self.notified;
+                    }
+                }
+            }
             self.starts(bench);
         }
         let kept = &bench.relay.to_front;
@@ -179,9 +209,16 @@ impl World {
         }
     }
 
-    /// The backend is gone.
-    fn ends(&mut self) {
+    /// The attached host initialises.
+    fn greet(&mut self, bench: &mut Bench) {
+        bench.front(&initialize(INIT, "2025-06-18", &self.can.to_string()));
+        self.open.insert(INIT.into(), 0);
+        self.greeted = true;
+    }
+
+    fn dies(&mut self) {
         self.lives = false;
+        self.ponged = false;
         self.handed.clear();
         self.asks.clear();
         self.asked = 0;
@@ -189,6 +226,7 @@ impl World {
 
     fn leave(&mut self) {
         self.connection = None;
+        self.greeted = false;
         self.open.clear();
         self.tokens.clear();
         self.seen_asks.clear();
@@ -263,7 +301,8 @@ impl World {
 
     /// A last host comes, and everyone does what is to be done.
     pub(super) fn settle(&mut self, bench: &mut Bench) {
-        self.take(bench, Step::Attach { sampling: true });
+        let attach = Step::Attach { sampling: true, orderly: false, changed: false, discover: false };
+        self.take(bench, attach);
         for _ in 0..10_000 {
             self.take(bench, Step::Initialized);
             let read = self.pull_front(bench) | self.pull_backend(bench);
@@ -272,7 +311,7 @@ impl World {
                 match bench.relay.next_deadline() {
                     Some(_) => bench.wait(),
                     // The host was told that the server ended at once. It tries again.
-                    None => self.take(bench, Step::Attach { sampling: true }),
+                    None => self.take(bench, attach),
                 }
                 self.take(bench, Step::Pass(0));
             }

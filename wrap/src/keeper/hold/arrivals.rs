@@ -13,6 +13,7 @@ use super::{BESIDES, FAREWELL, Keeper, SETTLED};
 use crate::keeper::front::{Beside, Front};
 use crate::keeper::lines::Lines;
 use crate::keeper::visits::{Visit, Word, reply};
+use crate::keeper::watched::Watched;
 
 impl Keeper {
     pub(super) async fn visit(&mut self, visit: Visit) {
@@ -74,8 +75,10 @@ impl Keeper {
         self.arrived = Some(front);
         let now = self.now();
         let initialize = attach.initialize.map(|line| Bytes::copy_from_slice(line.as_str().as_bytes()));
-        let attached = self.relay.attach(initialize, now);
-        let age = self.backend.as_ref().map_or(Duration::ZERO, |backend| backend.started.elapsed());
+        let changed = self.watched.as_ref().filter(|_| self.backend.is_some()).and_then(Watched::changed);
+        let attached = self.relay.attach(initialize, changed.as_deref(), now);
+        let found = self.backend.as_ref().filter(|_| attached.resumed);
+        let age = found.map_or(Duration::ZERO, |backend| backend.started.elapsed());
         let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
         let attached = Attached { age_ms, ..attached };
         let is_first = !attached.resumed;
@@ -99,9 +102,10 @@ impl Keeper {
 
     pub(super) fn detach(&mut self) {
         let Some(mut front) = self.front.take() else { return };
-        self.relay.detach(front.unconfirmed(), self.now());
-        self.since = Instant::now();
+        let unconfirmed = front.unconfirmed();
         self.closed = front.said_goodbye();
+        self.relay.detach(unconfirmed, self.closed, self.now());
+        self.since = Instant::now();
         let request = LeftRequest {
             session: self.house.session.clone(),
             keeper: self.house.keeper,

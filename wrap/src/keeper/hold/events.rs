@@ -44,6 +44,7 @@ pub(super) async fn from_front(reader: Option<&mut Lines<OwnedReadHalf>>) -> Eve
 pub(super) async fn from_backend(output: Option<&mut Lines<pipe::Receiver>>) -> Event {
     match output {
         Some(output) => match output.next().await {
+            Ok(Some(line)) if output.has_ended() => Event::LastFromBackend(line),
             Ok(Some(line)) => Event::FromBackend(line),
             Ok(None) | Err(_) => Event::OutputClosed,
         },

@@ -8,22 +8,28 @@ use mcp_sessiond_client::{Connection, Context, RpcError};
 use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest};
 use mcp_sessiond_proto::{Error, Loss};
 use tokio::signal::unix::Signal;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{End, FAREWELL, Keeper};
 use crate::keeper::backend::Backend;
+use crate::keeper::children::Manner;
 use crate::keeper::front::Outlet;
 use crate::keeper::lines::Line;
+use crate::keeper::watched::Watched;
 
 impl Keeper {
     pub(super) fn backend_ended(&mut self, why: &str) {
         let now = self.now();
         let Some(mut backend) = self.backend.take() else { return };
-        for line in backend.last_lines() {
+        let (lines, rest) = backend.last_lines();
+        for line in lines {
             match line {
                 Line::Whole(line) => self.relay.from_backend(line, now),
                 Line::Oversized { head, tail } => self.relay.oversized_from_backend(&head, &tail, now),
             }
+        }
+        if let Some(rest) = rest {
+            self.last_from_backend(rest);
         }
         let last_words = backend.last_words();
         if !last_words.is_empty() {
@@ -31,35 +37,48 @@ impl Keeper {
         }
         self.outlet = Outlet::default();
         self.relay.backend_exited(why, self.ring.last_line().as_deref(), now);
-        // What it left behind in its group.
-        self.take_down(backend);
+        // What it left behind.
+        self.take_down(backend, Manner::AtOnce);
+    }
+
+    /// The backend has written this, and no newline behind it.
+    pub(super) fn last_from_backend(&mut self, line: Line) {
+        let now = self.now();
+        match line {
+            Line::Whole(line) => self.relay.last_from_backend(line, now),
+            // Its end is not there.
+            Line::Oversized { .. } => {}
+        }
     }
 
     /// Ends the running backend, which can't be used any more; another one is started when the relay says so.
     pub(super) fn replace(&mut self, why: &str) {
-        self.retire();
+        self.retire(self.politely());
         let now = self.now();
         self.relay.backend_exited(why, None, now);
     }
 
-    /// Somebody wants a fresh backend. It is started when the running one is gone.
+    /// Somebody wants a fresh backend. It is started when the running one is gone, and the host has the answers that it waits for.
     pub(super) fn restart_by_hand(&mut self) {
-        self.say("the server is restarted by `mcp-sessiond restart`");
-        self.retire();
         let now = self.now();
         self.relay.restart(now);
     }
 
-    pub(super) fn retire(&mut self) {
+    pub(super) fn retire(&mut self, manner: Manner) {
         self.outlet = Outlet::default();
         if let Some(backend) = self.backend.take() {
-            self.take_down(backend);
+            self.take_down(backend, manner);
         }
     }
 
-    fn take_down(&mut self, backend: Backend) {
+    fn take_down(&mut self, backend: Backend, manner: Manner) {
         let (children, patience) = (self.children.clone(), self.patience());
-        self.retiring.spawn(async move { backend.take_down(&children, patience).await });
+        self.retiring.spawn(async move { backend.take_down(&children, manner, patience).await });
+    }
+
+    /// As hosts end a server.
+    pub(super) fn politely(&self) -> Manner {
+        Manner::Politely { within: self.patience() }
     }
 
     fn patience(&self) -> Duration {
@@ -78,6 +97,7 @@ impl Keeper {
         let why = self.relay.last_error().map(str::to_owned);
         self.relay.backend_started(now);
         self.ring.begin();
+        self.watched = Watched::of(&self.program);
         let backend = Backend::start(&self.program, &self.children, &self.mask)?;
         let request = StartedRequest {
             session: self.house.session.clone(),
@@ -129,9 +149,29 @@ impl Keeper {
         }
     }
 
+    /// The keeper is to end. A host that waits for answers of the backend gets those that come in time, where it is still there.
+    pub(super) fn begin_end(&mut self, why: End) {
+        let since = self.ending.map_or_else(Instant::now, |(_, since)| since);
+        if self.ending.is_none() {
+            let now = self.now();
+            self.relay.wind_down(now);
+        }
+        self.ending = Some((why, since));
+    }
+
+    /// How the backend is ended with the keeper: as a host would end it, unless nobody is there who could come back to it.
+    fn last_manner(&self, why: End) -> Manner {
+        let waited = self.ending.map_or(Duration::ZERO, |(_, since)| since.elapsed());
+        match self.patience().checked_sub(waited) {
+            Some(within) if why != End::Told || self.front.is_some() => Manner::Politely { within },
+            _ => Manner::AtOnce,
+        }
+    }
+
     /// Tells the front, and takes the backend down.
     pub(super) async fn end(mut self, why: End, sigchld: &mut Signal) {
         let now = self.now();
+        let manner = self.last_manner(why);
         if why == End::Lonely {
             self.last_word(Loss::Lingered).await;
         }
@@ -155,12 +195,9 @@ impl Keeper {
             let _ = timeout(FAREWELL, farewell).await;
         }
         self.front = None;
-        self.retire();
+        self.retire(manner);
         let (children, mut retiring) = (&self.children, self.retiring);
-        let down = async {
-            while retiring.join_next().await.is_some() {}
-            children.end_strays(FAREWELL).await;
-        };
+        let down = async { while retiring.join_next().await.is_some() {} };
         tokio::pin!(down);
         loop {
             tokio::select! {

@@ -1,0 +1,100 @@
+//! What a server has started and leaves behind: as it would be if the host had started the server itself.
+
+use std::fs;
+
+use mcp_sessiond_tests::{Client, Front, World, gone, lives, signal};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{close, connect, gate, keeping, odd};
+
+/// A process that a server has started.
+struct Started {
+    pid: u32,
+    told: String,
+}
+
+impl Started {
+    fn by(world: &World, client: &mut Client<Front>, how: &str) -> Self {
+        let (file, told) = (gate(world, &format!("{how}.pid")), gate(world, &format!("{how}.told")));
+        client.call("spawn", json!({"how": how, "file": file, "told": told}));
+        Self { pid: fs::read_to_string(file).expect("a file").parse().expect("a pid"), told }
+    }
+
+    /// It has had a SIGTERM, and is gone.
+    fn ended(&self) {
+        gone(self.pid);
+        assert_eq!(fs::read_to_string(&self.told).ok().as_deref(), Some("SIGTERM"));
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if lives(self.pid) {
+            signal(self.pid, Signal::SIGKILL);
+        }
+    }
+}
+
+fn all(world: &World, client: &mut Client<Front>) -> [Started; 3] {
+    ["child", "detached", "orphan"].map(|how| Started::by(world, client, how))
+}
+
+/// The user's browser, opened for a login, is nobody's child any more, and in a session of its own.
+#[test]
+fn a_server_that_exits_by_itself_leaves_its_orphans_behind() {
+    let world = keeping("closed_linger_ms = 50\nstop_wait_ms = 20000");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &odd(&world, &[]));
+    let [child, detached, orphan] = all(&world, &mut client);
+    let backend = world.backend();
+    close(client);
+    backend.ended();
+    child.ended();
+    detached.ended();
+    assert!(lives(orphan.pid) && !fs::exists(&orphan.told).expect("known"));
+}
+
+#[test]
+fn a_server_that_is_killed_takes_everything_with_it() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &odd(&world, &[]));
+    let started = all(&world, &mut client);
+    signal(world.backend().pid(), Signal::SIGKILL);
+    started.iter().for_each(Started::ended);
+    assert_eq!(client.count(), 1, "there is a fresh one");
+}
+
+#[test]
+fn a_server_that_has_to_be_ended_takes_everything_with_it() {
+    let world = keeping("closed_linger_ms = 50\nstop_wait_ms = 200");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &odd(&world, &[]));
+    let started = all(&world, &mut client);
+    let told = gate(&world, "told");
+    client.call("ignore", json!({"told": told}));
+    let backend = world.backend();
+    close(client);
+    backend.ended();
+    started.iter().for_each(Started::ended);
+    assert_eq!(fs::read_to_string(told).ok().as_deref(), Some("SIGTERM"));
+}
+
+/// A keeper that is told to end while nobody is attached: nobody can come back to it, so there is nothing to wait for.
+#[test]
+fn what_nobody_can_come_back_to_gets_sigterm_at_once() {
+    let world = keeping("stop_wait_ms = 60000");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &odd(&world, &[]));
+    let started = all(&world, &mut client);
+    let told = gate(&world, "told");
+    client.call("ignore", json!({"told": told}));
+    let backend = world.backend();
+    close(client);
+    backend.wait_alone();
+    signal(backend.keeper, Signal::SIGTERM);
+    backend.ended();
+    started.iter().for_each(Started::ended);
+    assert_eq!(fs::read_to_string(told).ok().as_deref(), Some("SIGTERM"));
+}
