@@ -55,7 +55,9 @@ pub fn session_members(session: u32) -> io::Result<Vec<Pinned>> {
 /// # Errors
 /// When the system does not tell which processes there are.
 pub fn children_of(parent: &Pinned) -> io::Result<Vec<Pinned>> {
-    Ok(os::pids()?.into_iter().filter_map(|pid| child_of(parent, pid)).collect())
+    // Most are somebody else's, which one look tells.
+    let may_be = |pid: &u32| os::kin(*pid).is_ok_and(|kin| kin.parent == parent.pid());
+    Ok(os::pids()?.into_iter().filter(may_be).filter_map(|pid| child_of(parent, pid)).collect())
 }
 
 /// Whether a process that has not exited has this pid.

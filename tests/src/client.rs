@@ -61,12 +61,22 @@ impl<P: Pipe> Client<P> {
 
     /// The same, by a host that calls itself so.
     pub fn initialize_as(&mut self, name: &str) -> Value {
+        let id = self.begin_initialize(name);
+        self.initialized(id)
+    }
+
+    /// Begins to initialise the server, and does not wait for the answer. Returns the id.
+    pub fn begin_initialize(&mut self, name: &str) -> u64 {
         let params = json!({
             "protocolVersion": "2025-06-18",
             "capabilities": {"sampling": {}, "roots": {}},
             "clientInfo": {"name": name, "version": "1"},
         });
-        let id = self.request("initialize", params);
+        self.request("initialize", params)
+    }
+
+    /// The answer to what was begun. The server is told that it has arrived.
+    pub fn initialized(&mut self, id: u64) -> Value {
         let answer = self.answer(id);
         self.notify("notifications/initialized", json!({}));
         answer

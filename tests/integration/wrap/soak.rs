@@ -38,14 +38,17 @@ fn note(counter: &AtomicU64) {
 
 fn start(world: &World, host: &Host, slot: usize) -> Client<Server> {
     let words = wrapped(world, &[&tiny(world)[..], &[slot.to_string()]].concat());
-    Client::new(host.front(&words))
+    let mut client = Client::new(host.front(&words));
+    // At once: who says nothing for a while is taken for somebody else than who begins with its name.
+    client.begin_initialize("test");
+    client
 }
 
 impl Slot {
     /// A server of a host that has just begun.
     fn fresh(client: Client<Server>) -> Self {
         let mut slot = Self { client, count: 0 };
-        slot.client.initialize();
+        slot.client.initialized(1);
         slot
     }
 
@@ -62,7 +65,7 @@ impl Slot {
     fn lose_front(&mut self, world: &World, host: &Host, number: usize) {
         self.client.pipe.kill();
         self.client = start(world, host, number);
-        self.client.initialize();
+        self.client.initialized(1);
     }
 
     /// Kills the keeper: the count begins anew. The front may take a call with it that it sends to where nobody is.
@@ -87,7 +90,7 @@ impl Slot {
             });
         } else {
             self.client = start(world, host, number);
-            self.client.initialize();
+            self.client.initialized(1);
         }
     }
 }
