@@ -16,7 +16,8 @@ use super::claiming::Claiming;
 #[command(after_help = "\
 Put this before the command of an MCP server in the host's configuration. The server is started once, and is still there, in \
 the state in which it was left, when the host reconnects, when this process is killed, and when the daemon is restarted. It \
-ends with its host, or when nobody has come for it for ten minutes (`backends.linger_ms`).
+ends with its host; half a minute after the host has closed it (`backends.closed_linger_ms`); or when nobody has come for it \
+for ten minutes (`backends.linger_ms`).
 
 With `--name` the server belongs to you: it is still there when the host was restarted, and any host that comes with the same \
 name and command finds it, one at a time. It ends by `mcp-sessiond stop NAME`, or when nobody has come for eight hours \
