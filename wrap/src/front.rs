@@ -139,18 +139,24 @@ fn speak(mut options: Options, program: &Program, waits: Waits, mask: &GivenMask
 /// Attaches for the first time. What can pass is tried again, within the time that a host waits for us.
 fn first_time(door: &mut Door, waits: Waits) -> Result<Attachment, NoBackend> {
     let began = Instant::now();
+    let mut until = began + waits.keeper;
     let mut pause = PAUSE;
     loop {
-        let why = match door.attach(None, began + waits.keeper) {
-            Err(why @ (NoBackend::Passing(_) | NoBackend::Ending(_))) => why,
+        let why = match door.attach(None, until) {
+            Err(why @ NoBackend::Ending(_)) => {
+                // So far it was the former server's time.
+                until = (Instant::now() + waits.keeper).min(began + PATIENCE);
+                why
+            }
+            Err(why @ NoBackend::Passing(_)) => why,
             attached => return attached,
         };
-        let until = began + if matches!(why, NoBackend::Ending(_)) { PATIENCE } else { waits.keeper };
         if Instant::now() + pause >= until {
             return Err(why);
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
+        // Many attempts fit into the time that there is.
+        pause = (pause * 2).min(waits.keeper / 8);
     }
 }
 

@@ -232,3 +232,25 @@ fn an_entry_that_was_edited_ends_its_former_server() {
         backend.ended();
     }
 }
+
+/// What a host waits for is another matter: the time that a former server takes to end is that server's.
+#[test]
+fn a_server_that_takes_its_time_to_end_is_waited_for() {
+    let world = world("claim_wait_ms = 50\n[backends]\nstop_wait_ms = 2500\nping_wait_ms = 20000\n");
+    let _daemon = world.daemon();
+    let start = |conversation: &str| {
+        let variables =
+            [("CLAUDE_CODE_SESSION_ID", conversation), ("MCP_SESSIOND_WRAP_KEEPER_WAIT_MS", "1500")];
+        Client::connected(world.front_with(&wrapped(&world, &super::counter(&world)), &variables))
+    };
+    let mut server = start("1");
+    assert_eq!(server.count(), 1);
+    server.call("ignore", json!({}));
+    let former = world.backend().pid();
+    end(&mut server, Way::Signal(Signal::SIGKILL));
+    let mut server = start("2");
+    assert_eq!(server.count(), 1);
+    gone(former);
+    end(&mut server, Way::Close);
+    assert_eq!(start("2").count(), 2, "it was kept");
+}
