@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use mcp_sessiond_client::{Label, SessionId};
@@ -24,6 +25,9 @@ pub(super) struct Arguments {
     /// The epoch of the lease
     #[arg(long)]
     epoch: u64,
+    /// How long to wait for the first front, in ms
+    #[arg(long, default_value_t = 5_000)]
+    wait_ms: u64,
     /// The name that the user has given the session
     #[arg(long)]
     name: Option<Label>,
@@ -36,12 +40,14 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { session, epoch, name, detached, command } = arguments;
+    let Arguments { session, epoch, wait_ms, name, detached, command } = arguments;
     if detached {
         let program = Program { title: name, ..program(command) };
-        return keeper::run(Errand { session, epoch: Epoch(epoch), program });
+        let wait = Duration::from_millis(wait_ms);
+        return keeper::run(Errand { session, epoch: Epoch(epoch), program, wait });
     }
     let lease = ["--session".into(), session.as_str().into(), "--epoch".into(), epoch.to_string().into()];
+    let wait = ["--wait-ms".into(), wait_ms.to_string().into()];
     let title = name.into_iter().flat_map(|name| ["--name".into(), name.as_str().into()]);
-    launch::launch(lease.into_iter().chain(title).chain(["--".into()]).chain(command).collect())
+    launch::launch(lease.into_iter().chain(wait).chain(title).chain(["--".into()]).chain(command).collect())
 }

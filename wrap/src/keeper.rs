@@ -57,6 +57,8 @@ pub struct Errand {
     pub epoch: Epoch,
     /// What is run.
     pub program: Program,
+    /// How long it waits for its first front: the one that has started it has given up by then.
+    pub wait: Duration,
 }
 
 /// The newest version of the protocol that this build speaks on keepers' sockets.
@@ -106,7 +108,7 @@ fn adopt_orphans() {
 }
 
 async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
-    let Errand { session, epoch, program } = errand;
+    let Errand { session, epoch, program, wait } = errand;
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
     let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
@@ -125,7 +127,7 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
         Listener::bind(&paths::keeper_socket(&directory, keeper)).map_err(|error| failed(&error))?;
     let placed = listener.try_clone().map_err(|error| failed(&error))?;
     let listener = UnixListener::from_std(listener.into()).map_err(|error| failed(&error))?;
-    let holder = Keeper::start(house, epoch, kept, quiet, program.clone(), mask).map_err(|error| {
+    let holder = Keeper::start(house, epoch, kept, quiet, program.clone(), mask, wait).map_err(|error| {
         placed.unlink();
         let (code, sentence) = program.not_run(&error);
         Report::NoProgram { code, sentence }

@@ -13,6 +13,8 @@ use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, Keepe
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, KeeperName, paths};
 
+use tokio::time::timeout_at;
+
 use crate::keeper::backend::Program;
 use crate::keeper::dial::{DialError, Dialled, dial_until};
 use crate::keeper::launch::{Report, report_of};
@@ -22,6 +24,9 @@ use crate::signals::GivenMask;
 /// How long a keeper may not answer before another is started in its place, as a part of what a host waits for us: it hangs, and
 /// its backend with it. One that has only just registered is about to listen.
 const SILENCE: (u32, u32) = (3, 4);
+
+/// How long a keeper waits for its front, as a multiple of what a host waits for us: the front has given up by then.
+const KEEPER_WAIT: (u32, u32) = (5, 2);
 
 /// Bytes by which a message may have grown when the host's own ids are put back into it.
 const MARGIN: usize = 64 * 1024;
@@ -82,6 +87,8 @@ pub struct Door {
     mask: GivenMask,
     /// The first claim was answered: the options are those of all later ones.
     has_claimed: bool,
+    /// How long a host waits for us.
+    wait: Duration,
     silence: Duration,
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, and since when.
@@ -118,6 +125,7 @@ impl Door {
             program,
             mask,
             has_claimed: false,
+            wait,
             silence,
             lease,
             silent: None,
@@ -130,10 +138,7 @@ impl Door {
     /// # Errors
     /// [`NoBackend`].
     pub fn attach(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
-        let finding = async { tokio::time::timeout_at(until.into(), self.find()).await };
-        let found = self.runtime.block_on(finding);
-        let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
-        let (claimed, found) = found.map_err(late)??;
+        let (claimed, found) = self.runtime.block_on(self.find(until))?;
         if !self.has_claimed {
             self.has_claimed = true;
             // What is lost from now on is not to be lost twice; and what is taken is not taken back.
@@ -193,10 +198,15 @@ impl Door {
         }
     }
 
-    async fn find(&self) -> Result<(Claimed, Option<Backend>), NoBackend> {
-        let claimed = self.control.claim().await.map_err(Self::no_session)?;
+    async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
+        let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
+        let claimed = timeout_at(until.into(), self.control.claim()).await.map_err(late)?;
+        let claimed = claimed.map_err(Self::no_session)?;
         let lease = LeaseRef { session: claimed.session.clone(), epoch: claimed.epoch };
-        let found = self.kept(&lease).await.map_err(|error| match error {
+        // As long as a former backend is being ended, the daemon is asked again and again.
+        let ending = |_| NoBackend::Ending("a former server of this one is still being ended".to_owned());
+        let found = timeout_at(until.into(), self.kept(&lease)).await.map_err(ending)?;
+        let found = found.map_err(|error| match error {
             SessionError::Refused(error @ Error::Unavailable { .. }) => NoBackend::Ending(error.to_string()),
             SessionError::Refused(error) => NoBackend::Passing(error.to_string()),
             error => Self::no_session(error),
@@ -238,6 +248,7 @@ impl Door {
         let mut command =
             Command::new(executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?);
         command.arg("keep").args(["--session", lease.session.as_str(), "--epoch", &lease.epoch.to_string()]);
+        command.args(["--wait-ms", &(self.wait * KEEPER_WAIT.0 / KEEPER_WAIT.1).as_millis().to_string()]);
         if let Some(title) = &self.program.title {
             command.args(["--name", title.as_str()]);
         }

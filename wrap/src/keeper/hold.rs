@@ -41,9 +41,6 @@ const VISITS: usize = 16;
 /// closed its standard input or output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// How long a keeper waits for its first front: the one that has started it has given up by then.
-const FIRST_FRONT: Duration = Duration::from_secs(5);
-
 /// How long nothing is carried until memory is given back.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -83,6 +80,8 @@ pub struct Keeper {
     ending: Option<(End, Instant)>,
     /// The signals that the host had blocked.
     mask: GivenMask,
+    /// How long it waits for its first front.
+    first_front: Duration,
     /// The newest epoch that was seen, and who was let in with it.
     last: (Epoch, Option<ProcessId>),
     pub(super) ring: Ring,
@@ -149,6 +148,7 @@ impl Keeper {
         control: Control,
         program: Program,
         mask: GivenMask,
+        first_front: Duration,
     ) -> io::Result<Self> {
         let children = Arc::new(Children::new());
         let limits = Limits {
@@ -181,6 +181,7 @@ impl Keeper {
             closed: false,
             ending: None,
             mask,
+            first_front,
             last: (epoch, None),
             arrived: None,
             slim_at: Some(now + SETTLED),
@@ -305,7 +306,7 @@ impl Keeper {
     /// How long the backend stays without a front: as it was left, or until the first one has attached.
     fn linger(&self) -> Duration {
         match (self.last.1, self.closed) {
-            (None, _) => FIRST_FRONT,
+            (None, _) => self.first_front,
             (Some(_), true) => Duration::from_millis(self.kept.closed_linger_ms),
             (Some(_), false) => Duration::from_millis(self.kept.linger_ms),
         }
