@@ -70,7 +70,7 @@ impl Registry {
         self.names.remove(&(session.owner, session.told().clone()));
         // On record before the session is off it: a keeper is never forgotten.
         if let Some(keeper) = session.keeper.clone() {
-            self.let_go(*keeper, Served::of(&session));
+            self.let_go(*keeper, Served::of_ended(&session));
         }
         self.effects.push(Effect::EndContents(session.owner, session.told().clone()));
         self.effects.push(Effect::DropSession(session.id));

@@ -24,7 +24,12 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn of(session: &SessionRecord) -> Self {
-        Self { owner: session.owner, key: session.key, spot: session.spot }
+        Self { owner: session.owner, key: session.key, spot: None }
+    }
+
+    /// The same, where the session has ended: what its entry has become may have another key.
+    pub(super) fn of_ended(session: &SessionRecord) -> Self {
+        Self { spot: session.spot, ..Self::of(session) }
     }
 
     fn is_in_the_way_of(&self, session: &SessionRecord) -> bool {

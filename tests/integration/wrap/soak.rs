@@ -37,7 +37,10 @@ fn note(counter: &AtomicU64) {
 }
 
 fn start(world: &World, host: &Host, slot: usize) -> Client<Server> {
-    let words = wrapped(world, &[&tiny(world)[..], &[slot.to_string()]].concat());
+    let wrapped = wrapped(world, &[&tiny(world)[..], &[slot.to_string()]].concat());
+    // Eight hundred processes begin at once: what this is about is whose they are, and not how long it takes.
+    let patience = ["env", "MCP_SESSIOND_WRAP_KEEPER_WAIT_MS=60000"].map(str::to_owned);
+    let words = [&patience[..], &wrapped].concat();
     let mut client = Client::new(host.front(&words));
     // At once: who says nothing for a while is taken for somebody else than who begins with its name.
     client.begin_initialize("test");
