@@ -1,7 +1,7 @@
 //! `sessions.db`: the registry's own memory, in SQLite. One writer thread commits in groups whatever has come in
 //! since the last commit. A commit survives the daemon's SIGKILL; sessions don't outlive a reboot anyway.
 //!
-//! When the disk is full, the [`ballast`] is freed first. When that is gone nothing can be put on record until there is room:
+//! When the disk is full, what `ballast.rs` keeps is freed first. When that is gone nothing can be put on record until there is room:
 //! whoever waits is refused at once, and the writer goes on trying.
 
 mod ballast;
