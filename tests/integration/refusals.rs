@@ -1,17 +1,14 @@
 //! What must not be had: other users, other hosts, former holders, and processes that merely look like one.
 
-use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use mcp_sessiond_tests::{Daemon, Host, Instance, World, assert_refused, start_time};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
+use mcp_sessiond_tests::{Host, Instance, World, assert_refused, start_time};
 use serde_json::{Value, json};
 
-use crate::{needs_root, world};
+use crate::{fixture, needs_root, world};
 
 #[test]
 fn another_user_is_refused_and_logged() {
@@ -221,35 +218,47 @@ fn a_pid_and_start_time_that_are_had_again_while_the_daemon_is_dead_get_nothing(
     those_had_again_get_nothing(true, 5);
 }
 
-const ATTEMPTS: usize = 200;
+/// A hit needs three processes to be quick within one clock tick. Busy machines need some hundred attempts.
+const ATTEMPTS_TAKE: Duration = Duration::from_secs(60);
 
 /// Tries until a pid and its start time were had again so often, or long enough.
 fn those_had_again_get_nothing(kill_daemon: bool, enough: u32) {
     needs_root("to write ns_last_pid");
+    before_others();
     let world = world("");
     let mut daemon = world.daemon();
-    let reuse = Reuse::new(&world);
-    let mut hits = 0;
-    for _ in 0..ATTEMPTS {
-        let hit = reuse.attempt(&mut daemon, kill_daemon);
+    let mut reuse = Reuse::new(&world);
+    let (mut attempts, mut hits) = (0, 0);
+    let begun = Instant::now();
+    while hits < enough && begun.elapsed() < ATTEMPTS_TAKE {
+        attempts += 1;
+        let hit = reuse.attempt(attempts, kill_daemon.then(|| daemon.pid()));
         if kill_daemon {
-            daemon.start_again();
+            daemon.restart();
         }
         let Some(hit) = hit else { continue };
         hits += 1;
-        hit.gets_nothing(&reuse);
-        if hits == enough {
-            return;
-        }
+        hit.gets_nothing(&mut reuse);
     }
-    assert!(hits > 0, "in {ATTEMPTS} attempts no pid was had again with its start time");
+    assert!(hits > 0, "in {attempts} attempts no pid was had again with its start time");
 }
 
-struct Reuse<'a> {
-    world: &'a World,
-    /// The host of those who come after. The test itself is the host of those who go.
+/// Has this thread, and every process that it starts, run before others of the machine. Where it must not, the test
+/// takes more attempts.
+fn before_others() {
+    let thread = nix::unistd::gettid().to_string();
+    let _ = Command::new("chrt").args(["--rr", "--pid", "1", &thread]).output();
+}
+
+/// The token `prize`, as the protocol has it in JSON.
+const PRIZE_BASE64: &str = "cHJpemU=";
+
+struct Reuse {
+    /// The host of those who go: `tests/python/reborn.py`.
+    former: Child,
+    answers: BufReader<ChildStdout>,
+    /// The host of those who come after.
     other: Host,
-    attempts: Cell<u32>,
 }
 
 /// A process with the pid and the start time of a former holder.
@@ -259,83 +268,66 @@ struct Hit {
     epoch: u64,
 }
 
-impl<'a> Reuse<'a> {
-    fn new(world: &'a World) -> Self {
-        let reuse = Self { world, other: world.host(), attempts: Cell::default() };
+impl Reuse {
+    fn new(world: &World) -> Self {
+        let script = fixture("python/reborn.py");
+        let mut former = world.command("python3");
+        former.args(["-I", "-S", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut former = former.spawn().expect("started");
+        let answers = BufReader::new(former.stdout.take().expect("piped"));
+        let mut reuse = Self { former, answers, other: world.host() };
         // So that there is something to be had.
-        let (mut first, _) = reuse.start(b"store prize\n");
-        first.kill().expect("it is our child");
-        first.wait().expect("it is our child");
+        let stored = reuse.ask("store prize");
+        assert_eq!(stored.get("error"), None, "{stored}");
         reuse
     }
 
-    /// Starts an instance, gives it a command, and returns its answer.
-    fn start(&self, command: &[u8]) -> (Child, Value) {
-        let mut instance = self.world.command(self.world.binaries.instance);
-        let mut instance = instance
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("started");
-        instance.stdin.as_mut().expect("piped").write_all(command).expect("written");
+    /// Has the former host do something, and returns its answer.
+    fn ask(&mut self, command: &str) -> Value {
+        writeln!(self.former.stdin.as_mut().expect("piped"), "{command}").expect("written");
         let mut answer = String::new();
-        BufReader::new(instance.stdout.as_mut().expect("piped")).read_line(&mut answer).expect("answered");
-        (instance, serde_json::from_str(&answer).expect("JSON"))
+        self.answers.read_line(&mut answer).expect("answered");
+        serde_json::from_str(&answer).expect("JSON")
     }
 
-    /// All of this has to happen within one tick of a hundredth of a second.
-    fn attempt(&self, daemon: &mut Daemon, kill_daemon: bool) -> Option<Hit> {
-        let attempt = self.attempts.replace(self.attempts.get() + 1);
-        begin_of_tick();
-        let (mut holder, held) = self.start(b"load\n");
-        assert_eq!(held["token"], "prize", "{held}");
-        if kill_daemon {
-            daemon.kill();
-        }
-        let pid = holder.id();
-        holder.kill().expect("it is our child");
-        // Its start time can still be read while nobody has waited for it.
-        waitid(Id::Pid(Pid::from_raw(pid.cast_signed())), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
-            .expect("gone");
-        let start = start_time(pid);
-        holder.wait().expect("it is our child");
-        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).expect("root");
+    /// All of this has to happen within one clock tick, a hundredth of a second.
+    fn attempt(&mut self, attempt: u32, daemon: Option<u32>) -> Option<Hit> {
+        let former = self.ask(&format!("pass {}", daemon.unwrap_or(0)));
         let mut instance = self.other.instance(&[&attempt.to_string()]);
-        let same = instance.0.pid() == pid && start_time(pid) == start;
-        if !same {
+        let pid = instance.0.pid();
+        let held = &former["claimed"];
+        assert_eq!(held["token"], PRIZE_BASE64, "{held}");
+        if former["pid"] != pid || former["start"] != start_time(pid) {
             instance.kill();
             return None;
         }
         let session = held["session"].as_str().expect("text").to_owned();
-        Some(Hit { instance, session, epoch: held["epoch"].as_u64().expect("a number") })
+        Some(Hit {
+            instance,
+            session,
+            epoch: held["epoch"].as_str().expect("text").parse().expect("a number"),
+        })
+    }
+}
+
+impl Drop for Reuse {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.former.stdin.take());
+        let _ = self.former.wait();
     }
 }
 
 impl Hit {
-    fn gets_nothing(mut self, reuse: &Reuse<'_>) {
+    fn gets_nothing(mut self, reuse: &mut Reuse) {
         let loaded = self.instance.load();
         assert_eq!(loaded.assert_fresh().outcome.as_deref(), Some("fresh_first"), "{loaded:?}");
         assert_ne!(loaded.session(), self.session);
         let lease = json!({"session": self.session, "epoch": self.epoch.to_string()});
         assert_refused(self.instance.call("reject_token", lease.clone()), "unknown_session");
-        // Of the test itself the holder was an instance. To others of it the lease has ended.
-        let (mut sibling, answer) = reuse.start(format!("call reject_token {lease}\n").as_bytes());
+        // Of the former host the holder was an instance. To others of it the lease has ended.
+        let answer = reuse.ask(&format!("call reject_token {lease}"));
         assert_eq!(answer["error"]["code"], "lease_ended", "{answer}");
-        sibling.kill().expect("it is our child");
-        sibling.wait().expect("it is our child");
         self.instance.kill();
-    }
-}
-
-/// Returns when a tick has just begun.
-fn begin_of_tick() {
-    const TICK_NS: i64 = 10_000_000;
-    loop {
-        let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock");
-        if now.tv_nsec() % TICK_NS < 200_000 {
-            return;
-        }
-        std::hint::spin_loop();
     }
 }
