@@ -39,6 +39,7 @@ pub use records::{
 pub use unreachable::Left;
 
 use claims::Waiting;
+use indexes::OfKey;
 use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{Loss, SessionId, Siblings};
@@ -64,8 +65,7 @@ pub struct Registry {
     sessions: BTreeMap<SessionId, SessionRecord>,
     /// The processes that have claimed, and what was read of them then.
     claimants: BTreeMap<ProcessId, Claimant>,
-    /// The sessions of an owner with one key, in the order in which they were opened.
-    by_key: BTreeMap<(ProcessId, Key), Vec<SessionId>>,
+    by_key: BTreeMap<(ProcessId, Key), OfKey>,
     /// The ids of sessions whose owners chose others for them.
     names: BTreeMap<(ProcessId, SessionId), SessionId>,
     held_by: BTreeMap<ProcessId, BTreeSet<SessionId>>,
@@ -209,10 +209,7 @@ impl Registry {
     /// The keys of a host under which several instances hold sessions now.
     #[must_use]
     pub fn plural_keys(&self, host: ProcessId) -> usize {
-        let is_held =
-            |id: &&SessionId| self.sessions.get(*id).is_some_and(|session| session.holder.is_some());
-        let of_host = self.by_key.range((host, Key::FIRST)..).take_while(|((of, _), _)| *of == host);
-        of_host.filter(|(_, ids)| ids.iter().filter(is_held).count() > 1).count()
+        self.keys_of(host).filter(|(_, sessions)| sessions.held().len() > 1).count()
     }
 
     /// What was lost last, host by host, and was not told yet.
@@ -223,9 +220,10 @@ impl Registry {
         self.owners.iter().flat_map(of)
     }
 
-    /// The time, before anything else that happens at it is told.
+    /// The time, before anything else that happens at it is told: refuses the claims that nobody waits for any more.
     pub fn at(&mut self, now: Millis) {
         self.now = self.now.max(now);
+        self.refuse_late();
     }
 
     /// Whether a process is a host that has sessions.
@@ -333,7 +331,7 @@ impl Registry {
         self.effects.push(Effect::DropOwner(host));
     }
 
-    /// Ends the leases of sessions whose holders are no longer in `held_by`, and then sees who can have them.
+    /// Ends the leases of sessions, and then sees who can have them.
     fn vacate(&mut self, ids: &[SessionId]) {
         self.free(ids);
         self.give_out(ids);
@@ -341,14 +339,15 @@ impl Registry {
 
     fn free(&mut self, ids: &[SessionId]) {
         for id in ids {
+            self.give(id, None);
             let Some(session) = self.sessions.get_mut(id) else { continue };
             self.order += 1;
-            (session.holder, session.freed) = (None, self.order);
+            session.freed = self.order;
             if session.key.is_some() {
                 self.effects.push(Effect::SaveSession(session.clone()));
             } else {
                 // Nobody could ever resume it.
-                self.end(id);
+                self.end_session(id);
             }
         }
     }
