@@ -359,10 +359,7 @@ impl Registry {
 
     /// The session that this process has made by this request.
     fn made_before(&self, claim: &Claim, request: Option<&RequestId>) -> Option<SessionId> {
-        let made = |id: &&SessionId| {
-            self.sessions.get(*id).is_some_and(|session| session.made_by.as_ref() == request)
-        };
-        self.held_by.get(&claim.process)?.iter().filter(|_| request.is_some()).find(made).cloned()
+        self.made.get(&(claim.process, request?.clone())).cloned()
     }
 
     /// A session is taken up by its id. What is another owner's, or another key's, is as if it were not there.

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::SessionId;
+use mcp_sessiond_proto::{RequestId, SessionId};
 
 use super::keepers::Served;
 use super::{Effect, Registry, SessionRecord};
@@ -82,15 +82,26 @@ impl Registry {
         if let Some(key) = session.leading_key() {
             self.by_key.entry((session.owner, key)).or_default().put(session);
         }
+        let request = session.made_by.clone();
         if let Some(former) = former {
-            self.drop_from_holder(former, id);
+            self.drop_from_holder(former, id, request.clone());
         }
         if let Some(holder) = holder {
-            self.held_by.entry(holder).or_default().insert(id.clone());
+            self.add_to_holder(holder, id, request);
         }
     }
 
-    fn drop_from_holder(&mut self, holder: ProcessId, id: &SessionId) {
+    fn add_to_holder(&mut self, holder: ProcessId, id: &SessionId, made_by: Option<RequestId>) {
+        self.held_by.entry(holder).or_default().insert(id.clone());
+        if let Some(request) = made_by {
+            self.made.insert((holder, request), id.clone());
+        }
+    }
+
+    fn drop_from_holder(&mut self, holder: ProcessId, id: &SessionId, made_by: Option<RequestId>) {
+        if let Some(request) = made_by {
+            self.made.remove(&(holder, request));
+        }
         if let Some(ids) = self.held_by.get_mut(&holder) {
             ids.remove(id);
             if ids.is_empty() {
@@ -112,7 +123,7 @@ impl Registry {
             self.names.insert((session.owner, session.told().clone()), session.id.clone());
         }
         if let Some(holder) = session.holder {
-            self.held_by.entry(holder).or_default().insert(session.id.clone());
+            self.add_to_holder(holder, &session.id, session.made_by.clone());
         }
         if let Some(keeper) = &session.keeper {
             self.kept_by.insert(keeper.process, session.id.clone());
@@ -148,7 +159,7 @@ impl Registry {
             self.drop_from_key(key, &session);
         }
         if let Some(holder) = session.holder {
-            self.drop_from_holder(holder, id);
+            self.drop_from_holder(holder, id, session.made_by.clone());
         }
         self.names.remove(&(session.owner, session.told().clone()));
         // On record before the session is off it: a keeper is never forgotten.

@@ -42,7 +42,7 @@ use claims::Waiting;
 use indexes::OfKey;
 use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{Loss, SessionId, Siblings};
+use mcp_sessiond_proto::{Loss, RequestId, SessionId, Siblings};
 use owners::Owner;
 
 /// Milliseconds on a clock that never goes back. Where it began does not matter.
@@ -69,6 +69,8 @@ pub struct Registry {
     /// The ids of sessions whose owners chose others for them.
     names: BTreeMap<(ProcessId, SessionId), SessionId>,
     held_by: BTreeMap<ProcessId, BTreeSet<SessionId>>,
+    /// What their holders have made by these requests.
+    made: BTreeMap<(ProcessId, RequestId), SessionId>,
     /// The sessions whose backends these keepers hold.
     kept_by: BTreeMap<ProcessId, SessionId>,
     /// Keepers that belong to no session any more, until they exit.
@@ -105,6 +107,7 @@ impl Registry {
             by_key: BTreeMap::new(),
             names: BTreeMap::new(),
             held_by: BTreeMap::new(),
+            made: BTreeMap::new(),
             kept_by: BTreeMap::new(),
             ending: BTreeMap::new(),
             exited_keepers: BTreeMap::new(),

@@ -7,7 +7,7 @@ use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{Loss, SessionId, Siblings};
 
 use super::records::Spot;
-use super::{Effect, OwnerRecord, Registry};
+use super::{Effect, OwnerRecord, Registry, SessionRecord};
 
 /// Leases of one key at once from which on a host is taken for one that serves several clients from one process. Two are a host
 /// that starts the next server before the former one has died.
@@ -99,11 +99,8 @@ impl Registry {
         }
         let of_key = session.leading_key().and_then(|key| self.by_key.get(&(host, key)));
         let crowded = session.asked.is_none() && of_key.is_some_and(|of_key| of_key.held().len() >= CROWD);
-        let is_other = |id: &SessionId| {
-            self.sessions.get(id).is_some_and(|other| other.spot == spot && other.key != session.key)
-        };
-        let has_company = || self.keys_of(host).flat_map(|(_, sessions)| sessions.held()).any(is_other);
-        let double = spot.filter(|_| session.name.is_none() && (session.key.is_none() || has_company()));
+        let is_double = session.name.is_none() && (session.key.is_none() || self.has_company(session));
+        let double = spot.filter(|_| is_double);
         let Some(owner) = self.owners.get_mut(&host) else { return };
         let is_new_crowd = crowded && !owner.crowded;
         owner.crowded |= crowded;
@@ -114,6 +111,14 @@ impl Registry {
         if is_new_crowd {
             self.end_unreachable_of(host);
         }
+    }
+
+    /// Whether the session's host runs another server of its program and directory, with another key.
+    #[must_use]
+    pub fn has_company(&self, session: &SessionRecord) -> bool {
+        let held = self.keys_of(session.owner).flat_map(|(_, sessions)| sessions.held());
+        held.filter_map(|id| self.sessions.get(id))
+            .any(|other| other.spot == session.spot && other.key != session.key)
     }
 
     /// Something is lost that a claim with this key may ask for.

@@ -215,23 +215,15 @@ impl Edge {
         let (Some(spot), Some(holder)) = (record.spot, record.holder) else { return };
         let mut state = self.lock();
         let State { registry, restless, .. } = &mut *state;
-        // Several that run at once are several servers, and no starts of one.
-        let is_beside = |other: &SessionRecord| {
-            other.owner == record.owner
-                && other.spot == record.spot
-                && other.id != record.id
-                && other.holder.is_some()
-        };
         let said = match outcome {
             Outcome::Resumed => {
                 restless.resumes(record.owner, spot);
                 None
             }
-            Outcome::FreshFirst if record.said.label.is_none() && !registry.sessions().any(is_beside) => {
-                registry
-                    .claimant(&holder)
-                    .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits))
-            }
+            // Several that run at once are several servers, and no starts of one.
+            Outcome::FreshFirst if record.said.label.is_none() && !registry.has_company(record) => registry
+                .claimant(&holder)
+                .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits)),
             _ => None,
         };
         drop(state);
