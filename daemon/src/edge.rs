@@ -7,6 +7,7 @@ mod access;
 mod ailments;
 mod backends;
 mod claim;
+mod hints;
 mod inspect;
 mod restless;
 mod start;

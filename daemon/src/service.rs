@@ -340,8 +340,8 @@ impl Sessiond for Service {
     async fn about(self, _: Context) -> About {
         let Daemon { edge, contents, about, opener, .. } = self.daemon();
         let storage_failure = contents.storage().check().err().map(|error| error.to_string());
-        let (storage, ailments) = (opener.shown(), edge.ailments());
-        About { uptime_ms: edge.now(), storage, storage_failure, ailments, ..about.clone() }
+        let (storage, ailments, hints) = (opener.shown(), edge.ailments(), edge.hints());
+        About { uptime_ms: edge.now(), storage, storage_failure, ailments, hints, ..about.clone() }
     }
 
     async fn list_hosts(self, _: Context) -> Vec<HostInfo> {

@@ -215,12 +215,9 @@ impl Registry {
         self.keys_of(host).filter(|(_, sessions)| sessions.held().len() > 1).count()
     }
 
-    /// What was lost last, host by host, and was not told yet.
-    pub fn losses(&self) -> impl Iterator<Item = (ProcessId, Loss)> {
-        let of = |(host, owner): (&ProcessId, &Owner)| {
-            owner.losses.values().map(|loss| (*host, *loss)).collect::<Vec<_>>()
-        };
-        self.owners.iter().flat_map(of)
+    /// What was lost last of a host's servers, and was told to none of them yet.
+    pub fn losses(&self, host: ProcessId) -> impl Iterator<Item = Loss> {
+        self.owners.get(&host).into_iter().flat_map(|owner| owner.losses.values().copied())
     }
 
     /// The time, before anything else that happens at it is told: refuses the claims that nobody waits for any more.

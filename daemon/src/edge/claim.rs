@@ -214,8 +214,8 @@ impl Edge {
     fn note_start(&self, record: &SessionRecord, outcome: Outcome) {
         let (Some(spot), Some(holder)) = (record.spot, record.holder) else { return };
         let mut state = self.lock();
-        let State { registry, restless, .. } = &mut *state;
-        let said = match outcome {
+        let State { registry, restless, hints, .. } = &mut *state;
+        let advice = match outcome {
             Outcome::Resumed => {
                 restless.resumes(record.owner, spot);
                 None
@@ -226,12 +226,13 @@ impl Edge {
                 .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits)),
             _ => None,
         };
-        drop(state);
-        if let Some(what) = said {
-            tracing::warn!(
-                server = %record.program, host = record.owner.pid, what,
-                "a server finds nothing of what its former starts have left"
+        if let Some(advice) = advice {
+            let SessionRecord { program, owner, .. } = record;
+            let finding = format!(
+                "`{program}`, started by process {}, finds nothing of what its former starts have left: each start differs",
+                owner.pid
             );
+            hints.say(finding, advice);
         }
     }
 
