@@ -3,13 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 
 use mcp_sessiond_process::ProcessId;
+use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::debug::Ailment;
 use mcp_sessiond_registry::{Millis, Registry};
 
 /// Hints that are remembered. Who looks wants the latest.
 const HINTS_MAX: usize = 8;
 
-/// A host that ends so soon after its only server is taken for a program that only starts servers, in ms.
+/// A host that ends so soon after its only server, or before it, may be a program that only starts servers, in ms.
 const BRIEF_MS: Millis = 1_000;
 
 /// The latest hints, and what they are drawn from.
@@ -47,15 +48,14 @@ impl Hints {
             }
         }
         for host in exited {
-            let left = self.left.remove(host).filter(|left| now - left < BRIEF_MS);
-            let (Some(_), Some((_, name, sessions))) =
-                (left, registry.owners().find(|(owner, ..)| owner == host))
-            else {
+            let left = self.left.remove(host).is_some_and(|left| now - left < BRIEF_MS);
+            let Some((_, name, sessions)) = registry.owners().find(|(owner, ..)| owner == host) else {
                 continue;
             };
             let mut sessions = sessions.iter().filter_map(|id| registry.session(id));
             let (Some(only), None) = (sessions.next(), sessions.next()) else { continue };
-            if registry.is_resumable(&only.id) && only.epoch.0 == 1 {
+            let was_first = registry.is_resumable(&only.id) && only.epoch == Epoch(1);
+            if was_first && (left || only.holder.is_some()) {
                 let program = &only.program;
                 let finding = format!(
                     "`{name}` ended together with `{program}`, the only server that it ever had, so nothing was there to resume"
