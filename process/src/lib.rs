@@ -59,6 +59,7 @@ pub use mcp_sessiond_identity::{
 pub use peer::{Misnamed, Peer, PeerError, ancestor, instance, peer};
 pub use pinned::{Gone, Pinned};
 pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of};
+pub use variables::own_variables;
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
 /// The id that the system was given when it started. What was recorded under another one is from before a reboot.
