@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_sessiond_process::{
-    self as process, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Traits, Walk, digest,
+    self as process, HostDoubt, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Scarce, Traits, Walk,
+    digest,
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
@@ -338,12 +339,18 @@ impl Edge {
         let known = self.peek(|registry| registry.claimant(&instance.id()).map(|known| known.traits.clone()));
         let reading = tokio::task::spawn_blocking(move || {
             let walk = process::find_host(&instance, &settings.table);
+            if let Err(HostDoubt::Scarce(short)) = walk.host {
+                return Err(scarce(short));
+            }
             // What counts is what was read at its first claim.
-            let traits = known.unwrap_or_else(|| process::traits_of(&instance, &settings.table));
+            let traits = match known {
+                Some(known) => known,
+                None => process::traits_of(&instance, &settings.table).map_err(scarce)?,
+            };
             let key = traits.key(&said(&request));
-            describe(instance.id().pid, walk, key)
+            Ok(describe(instance.id().pid, walk, key))
         });
-        reading.await.map_err(|error| failed(&error))
+        reading.await.map_err(|error| failed(&error))?
     }
 }
 
@@ -358,6 +365,7 @@ fn misnamed(error: Misnamed) -> Error {
     match error {
         Misnamed::Stranger(pid) => Error::NotAnAncestor { pid },
         Misnamed::Host(pid) => Error::NamesHost { pid },
+        Misnamed::Scarce(short) => scarce(short),
     }
 }
 
@@ -366,9 +374,11 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
     match host {
         Ok(host) => {
             let host_name = steps.last().map(|step| step.name.clone()).unwrap_or_default();
-            let row = settings.loaded.config.row_of(&process::appearance(&host));
-            Ok(Verified { host, host_name, row, traits: process::traits_of(instance, &settings.table) })
+            let row = settings.loaded.config.row_of(&process::appearance(&host).map_err(scarce)?);
+            let traits = process::traits_of(instance, &settings.table).map_err(scarce)?;
+            Ok(Verified { host, host_name, row, traits })
         }
+        Err(HostDoubt::Scarce(short)) => Err(scarce(short)),
         Err(doubt) => {
             let pid = instance.id().pid;
             tracing::warn!(
@@ -400,6 +410,15 @@ fn role(role: process::Role) -> &'static str {
         process::Role::Launcher => "launcher",
         process::Role::Host => "host",
         process::Role::Ended => "ended here",
+    }
+}
+
+/// Nothing is known of a process for the moment: whoever asked must not take that for the last word.
+pub(super) fn scarce(short: Scarce) -> Error {
+    tracing::error!(error = %short, "could not answer a call");
+    Error::Unavailable {
+        sentence: format!("the daemon can't look at processes: {short}"),
+        retry_after_ms: UNREADABLE_RETRY_MS,
     }
 }
 
