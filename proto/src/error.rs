@@ -113,12 +113,21 @@ pub enum Error {
         /// The operating system's words.
         sentence: String,
     },
-    /// For the moment it can't be done: try again after the given time.
+    /// For the moment it can't be done, and nothing was: try again after the given time.
     #[error("{sentence}; try again in {retry_after_ms} ms")]
     Unavailable {
         /// What is the matter.
         sentence: String,
         /// When to try again, in ms.
+        retry_after_ms: u32,
+    },
+    /// It was carried out, or will be, or not: repeat it with the same `request`, which has no further effect. Without
+    /// one, look first.
+    #[error("{sentence}: whether it was carried out is not known")]
+    OutcomeUnknown {
+        /// What is the matter.
+        sentence: String,
+        /// When to ask again, in ms.
         retry_after_ms: u32,
     },
     /// A code that this build does not know: the daemon is newer.
@@ -154,6 +163,7 @@ impl Error {
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::WriteFailed { .. } => "write_failed",
             Self::Unavailable { .. } => "unavailable",
+            Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::Unknown => "unknown",
         }
     }
@@ -182,6 +192,7 @@ impl Error {
             Self::QuotaExceeded { .. } => 429,
             Self::WriteFailed { .. } => 507,
             Self::Unavailable { .. } => 503,
+            Self::OutcomeUnknown { .. } => 504,
             Self::Unknown => 500,
         }
     }
@@ -215,6 +226,7 @@ mod tests {
             Error::QuotaExceeded { what: "x".into(), limit: 1 },
             Error::WriteFailed { sentence: "x".into() },
             Error::Unavailable { sentence: "x".into(), retry_after_ms: 1 },
+            Error::OutcomeUnknown { sentence: "x".into(), retry_after_ms: 1 },
         ];
         for error in errors {
             let json = serde_json::to_value(&error).expect("json");

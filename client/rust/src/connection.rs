@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use mcp_sessiond_proto::codec;
-use mcp_sessiond_proto::hello::{Codec, Hello, HelloError, greet};
+use mcp_sessiond_proto::hello::{Codec, Hello, HelloError, REQUESTS, greet};
 use mcp_sessiond_proto::service::SessiondClient;
 use tarpc::context::{self, Context};
 use tokio::net::UnixStream;
@@ -43,6 +43,11 @@ impl Connection {
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello
+    }
+
+    /// Whether writing and emptying may say a `request`: a daemon of before would refuse that.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.hello.features & REQUESTS != 0
     }
 
     /// Whether it has ended, as far as is known.

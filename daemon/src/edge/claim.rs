@@ -11,7 +11,7 @@ use mcp_sessiond_proto::types::{Outcome, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Named, SessionId, Siblings, Token};
 use mcp_sessiond_registry::{Claim, Claimant, Lease, Registry, SessionRecord, Wants};
 
-use super::{Answer, Edge, Settings, State};
+use super::{Answer, Edge, Settings, State, in_doubt};
 use crate::counters::count;
 use crate::tokens::{self, Corruption, Found};
 
@@ -90,6 +90,8 @@ impl Edge {
             let sentence = format!("`program` is printable, and has 1 to {PROGRAM_MAX} bytes");
             return Err(Error::InvalidArgument { sentence });
         }
+        // A claim comes to the same when repeated; a session that is to be made does so only by its request.
+        let is_once = matches!(wants, Wants::New(..));
         let instance = self.instance(peer, request.instance).await?;
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
         let receiver = if known || request.named.is_some() {
@@ -106,7 +108,7 @@ impl Edge {
         };
         let Answer { lease, kept } = receiver.await.map_err(|error| failed(&error))?;
         let lease = lease?;
-        kept.kept().await?;
+        kept.kept().await.map_err(|error| if is_once { in_doubt(error) } else { error })?;
         self.hand_over(lease).await
     }
 

@@ -110,7 +110,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
     let hello = Hello::read(&mut stream).await?;
     let newest = super::version();
     let answer = hello.accept_lines(newest).err().unwrap_or(Answer::Welcome);
-    Hello { version: newest, ..hello.reply(answer) }.write(&mut stream).await?;
+    Hello { version: newest, features: 0, ..hello.reply(answer) }.write(&mut stream).await?;
     if answer != Answer::Welcome {
         return Ok(None);
     }
