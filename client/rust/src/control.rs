@@ -24,12 +24,11 @@ impl Control {
         Self(Line::new(options))
     }
 
-    /// Claims what the options say.
+    /// Claims.
     ///
     /// # Errors
     /// [`SessionError`], when the daemon refused or the time was over.
-    pub async fn claim(&self) -> Result<Claimed, SessionError> {
-        let request: ClaimRequest = self.0.options.claim.clone();
+    pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed, SessionError> {
         let (claimed, _) = self.0.calls.claim(request, &self.0.options, self.0.patience()).await?;
         Ok(claimed)
     }

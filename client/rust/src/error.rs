@@ -121,7 +121,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether a later call may find it changed.
+    /// Whether no later call will find it changed, so that none tries again. False: a later call tries again.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {

@@ -58,12 +58,32 @@ pub(crate) enum Hold {
 /// What is to be different about a session. What is absent stays.
 #[derive(Debug, Clone, Default)]
 pub struct Update {
+    status: Option<Status>,
+    metadata: Option<Json>,
+    lifetimes: Lifetimes,
+}
+
+impl Update {
     /// How far it has come. `Terminated` is refused: [`Session::terminate`] ends a session.
-    pub status: Option<Status>,
+    #[must_use]
+    pub fn status(mut self, status: Status) -> Self {
+        self.status = Some(status);
+        self
+    }
+
     /// What the handshake said, in place of what it said before.
-    pub metadata: Option<Json>,
-    /// How long it lives.
-    pub lifetimes: Lifetimes,
+    #[must_use]
+    pub fn metadata(mut self, metadata: Json) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    /// How long it lives. What is absent stays.
+    #[must_use]
+    pub fn lifetimes(mut self, lifetimes: Lifetimes) -> Self {
+        self.lifetimes = lifetimes;
+        self
+    }
 }
 
 impl fmt::Debug for Session {

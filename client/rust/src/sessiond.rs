@@ -2,6 +2,7 @@
 
 mod lease;
 
+use std::fmt;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +50,19 @@ pub enum Status {
         /// Why.
         reason: Arc<Reason>,
     },
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unclaimed => formatter.write_str("no session is claimed"),
+            Self::Active { session, epoch, outcome } => {
+                let how = if outcome.is_fresh() { "begun afresh" } else { "resumed" };
+                write!(formatter, "session {session} is held (epoch {epoch}), {how}")
+            }
+            Self::Disabled { reason } => write!(formatter, "session resume is disabled: {reason}"),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -82,10 +82,11 @@ pub struct Door {
     runtime: tokio::runtime::Runtime,
     control: Control,
     options: Options,
+    claim: ClaimRequest,
     directory: PathBuf,
     program: Program,
     mask: GivenMask,
-    /// The first claim was answered: the options are those of all later ones.
+    /// The first claim was answered: control and claim are those of all later ones.
     has_claimed: bool,
     /// How long a host waits for us.
     wait: Duration,
@@ -102,6 +103,7 @@ impl Door {
     /// When there is no runtime directory that can be used.
     pub fn new(
         options: Options,
+        claim: ClaimRequest,
         program: Program,
         mask: GivenMask,
         wait: Duration,
@@ -109,18 +111,14 @@ impl Door {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;
         let runtime = runtime().map_err(|error| failed(&error))?;
-        // A claim that is answered later would give a lease to a front that has given up.
-        let first = Options {
-            claim: ClaimRequest { wait_ms: wait_ms(wait), ..options.claim.clone() },
-            ..options.clone()
-        };
-        let control = Control::new(first.timeout(wait));
+        let control = Control::new(options.clone().timeout(wait));
         let silence = wait * SILENCE.0 / SILENCE.1;
         let lease = Arc::default();
         Ok(Self {
             runtime,
             control,
             options,
+            claim,
             directory,
             program,
             mask,
@@ -142,8 +140,8 @@ impl Door {
         if !self.has_claimed {
             self.has_claimed = true;
             // What is lost from now on is not to be lost twice; and what is taken is not taken back.
-            self.options.claim.fresh = false;
-            if let Some(named) = &mut self.options.claim.named {
+            self.claim.fresh = false;
+            if let Some(named) = &mut self.claim.named {
                 named.take = false;
             }
             self.control = Control::new(self.options.clone());
@@ -200,7 +198,10 @@ impl Door {
 
     async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
-        let claimed = timeout_at(until.into(), self.control.claim()).await.map_err(late)?;
+        // A first claim that is answered later would give a lease to a front that has given up.
+        let wait_ms = if self.has_claimed { None } else { wait_ms(self.wait) };
+        let claim = ClaimRequest { wait_ms, ..self.claim.clone() };
+        let claimed = timeout_at(until.into(), self.control.claim(claim)).await.map_err(late)?;
         let claimed = claimed.map_err(Self::no_session)?;
         let lease = LeaseRef { session: claimed.session.clone(), epoch: claimed.epoch };
         // As long as a former backend is being ended, the daemon is asked again and again.
