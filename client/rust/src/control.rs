@@ -1,10 +1,10 @@
 //! The control plane: calls of the service as it is, over as many connections as it takes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
-use tarpc::client::RpcError;
-use tarpc::context::Context;
 
 use crate::connection::Connection;
 use crate::error::SessionError;
@@ -37,9 +37,9 @@ impl Control {
     ///
     /// # Errors
     /// [`SessionError`], when the daemon refused or the time was over.
-    pub async fn call<T, F>(&self, call: impl Fn(Connection, Context) -> F) -> Result<T, SessionError>
+    pub async fn call<T, F>(&self, call: impl Fn(Connection, Duration) -> F) -> Result<T, SessionError>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         let patience = self.0.patience();
         let Line { calls, options, .. } = &*self.0;

@@ -204,6 +204,7 @@ impl From<Reason> for SessionError {
     }
 }
 
+#[cfg(feature = "sessions")]
 impl From<serde_json::Error> for SessionError {
     fn from(error: serde_json::Error) -> Self {
         Self::Type { line: error.line(), column: error.column() }

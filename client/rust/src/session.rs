@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::sessions::{
     Caller, Lifetimes, MintRequest, Minted, RotateRequest, Session as View, SessionRef, Status, UpdateRequest,
 };
 use mcp_sessiond_proto::{Epoch, Error, Json, ServiceName, SessionId};
-use tarpc::client::RpcError;
-use tarpc::context::Context;
 
 pub use attachment::Attachment;
 pub use stream::Stream;
@@ -205,9 +204,12 @@ const GRACE_MS: u64 = 60_000;
 
 impl Session {
     /// A call of this session's, on the connection for those that are answered at once.
-    async fn call<T, F>(&self, call: impl Fn(Connection, Context, SessionRef) -> F) -> Result<T, SessionError>
+    async fn call<T, F>(
+        &self,
+        call: impl Fn(Connection, Duration, SessionRef) -> F,
+    ) -> Result<T, SessionError>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         Ok(self.call_telling(call).await?.0)
     }
@@ -215,10 +217,10 @@ impl Session {
     /// The same. Tells the connection, too.
     async fn call_telling<T, F>(
         &self,
-        call: impl Fn(Connection, Context, SessionRef) -> F,
+        call: impl Fn(Connection, Duration, SessionRef) -> F,
     ) -> Result<(T, Link), SessionError>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         let Line { calls, .. } = &*self.0.line;
         let patience = self.0.line.patience();

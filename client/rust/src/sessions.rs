@@ -1,14 +1,14 @@
 //! The sessions of one owner: made, opened, listed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::sessions::{
     Binding, Caller, CreateRequest, Handle, Lifetimes, OpenHandleRequest, OwnSessions, Session as View,
     SessionRef, Status,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
-use tarpc::client::RpcError;
-use tarpc::context::Context;
 
 use crate::connection::Connection;
 use crate::error::SessionError;
@@ -184,9 +184,9 @@ impl Sessions {
         Ok(Session::new(self.line.clone(), view.session, hold, caller))
     }
 
-    async fn call<T, F>(&self, call: impl Fn(Connection, Context) -> F) -> Result<T, SessionError>
+    async fn call<T, F>(&self, call: impl Fn(Connection, Duration) -> F) -> Result<T, SessionError>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         let Line { calls, options, .. } = &*self.line;
         let patience = self.line.patience();

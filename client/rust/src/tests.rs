@@ -4,7 +4,9 @@ mod broken;
 mod fake;
 mod logged;
 mod python;
+#[cfg(feature = "sessions")]
 mod sessions;
 mod starting;
 mod three_calls;
+#[cfg(feature = "sessions")]
 mod waits;

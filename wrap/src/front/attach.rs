@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_client::{Control, Error, Json, Loss, Options, Outcome, SessionError};
+use mcp_sessiond_client::{Control, Error, Loss, Options, Outcome, SessionError};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_proto::{ClaimRequest, Claimed, KeeperName, paths};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Json, KeeperName, paths};
 
 use tokio::time::timeout_at;
 

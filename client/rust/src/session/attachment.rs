@@ -6,6 +6,7 @@ use tokio::time::timeout;
 
 use super::Session;
 use crate::calls::{BROKEN_PAUSE, Link};
+use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::sessiond::RETRY_AFTER;
 
@@ -52,9 +53,8 @@ impl Session {
     }
 
     async fn attach_once(&self) -> Result<Link, SessionError> {
-        let attach = |connection: crate::Connection, context, of| async move {
-            connection.attach_session(context, of).await
-        };
+        let attach =
+            |connection: Connection, context, of| async move { connection.attach_session(context, of).await };
         Ok(self.call_telling(attach).await?.1)
     }
 
@@ -81,7 +81,7 @@ impl Session {
 
     async fn detach(&self, link: &Link) {
         let (patience, of) = (self.0.line.patience(), self.named(None));
-        let detach = |connection: crate::Connection, context| {
+        let detach = |connection: Connection, context| {
             let of = of.clone();
             async move { connection.detach_session(context, of).await }
         };

@@ -6,6 +6,7 @@ use mcp_sessiond_proto::streams::{Cursor, ReplayRequest, Replayed, WAIT_MAX_MS, 
 use tokio::time::{Instant, sleep};
 
 use super::Session;
+use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::patience::Patience;
 
@@ -70,7 +71,7 @@ impl Session {
         let until = Instant::now() + time;
         let patience = Patience::new(time + self.0.line.options.timeout);
         let (lane, _place) = self.0.line.lane(patience).await?;
-        let wait = |connection: crate::Connection, context, of| {
+        let wait = |connection: Connection, context, of| {
             // What was waited before a connection broke counts.
             let left = until.saturating_duration_since(Instant::now());
             let timeout_ms = Some(u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(WAIT_MAX_MS));
