@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::directory::Directory;
 use crate::error::ConnectError;
+use crate::runtime::driven;
 use crate::start::{self, Start};
 
 /// How long [`connect`] tries, with starting the daemon.
@@ -62,13 +63,13 @@ impl Deref for Connection {
     }
 }
 
-/// Connects to the daemon of `directory`, which is started where `start` says so, within [`CONNECT_TIMEOUT`]. Must
-/// be called within a tokio runtime, which drives the connection from then on.
+/// Connects to the daemon of `directory`, which is started where `start` says so, within [`CONNECT_TIMEOUT`].
+/// The tokio runtime around it drives the connection from then on, or else a thread of this crate's own.
 ///
 /// # Errors
 /// [`ConnectError`]: nothing was sent to anybody but a daemon of this user's.
 pub async fn connect(directory: &Directory, start: &Start) -> Result<Connection, ConnectError> {
-    connect_within(directory, start, Absent::Fails, CONNECT_TIMEOUT).await
+    driven(connect_within(directory, start, Absent::Fails, CONNECT_TIMEOUT)).await
 }
 
 /// What an absent daemon means to who may not start one.

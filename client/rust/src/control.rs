@@ -10,6 +10,7 @@ use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::line::Line;
 use crate::options::Options;
+use crate::runtime::driven;
 
 /// Calls the daemon, whatever happens to it between two calls, or during one: a connection that breaks is made anew,
 /// and a daemon that is not there is started, within the timeout of the options. For programs that are part of
@@ -29,7 +30,7 @@ impl Control {
     /// # Errors
     /// [`SessionError`], when the daemon refused or the time was over.
     pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed, SessionError> {
-        let (claimed, _) = self.0.calls.claim(request, &self.0.options, self.0.patience()).await?;
+        let (claimed, _) = driven(self.0.calls.claim(request, &self.0.options, self.0.patience())).await?;
         Ok(claimed)
     }
 
@@ -44,8 +45,8 @@ impl Control {
         let patience = self.0.patience();
         let Line { calls, options, .. } = &*self.0;
         let ready = || async move { Ok((calls.connect(options, patience).await?, ())) };
-        let (value, _) =
-            calls.repeat(patience, ready, |connection, context, ()| call(connection, context)).await?;
+        let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
+        let (value, _) = driven(repeated).await?;
         Ok(value)
     }
 

@@ -84,6 +84,9 @@ pub enum ConnectError {
         /// What the last attempt came to.
         last: String,
     },
+    /// There is no tokio runtime here, and none of our own could be started.
+    #[error("the daemon can't be asked: no thread could be started for that: {0}")]
+    NoRuntime(io::Error),
     /// The operating system refused.
     #[error("{} can't be reached: {error}", socket.display())]
     Io {

@@ -76,8 +76,9 @@
 //! These calls say what went wrong ([`SessionError`]). What passes is none of it: a daemon that is restarted between two
 //! calls, or during one, is not noticed. `examples/event_service.rs` is a whole server.
 //!
-//! **Runtime.** Every call must be made within a tokio runtime that has its I/O and time drivers enabled
-//! (`#[tokio::main]` does). A future that is dropped half-way does no harm: the next call finds the lease again.
+//! **Runtime.** Within a tokio runtime a call uses that, which must have its I/O and time drivers enabled
+//! (`#[tokio::main]` does). Under any other executor a thread of this crate's own does the work, and a server that is not async
+//! waits for a call with [`block_on`]. A future that is dropped half-way does no harm: the next call finds the lease again.
 //!
 //! **Below.** [`connect`] is for who wants every failure to be visible, as the command line does: it finds or
 //! starts the daemon, makes sure that it is ours, and returns the service itself.
@@ -99,6 +100,7 @@ mod line;
 mod log;
 mod options;
 mod patience;
+mod runtime;
 #[cfg(feature = "sessions")]
 mod session;
 mod sessiond;
@@ -140,6 +142,7 @@ pub use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId, Sibling
 #[cfg(feature = "sessions")]
 pub use mcp_sessiond_proto::{Json, ServiceName, StateKey, StreamId};
 pub use options::{CALL_TIMEOUT, Options};
+pub use runtime::block_on;
 #[cfg(feature = "sessions")]
 pub use session::{Attachment, Session, Stream, Update};
 pub use sessiond::{Sessiond, Status};

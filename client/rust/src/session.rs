@@ -26,6 +26,7 @@ use crate::credential;
 use crate::error::SessionError;
 use crate::line::Line;
 use crate::patience::Patience;
+use crate::runtime::driven;
 use crate::sessiond::Sessiond;
 
 /// A session of a host's or of a service's. Clones are the same session.
@@ -224,8 +225,11 @@ impl Session {
     {
         let Line { calls, .. } = &*self.0.line;
         let patience = self.0.line.patience();
-        let _place = calls.place(patience).await?;
-        calls.repeat(patience, async || self.ready(patience).await, call).await
+        driven(async {
+            let _place = calls.place(patience).await?;
+            calls.repeat(patience, async || self.ready(patience).await, call).await
+        })
+        .await
     }
 
     /// A connection on which this process speaks for the session, and what a call says of it.

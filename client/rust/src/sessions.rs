@@ -14,6 +14,7 @@ use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::line::Line;
 use crate::options::Options;
+use crate::runtime::driven;
 use crate::session::{Hold, Session};
 
 /// The sessions of a host or of a service, and the line to the daemon that they share. Clones are the same.
@@ -190,9 +191,12 @@ impl Sessions {
     {
         let Line { calls, options, .. } = &*self.line;
         let patience = self.line.patience();
-        let _place = calls.place(patience).await?;
-        let ready = async || Ok((calls.connect(options, patience).await?, ()));
-        let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
-        Ok(repeated.await?.0)
+        driven(async {
+            let _place = calls.place(patience).await?;
+            let ready = async || Ok((calls.connect(options, patience).await?, ()));
+            let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
+            Ok(repeated.await?.0)
+        })
+        .await
     }
 }

@@ -4,6 +4,7 @@ mod broken;
 mod fake;
 mod logged;
 mod python;
+mod runtimes;
 #[cfg(feature = "sessions")]
 mod sessions;
 mod starting;

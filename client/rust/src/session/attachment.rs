@@ -8,6 +8,7 @@ use super::Session;
 use crate::calls::{BROKEN_PAUSE, Link};
 use crate::connection::Connection;
 use crate::error::SessionError;
+use crate::runtime::driven;
 use crate::sessiond::RETRY_AFTER;
 
 /// A client that has come to a session. It goes when this is dropped. Until then it is attached again whenever the
@@ -33,6 +34,10 @@ impl Session {
     /// # Errors
     /// Those of every change ([`Session::update`]).
     pub async fn attach(&self) -> Result<Attachment, SessionError> {
+        driven(self.attach_here()).await
+    }
+
+    async fn attach_here(&self) -> Result<Attachment, SessionError> {
         let (leave, left) = oneshot::channel();
         let (tell, told) = oneshot::channel();
         let session = self.clone();

@@ -9,6 +9,7 @@ use super::Session;
 use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::patience::Patience;
+use crate::runtime::driven;
 
 /// The pause after a `wait` that ended before its time with nothing to tell: the daemon is about to exit.
 const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
@@ -49,6 +50,10 @@ impl Session {
     /// # Errors
     /// `invalid_argument`; as [`Session::replay`].
     pub async fn wait(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
+        driven(self.wait_here(after, time)).await
+    }
+
+    async fn wait_here(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
         let until = Instant::now().checked_add(time);
         let mut after = after.to_vec();
         loop {
