@@ -2,10 +2,10 @@
 
 use clap::builder::{PossibleValue, TypedValueParser as _};
 use clap::{Args, builder::PossibleValuesParser};
-use mcp_sessiond_client::{Label, Options, Siblings, Start};
+use mcp_sessiond_client::{ClaimRequest, Label, Options, Siblings, Start};
 use mcp_sessiond_process::executable;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct Claiming {
     /// Tell instances apart by this label, not by directory, environment and the path to the program
     #[arg(long = "instance", value_name = "LABEL")]
@@ -42,10 +42,15 @@ impl Claiming {
     /// The same for the client library. A daemon is started from this very executable.
     pub(super) fn options(self) -> Options {
         let start = if self.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
-        let mut options = Options::default().start(start);
-        options.claim.label = self.label;
-        options.claim.entry = self.entry;
-        options.claim.siblings = self.siblings;
-        options
+        let options = Options::default().start(start);
+        let options = self.label.into_iter().fold(options, Options::label);
+        let options = self.entry.into_iter().fold(options, Options::entry);
+        self.siblings.into_iter().fold(options, Options::siblings)
+    }
+
+    /// The claim that a front makes.
+    pub(super) fn claim(&self) -> ClaimRequest {
+        let Self { label, entry, siblings, .. } = self.clone();
+        ClaimRequest { label, entry, siblings, ..ClaimRequest::default() }
     }
 }

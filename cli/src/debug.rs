@@ -109,12 +109,12 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 async fn show(arguments: &Arguments) -> Result<String, Failure> {
     let directory = Directory::of_user()?;
     let connection = connect(&directory, &Start::Never).await?;
-    let context = || Connection::context(PATIENCE);
+
     let json = arguments.json;
     Ok(match &arguments.topic {
         None => {
-            let about = connection.about(context()).await?;
-            let hosts = connection.list_hosts(context()).await?;
+            let about = connection.about(PATIENCE).await?;
+            let hosts = connection.list_hosts(PATIENCE).await?;
             let sessions = contents::all(&connection).await?;
             if json {
                 to_json(&serde_json::json!({"about": about, "hosts": hosts, "sessions": sessions}))
@@ -127,8 +127,8 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
                 )
             }
         }
-        Some(Topic::About) => either(json, &connection.about(context()).await?, about_text),
-        Some(Topic::Hosts) => either(json, &connection.list_hosts(context()).await?, |rows| hosts_text(rows)),
+        Some(Topic::About) => either(json, &connection.about(PATIENCE).await?, about_text),
+        Some(Topic::Hosts) => either(json, &connection.list_hosts(PATIENCE).await?, |rows| hosts_text(rows)),
         Some(Topic::Sessions) => {
             either(json, &contents::all(&connection).await?, |rows| contents::sessions_text(rows))
         }
@@ -144,9 +144,9 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
             either(json, &seen, |seen| text(seen))
         }
         Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| tokens_text(rows)),
-        Some(Topic::Stats { prometheus: true }) => stats::prometheus(&connection.stats(context()).await?),
-        Some(Topic::Stats { .. }) => either(json, &connection.stats(context()).await?, stats::text),
-        Some(Topic::Config) => either(json, &connection.settings(context()).await?, |rows| config_text(rows)),
+        Some(Topic::Stats { prometheus: true }) => stats::prometheus(&connection.stats(PATIENCE).await?),
+        Some(Topic::Stats { .. }) => either(json, &connection.stats(PATIENCE).await?, stats::text),
+        Some(Topic::Config) => either(json, &connection.settings(PATIENCE).await?, |rows| config_text(rows)),
         // Answered before a connection was made.
         Some(Topic::Check(_)) => String::new(),
     })
@@ -157,12 +157,12 @@ fn either<T: Serialize>(json: bool, data: &T, text: impl Fn(&T) -> String) -> St
 }
 
 async fn all_sessions(connection: &Connection) -> Result<Vec<SessionInfo>, Failure> {
-    let page = |after| connection.list_sessions(Connection::context(PATIENCE), Page { after });
+    let page = |after| connection.list_sessions(PATIENCE, Page { after });
     all(page, |info| &info.session).await
 }
 
 async fn all_tokens(connection: &Connection) -> Result<Vec<TokenInfo>, Failure> {
-    let page = |after| connection.list_tokens(Connection::context(PATIENCE), Page { after });
+    let page = |after| connection.list_tokens(PATIENCE, Page { after });
     all(page, |info| &info.session).await
 }
 

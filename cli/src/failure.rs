@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use mcp_sessiond_client::CallError;
 use mcp_sessiond_client::{ConnectError, Error};
-use tarpc::client::RpcError;
 
 use super::{FAILED, UNAVAILABLE, complain};
 
@@ -12,7 +12,7 @@ pub(super) enum Failure {
     /// There is none, or none of ours.
     Connect(ConnectError),
     /// It did not answer.
-    Call(RpcError),
+    Call(CallError),
     /// It refused.
     Refused(Error),
 }
@@ -23,8 +23,8 @@ impl From<ConnectError> for Failure {
     }
 }
 
-impl From<RpcError> for Failure {
-    fn from(error: RpcError) -> Self {
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
         Self::Call(error)
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use mcp_sessiond_client::CallError;
 use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId, Start, connect};
 use mcp_sessiond_process as process;
 use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest};
@@ -12,7 +13,6 @@ use mcp_sessiond_proto::debug::{HostInfo, PAGE_MAX, Page};
 use mcp_sessiond_proto::{KeeperName, Loss, paths};
 use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial, keeper_of};
 use serde::Serialize;
-use tarpc::client::RpcError;
 
 use super::failure::Failure;
 
@@ -147,8 +147,8 @@ impl Kept {
 }
 
 /// What the daemon has to tell of losses.
-pub(super) async fn lost(connection: &Connection) -> Result<Vec<Lost>, RpcError> {
-    let hosts = connection.list_hosts(Connection::context(PATIENCE)).await?;
+pub(super) async fn lost(connection: &Connection) -> Result<Vec<Lost>, CallError> {
+    let hosts = connection.list_hosts(PATIENCE).await?;
     let of = |host: HostInfo| {
         let HostInfo { pid, name, losses, .. } = host;
         let lost = move |because| Lost { host: (pid != 0).then_some(pid), host_name: name.clone(), because };
@@ -263,7 +263,7 @@ pub(super) async fn of_daemon(
     directory: &Directory,
     of: Option<&SessionId>,
 ) -> Result<Vec<Seen>, Failure> {
-    let page = |after| connection.list_backends(Connection::context(PATIENCE), Page { after });
+    let page = |after| connection.list_backends(PATIENCE, Page { after });
     let backends = all(page, |backend| &backend.session).await?;
     let wanted: Vec<Backend> =
         backends.into_iter().filter(|backend| of.is_none_or(|of| backend.session == *of)).collect();
@@ -311,7 +311,7 @@ pub(super) fn ask(socket: &Path) -> (Option<BackendStatus>, Option<String>, bool
 }
 
 /// Every entry of a list, a page at a time. A page that is not full is the last; one of backends may be fuller than full.
-pub(super) async fn all<T, F: Future<Output = Result<Vec<T>, RpcError>>>(
+pub(super) async fn all<T, F: Future<Output = Result<Vec<T>, CallError>>>(
     page: impl Fn(Option<SessionId>) -> F,
     id: impl Fn(&T) -> &SessionId,
 ) -> Result<Vec<T>, Failure> {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mcp_sessiond_client::{Connection, Error};
+use mcp_sessiond_client::Error;
 use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::backends::StopRequest;
 use mcp_sessiond_proto::paths;
@@ -82,7 +82,7 @@ async fn end(kept: &Kept, server: &Server) -> Result<Option<Pinned>, Failure> {
     if let (Some(connection), Some(session), true) = (&kept.connection, &server.session, server.known) {
         let keeper = listens.clone().or_else(|| Pinned::open(server.keeper_pid?).ok());
         let request = StopRequest { session: session.clone() };
-        match connection.stop_backend(Connection::context(PATIENCE), request).await? {
+        match connection.stop_backend(PATIENCE, request).await? {
             Ok(()) | Err(Error::UnknownBackend) => return Ok(keeper),
             // Several hosts have a session of this id: the keeper itself is told.
             Err(Error::InvalidArgument { .. }) => {}

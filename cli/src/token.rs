@@ -81,9 +81,8 @@ impl Who {
                 "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
             ));
         }
-        let mut options = self.claiming.options().instance(self.instance.unwrap_or(caller));
-        options.claim.client = self.client;
-        options
+        let options = self.claiming.options().instance(self.instance.unwrap_or(caller));
+        self.client.into_iter().fold(options, Options::client)
     }
 }
 

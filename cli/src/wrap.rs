@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use mcp_sessiond_client::{Label, Named};
+use mcp_sessiond_client::{ClaimRequest, Label, Named};
 use mcp_sessiond_daemon::config::{self, Loaded};
 use mcp_sessiond_wrap::front::{self, Waits};
 use mcp_sessiond_wrap::keeper::backend::Program;
@@ -49,12 +49,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let mut options = arguments.claiming.options();
     let program = Program { title: arguments.name.clone(), ..program(arguments.command) };
-    options.claim.fresh = arguments.fresh;
-    options.claim.named =
-        arguments.name.map(|name| Named { name, command: program.digest(), take: arguments.take });
-    front::run(options, &program, waits())
+    let named = arguments.name.map(|name| Named { name, command: program.digest(), take: arguments.take });
+    let claim = ClaimRequest { fresh: arguments.fresh, named, ..arguments.claiming.claim() };
+    front::run(arguments.claiming.options(), claim, &program, waits())
 }
 
 /// How long the configuration has us wait. One that is wrong is the daemon's to complain about: the host must have its server.

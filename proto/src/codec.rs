@@ -1,4 +1,4 @@
-//! Two codecs behind one service. tarpc's own envelope never reaches the wire: both translate to and from it.
+//! Two codecs behind one service, on the daemon's side. tarpc's own envelope never reaches the wire: both translate to and from it.
 
 #[cfg(test)]
 mod golden;
@@ -11,7 +11,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use serde::{Serialize, de::DeserializeOwned};
 use tarpc::{ClientMessage, Request, Response, Transport, context, trace};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -72,22 +71,6 @@ impl FrameCodec for ServerCodec {
             Self::JsonRpc(codec) => codec.encode(response, outbound),
         }
     }
-}
-
-/// A transport for the client's side of a connection, after the hello: MessagePack. Generic over the service, so
-/// that other services can be spoken in the same frames.
-pub fn client<S, Req, Resp>(
-    stream: S,
-    frame_max: u32,
-) -> impl Transport<ClientMessage<Req>, Response<Resp>, TransportError = io::Error, Error = io::Error>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-    Req: Serialize,
-    Resp: DeserializeOwned,
-{
-    let budget = Budget::new(usize::MAX);
-    let out_max = frame_max.min(FRAME_MAX) as usize;
-    Frames::new(stream, message_pack::Client::new(out_max), FRAME_MAX as usize, budget)
 }
 
 /// What is told in place of an answer that is larger than a frame may be.

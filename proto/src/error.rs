@@ -11,6 +11,7 @@ use crate::types::Epoch;
 /// Each code means one thing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Error {
     /// The instance has no host that can be verified: go on without resuming.
     #[error("{sentence}; session resume is disabled for this instance")]

@@ -1,15 +1,16 @@
 //! Frames on a stream: four bytes of length, big-endian, then that many bytes. Bounded in size and in time.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
-use futures::{Sink, Stream};
-use tokio::io::{AsyncRead, AsyncWrite};
+use futures_core::Stream;
+use futures_sink::Sink;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::time::Sleep;
 
 /// Bytes of the length that precedes each frame.
@@ -76,6 +77,7 @@ impl Drop for Charge {
 }
 
 /// What became of a frame.
+#[cfg_attr(not(feature = "server"), expect(dead_code, reason = "a client only gets answers"))]
 pub(crate) enum Decoded<T> {
     /// Something for the service.
     Item(T),
@@ -199,7 +201,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Frames<S, C> {
 
     fn poll_read_in(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.inbound.reserve(READ_CHUNK);
-        tokio_util::io::poll_read_buf(Pin::new(&mut self.stream), context, &mut self.inbound)
+        pin!(self.stream.read_buf(&mut self.inbound)).poll(context)
     }
 }
 

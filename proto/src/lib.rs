@@ -2,7 +2,9 @@
 //!
 //! - [`hello`]: the fixed-size greeting that opens every connection, each way.
 //! - [`frame`]: length-prefixed frames, with bounds on size and on time.
-//! - [`codec`]: two codecs behind one service: MessagePack for Rust, JSON-RPC 2.0 for everybody else.
+//! - `codec`: the daemon's side, with the feature `server`: two codecs behind one service, MessagePack for Rust, JSON-RPC 2.0
+//!   for everybody else.
+//! - [`client`]: the client's side, in MessagePack.
 //! - [`service`]: the RPCs.
 //! - [`types`], [`token`]: claims, leases, tokens. [`sessions`], [`state`], [`streams`]: what a session holds. [`names`],
 //!   [`json`], [`error`], [`debug`]: what they are made of, refused with, and looked at by.
@@ -16,6 +18,8 @@
 #![forbid(unsafe_code)]
 
 pub mod backends;
+pub mod client;
+#[cfg(feature = "server")]
 pub mod codec;
 pub mod debug;
 pub mod error;

@@ -1,9 +1,14 @@
 //! The RPCs. In JSON-RPC the method has the name that it has here, and `params` is its one argument.
 
+use std::time::Duration;
+
+use serde::Serialize;
+
 use crate::backends::{
     Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
     StopRequest,
 };
+use crate::client::{CallError, Client};
 use crate::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
     Stats, TokenInfo, WhoAmI,
@@ -20,9 +25,61 @@ use crate::streams::{
 };
 use crate::types::{ClaimRequest, Claimed, LeaseRef, StoreRequest, Stored};
 
-/// What the daemon does for a process.
-#[tarpc::service(derive = [Clone, serde::Serialize, serde::Deserialize])]
-pub trait Sessiond {
+/// The type of an answer; a call that has none answers with nothing.
+macro_rules! answer {
+    () => {
+        ()
+    };
+    ($answer:ty) => {
+        $answer
+    };
+}
+
+/// The arguments of a call, as they travel.
+macro_rules! arguments {
+    () => {
+        Nothing {}
+    };
+    ($request:ident) => {
+        Only { request: $request }
+    };
+}
+
+#[derive(Serialize)]
+struct Nothing {}
+
+#[derive(Serialize)]
+pub(crate) struct Only<T> {
+    pub(crate) request: T,
+}
+
+/// The trait that the daemon implements, and the calls of its client.
+macro_rules! service {
+    ($($(#[$doc:meta])* async fn $name:ident($($request:ident: $type:ty)?) $(-> $answer:ty)?;)*) => {
+        /// What the daemon does for a process.
+        #[cfg(feature = "server")]
+        #[tarpc::service(derive = [Clone, serde::Serialize, serde::Deserialize])]
+        pub trait Sessiond {
+            $($(#[$doc])* async fn $name($($request: $type)?) $(-> $answer)?;)*
+        }
+
+        /// The calls. Each may take as long as it says.
+        impl Client {
+            $(
+                $(#[$doc])*
+                pub async fn $name(
+                    &self,
+                    within: Duration,
+                    $($request: $type)?
+                ) -> Result<answer!($($answer)?), CallError> {
+                    self.call(within, stringify!($name), arguments!($($request)?)).await
+                }
+            )*
+        }
+    };
+}
+
+service! {
     /// Nothing. Tells that the daemon answers.
     async fn ping();
     /// Takes a session for the calling process, or for the ancestor that it names. Repeated by the same process

@@ -135,6 +135,21 @@ fn is_outside(path: &[String]) -> bool {
         || path.last().is_some_and(|last| last == "mint")
 }
 
+/// What a server takes on with the client library: the daemon's framework for RPCs, and what that brings, is not among it.
+#[test]
+fn a_server_with_the_client_library_takes_on_little() {
+    for (features, most) in [(&["--no-default-features"][..], 40), (&[], 55)] {
+        let mut tree = std::process::Command::new(env!("CARGO"));
+        tree.args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--no-dedupe"]);
+        tree.args(["--package", "mcp-sessiond-client"]).args(features).current_dir(fixture(".."));
+        let tree = tree.output().expect("cargo");
+        let crates = String::from_utf8(tree.stdout).expect("text");
+        let crates: BTreeSet<&str> = crates.lines().filter_map(|line| line.split(' ').next()).collect();
+        assert!(crates.contains("mcp-sessiond-proto"), "{}", String::from_utf8_lossy(&tree.stderr));
+        assert!(!crates.contains("tarpc") && crates.len() <= most, "{}: {crates:?}", crates.len());
+    }
+}
+
 #[test]
 fn unsafe_code_is_in_one_file() {
     for (path, _) in PACKAGES {

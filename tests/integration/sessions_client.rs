@@ -147,7 +147,7 @@ async fn a_client_is_attached_again_by_itself() {
     let mut daemon = world.daemon();
     let grace_ms = Some(600_000);
     let lifetimes = Lifetimes { grace_ms, ..Lifetimes::default() };
-    let session = service(&world).create(CreateOptions { lifetimes, ..CreateOptions::default() }).await;
+    let session = service(&world).create(CreateOptions::default().lifetimes(lifetimes)).await;
     let session = session.expect("made");
     let one = session.attach().await.expect("attached");
     let two = session.attach().await.expect("attached");
@@ -222,8 +222,8 @@ async fn a_list_is_whole_although_some_have_ended() {
     for number in 0..220 {
         let idle_ms = Some(if number < 105 { 1 } else { 0 });
         let lifetimes = Lifetimes { idle_ms, ..Lifetimes::default() };
-        let id = Some(format!("s{number:03}").parse().expect("an id"));
-        let options = CreateOptions { id, lifetimes, ..CreateOptions::default() };
+        let id = format!("s{number:03}").parse().expect("an id");
+        let options = CreateOptions::default().id(id).lifetimes(lifetimes);
         let session = sessions.create(options).await.expect("made");
         if number >= 105 {
             living.push(session.id().clone());

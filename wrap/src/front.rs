@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_client::{Error, Loss, Options, Outcome};
+use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options, Outcome};
 use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::paths;
 
@@ -76,9 +76,9 @@ impl Default for Waits {
 
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 #[must_use]
-pub fn run(options: Options, program: &Program, waits: Waits) -> ExitCode {
+pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    match speak(options, program, waits, &mask) {
+    match speak(options, claim, program, waits, &mask) {
         Ok(code) => code,
         Err(error) => {
             say(&error);
@@ -87,16 +87,22 @@ pub fn run(options: Options, program: &Program, waits: Waits) -> ExitCode {
     }
 }
 
-fn speak(mut options: Options, program: &Program, waits: Waits, mask: &GivenMask) -> io::Result<ExitCode> {
+fn speak(
+    options: Options,
+    mut claim: ClaimRequest,
+    program: &Program,
+    waits: Waits,
+    mask: &GivenMask,
+) -> io::Result<ExitCode> {
     let carrier = Arc::new(Carrier::new(io::stdout().as_fd().try_clone_to_owned()?.into()));
     let leaver = Leaver::listen(&carrier)?;
     let mut input: File = io::stdin().as_fd().try_clone_to_owned()?.into();
     let mut lines = LineBuffer::default();
     match first::read(&mut input, &mut lines, waits.first_line) {
         First::Nothing => return Ok(ExitCode::SUCCESS),
-        First::Said(client) => options.claim.client = client,
+        First::Said(client) => claim.client = client,
     }
-    options.claim.program = Some(program.shown());
+    claim.program = Some(program.shown());
     let plain = |why: &dyn std::fmt::Display, lines: &LineBuffer, input: File| {
         say(&format_args!(
             "{why}; {} is run without being kept: it will not survive a reconnect",
@@ -115,7 +121,7 @@ fn speak(mut options: Options, program: &Program, waits: Waits, mask: &GivenMask
             }
         }
     };
-    let mut door = match Door::new(options, program.clone(), *mask, waits.keeper) {
+    let mut door = match Door::new(options, claim, program.clone(), *mask, waits.keeper) {
         Ok(door) => door,
         Err(error) => return Ok(plain(&error, &lines, input)),
     };

@@ -158,8 +158,7 @@ fn service() -> Finding {
 }
 
 async fn ask(connection: &Connection, asked: &Asked, findings: &mut Vec<Finding>) -> Result<(), String> {
-    let context = || Connection::context(PATIENCE);
-    let about = connection.about(context()).await.map_err(|error| error.to_string())?;
+    let about = connection.about(PATIENCE).await.map_err(|error| error.to_string())?;
     findings.push(versions(&about));
     findings.push(storage(&about));
     findings.extend(about.ailments.iter().map(|one| told(one, State::Bad)));
@@ -173,7 +172,7 @@ async fn ask(connection: &Connection, asked: &Asked, findings: &mut Vec<Finding>
         label: asked.label.clone(),
         ..ClaimRequest::default()
     };
-    let who = connection.who_am_i(context(), request).await.map_err(|error| error.to_string())?;
+    let who = connection.who_am_i(PATIENCE, request).await.map_err(|error| error.to_string())?;
     match who.map_err(Failure::Refused) {
         Ok(who) => findings.extend([host(&who), key(&who)]),
         Err(Failure::Refused(error)) => {

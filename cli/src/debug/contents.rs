@@ -62,7 +62,7 @@ async fn all_contents(connection: &Connection) -> Result<Vec<ContentInfo>, Failu
     let mut all: Vec<ContentInfo> = Vec::new();
     loop {
         let after = all.last().map(|last| (last.owner.clone(), last.session.clone()));
-        let page = connection.list_contents(Connection::context(PATIENCE), ContentPage { after }).await??;
+        let page = connection.list_contents(PATIENCE, ContentPage { after }).await??;
         let more = page.len() == PAGE_MAX;
         all.extend(page);
         if !more {
@@ -74,7 +74,7 @@ async fn all_contents(connection: &Connection) -> Result<Vec<ContentInfo>, Failu
 /// The sessions of one id.
 pub(super) async fn inspect(connection: &Connection, session: &SessionId) -> Result<Vec<Inspected>, Failure> {
     let request = InspectRequest { session: session.clone(), owner: None };
-    Ok(connection.inspect_session(Connection::context(PATIENCE), request).await??)
+    Ok(connection.inspect_session(PATIENCE, request).await??)
 }
 
 /// The streams of all sessions.
@@ -83,7 +83,7 @@ pub(super) async fn streams(connection: &Connection) -> Result<Vec<SeenStream>, 
     for content in all_contents(connection).await?.into_iter().filter(|content| content.streams > 0) {
         let ContentInfo { owner, session, .. } = content;
         let request = InspectRequest { session: session.clone(), owner: Some(owner.clone()) };
-        let inspected = connection.inspect_session(Connection::context(PATIENCE), request).await?;
+        let inspected = connection.inspect_session(PATIENCE, request).await?;
         // It may have ended since.
         let streams = inspected.into_iter().flatten().flat_map(|one| one.streams);
         let (owner, session) = (&owner, &session);

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use mcp_sessiond_client::{Connection, Directory, Start, connect};
+use mcp_sessiond_client::{Directory, Start, connect};
 use mcp_sessiond_daemon::config;
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
@@ -47,7 +47,7 @@ impl Stage {
         block_on(async {
             let directory = Directory::at(&self.directory).map_err(io::Error::other)?;
             let Ok(connection) = connect(&directory, &Start::Never).await else { return Ok(None) };
-            connection.about(Connection::context(PATIENCE)).await.map(Some).map_err(io::Error::other)
+            connection.about(PATIENCE).await.map(Some).map_err(io::Error::other)
         })?
     }
 

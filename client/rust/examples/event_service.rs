@@ -65,7 +65,7 @@ async fn serve(stream: &mut BufReader<TcpStream>, sessions: &Sessions) -> Result
     let request = read(stream).await?;
     let session = match &request.session {
         Some(id) => sessions.open(&id.parse()?).await?,
-        None => sessions.create(CreateOptions { status: SessionStatus::Ready, ..Default::default() }).await?,
+        None => sessions.create(CreateOptions::default().status(SessionStatus::Ready)).await?,
     };
     match request.method.as_str() {
         "POST" => answer(stream, &session, serde_json::from_slice(&request.body)?).await,

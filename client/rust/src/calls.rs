@@ -1,15 +1,13 @@
 //! The calls on a connection that may break at any moment, each within the patience of its caller.
 
 use std::future::Future;
-use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
-use tarpc::client::RpcError;
-use tarpc::context::Context;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
@@ -224,12 +222,12 @@ impl Calls {
         &self,
         patience: Patience,
         ready: impl Fn() -> G,
-        call: impl Fn(Connection, Context, R) -> F,
+        call: impl Fn(Connection, Duration, R) -> F,
     ) -> Result<(T, Link), SessionError>
     where
         R: Clone,
         G: Future<Output = Result<(Link, R), SessionError>>,
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         loop {
             let (link, known) = ready().await?;
@@ -248,15 +246,15 @@ impl Calls {
         &self,
         link: &Link,
         patience: Patience,
-        call: impl Fn(Connection, Context) -> F,
+        call: impl Fn(Connection, Duration) -> F,
     ) -> Result<T, Failure>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         // What it came to last where that was not known. Then it is not known at the end either.
         let mut doubt = None;
         loop {
-            let calling = call(link.connection.clone(), patience.context());
+            let calling = call(link.connection.clone(), patience.left());
             let answer = match patience.bound(calling).await {
                 Ok(answer) => answer,
                 Err(reason) => {
@@ -280,19 +278,18 @@ impl Calls {
                     pause
                 }
                 Ok(Err(error)) => return Err(error.into()),
-                Err(RpcError::Server(error)) if error.kind == ErrorKind::InvalidData => {
-                    return Err(Error::InvalidArgument { sentence: error.detail }.into());
+                Err(CallError::Refused(sentence)) => return Err(Error::InvalidArgument { sentence }.into()),
+                Err(CallError::Crowded(_)) => CROWDED_PAUSE,
+                Err(error @ CallError::NotSent(_)) => {
+                    return Err(Error::InvalidArgument { sentence: error.to_string() }.into());
                 }
-                Err(RpcError::Server(_)) => CROWDED_PAUSE,
-                Err(RpcError::Send(error)) if is_no_frame(&*error) => {
-                    let sentence = format!("this can't be sent: {error}");
-                    return Err(Error::InvalidArgument { sentence }.into());
-                }
-                Err(RpcError::DeadlineExceeded) => {
+                Err(CallError::Unreadable) => return Err(Error::Unknown.into()),
+                Err(CallError::Late) => {
                     self.forget(link.number);
                     return Err(Failure::Gone(patience.out()));
                 }
-                Err(RpcError::Shutdown | RpcError::Send(_) | RpcError::Channel(_)) => {
+                // Ended, as whatever else may befall a connection.
+                Err(_) => {
                     self.forget(link.number);
                     if patience.left() <= BROKEN_PAUSE {
                         return Err(Failure::Gone(patience.out()));
@@ -304,9 +301,4 @@ impl Calls {
             sleep(pause.min(patience.left())).await;
         }
     }
-}
-
-/// Whether it is the call that is wrong, and not the connection: it is larger than the daemon takes.
-fn is_no_frame(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::InvalidData)
 }

@@ -4,18 +4,15 @@ use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
-use mcp_sessiond_proto::codec;
+use mcp_sessiond_proto::client::{self, Client};
 use mcp_sessiond_proto::hello::{Codec, Hello, HelloError, REQUESTS, greet};
-use mcp_sessiond_proto::service::SessiondClient;
-use tarpc::context::{self, Context};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tracing::instrument::WithSubscriber as _;
-use tracing::subscriber::NoSubscriber;
 
 use crate::directory::Directory;
 use crate::error::ConnectError;
+use crate::runtime::driven;
 use crate::start::{self, Start};
 
 /// How long [`connect`] tries, with starting the daemon.
@@ -29,10 +26,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// been about to exit.
 const START_AGAIN: Duration = Duration::from_millis(500);
 
-/// A connection to the daemon: the service's calls, by [`Deref`]. Calls may be made from several tasks at once.
+/// A connection to the daemon: the service's calls, by [`Deref`], each with the time that it may take. They may be made from
+/// several tasks at once.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    client: SessiondClient,
+    client: Client,
     hello: Hello,
     /// Its sender goes with the connection.
     open: watch::Receiver<()>,
@@ -61,30 +59,22 @@ impl Connection {
         let mut open = self.open.clone();
         while open.changed().await.is_ok() {}
     }
-
-    /// The context of a call that may take `patience`.
-    #[must_use]
-    pub fn context(patience: Duration) -> Context {
-        let mut context = context::current();
-        context.deadline = std::time::Instant::now() + patience.min(codec::DEADLINE_MAX);
-        context
-    }
 }
 
 impl Deref for Connection {
-    type Target = SessiondClient;
-    fn deref(&self) -> &SessiondClient {
+    type Target = Client;
+    fn deref(&self) -> &Client {
         &self.client
     }
 }
 
-/// Connects to the daemon of `directory`, which is started where `start` says so, within [`CONNECT_TIMEOUT`]. Must
-/// be called within a tokio runtime, which drives the connection from then on.
+/// Connects to the daemon of `directory`, which is started where `start` says so, within [`CONNECT_TIMEOUT`].
+/// The tokio runtime around it drives the connection from then on, or else a thread of this crate's own.
 ///
 /// # Errors
 /// [`ConnectError`]: nothing was sent to anybody but a daemon of this user's.
 pub async fn connect(directory: &Directory, start: &Start) -> Result<Connection, ConnectError> {
-    connect_within(directory, start, Absent::Fails, CONNECT_TIMEOUT).await
+    driven(connect_within(directory, start, Absent::Fails, CONNECT_TIMEOUT)).await
 }
 
 /// What an absent daemon means to who may not start one.
@@ -169,14 +159,11 @@ async fn attempt(directory: &Directory) -> Result<Connection, ConnectError> {
         return Err(ConnectError::DaemonUid(daemon));
     }
     let hello = greet(&mut stream, Codec::MessagePack).await?;
-    let transport = codec::client(stream, hello.frame_max);
-    let new = SessiondClient::new(tarpc::client::Config::default(), transport);
-    // tarpc logs a broken connection as a warning. Here that is daily business, and the server's log is not ours.
+    let (client, driven) = client::over(stream, hello.frame_max);
     let (connected, open) = watch::channel(());
-    let dispatch = new.dispatch.with_subscriber(NoSubscriber::default());
     tokio::spawn(async move {
-        drop(dispatch.await);
+        driven.await;
         drop(connected);
     });
-    Ok(Connection { client: new.client, hello, open })
+    Ok(Connection { client, hello, open })
 }

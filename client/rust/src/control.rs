@@ -1,15 +1,16 @@
 //! The control plane: calls of the service as it is, over as many connections as it takes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error};
-use tarpc::client::RpcError;
-use tarpc::context::Context;
 
 use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::line::Line;
 use crate::options::Options;
+use crate::runtime::driven;
 
 /// Calls the daemon, whatever happens to it between two calls, or during one: a connection that breaks is made anew,
 /// and a daemon that is not there is started, within the timeout of the options. For programs that are part of
@@ -24,13 +25,12 @@ impl Control {
         Self(Line::new(options))
     }
 
-    /// Claims what the options say.
+    /// Claims.
     ///
     /// # Errors
     /// [`SessionError`], when the daemon refused or the time was over.
-    pub async fn claim(&self) -> Result<Claimed, SessionError> {
-        let request: ClaimRequest = self.0.options.claim.clone();
-        let (claimed, _) = self.0.calls.claim(request, &self.0.options, self.0.patience()).await?;
+    pub async fn claim(&self, request: ClaimRequest) -> Result<Claimed, SessionError> {
+        let (claimed, _) = driven(self.0.calls.claim(request, &self.0.options, self.0.patience())).await?;
         Ok(claimed)
     }
 
@@ -38,15 +38,15 @@ impl Control {
     ///
     /// # Errors
     /// [`SessionError`], when the daemon refused or the time was over.
-    pub async fn call<T, F>(&self, call: impl Fn(Connection, Context) -> F) -> Result<T, SessionError>
+    pub async fn call<T, F>(&self, call: impl Fn(Connection, Duration) -> F) -> Result<T, SessionError>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         let patience = self.0.patience();
         let Line { calls, options, .. } = &*self.0;
         let ready = || async move { Ok((calls.connect(options, patience).await?, ())) };
-        let (value, _) =
-            calls.repeat(patience, ready, |connection, context, ()| call(connection, context)).await?;
+        let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
+        let (value, _) = driven(repeated).await?;
         Ok(value)
     }
 

@@ -84,6 +84,9 @@ pub enum ConnectError {
         /// What the last attempt came to.
         last: String,
     },
+    /// There is no tokio runtime here, and none of our own could be started.
+    #[error("the daemon can't be asked: no thread could be started for that: {0}")]
+    NoRuntime(io::Error),
     /// The operating system refused.
     #[error("{} can't be reached: {error}", socket.display())]
     Io {
@@ -121,7 +124,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether a later call may find it changed.
+    /// Whether no later call will find it changed, so that none tries again. False: a later call tries again.
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
@@ -207,6 +210,7 @@ impl From<Reason> for SessionError {
     }
 }
 
+#[cfg(feature = "sessions")]
 impl From<serde_json::Error> for SessionError {
     fn from(error: serde_json::Error) -> Self {
         Self::Type { line: error.line(), column: error.column() }

@@ -76,16 +76,23 @@
 //! These calls say what went wrong ([`SessionError`]). What passes is none of it: a daemon that is restarted between two
 //! calls, or during one, is not noticed. `examples/event_service.rs` is a whole server.
 //!
-//! **Runtime.** Every call must be made within a tokio runtime that has its I/O and time drivers enabled
-//! (`#[tokio::main]` does). A future that is dropped half-way does no harm: the next call finds the lease again.
+//! **Runtime.** Within a tokio runtime a call uses that, which must have its I/O and time drivers enabled
+//! (`#[tokio::main]` does). Under any other executor a thread of this crate's own does the work, and a server that is not async
+//! waits for a call with [`block_on`]. A future that is dropped half-way does no harm: the next call finds the lease again.
 //!
 //! **Below.** [`connect`] is for who wants every failure to be visible, as the command line does: it finds or
 //! starts the daemon, makes sure that it is ours, and returns the service itself.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "sessions", feature = "control")),
+    allow(dead_code, unreachable_pub, reason = "what tokens share with a feature that is off")
+)]
 
 mod calls;
 mod connection;
+#[cfg(feature = "control")]
 mod control;
+#[cfg(feature = "sessions")]
 mod credential;
 mod directory;
 mod error;
@@ -93,39 +100,55 @@ mod line;
 mod log;
 mod options;
 mod patience;
+mod runtime;
+#[cfg(feature = "sessions")]
 mod session;
 mod sessiond;
+#[cfg(feature = "sessions")]
 mod sessions;
 mod start;
 
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "control")]
 pub use connection::{CONNECT_TIMEOUT, Connection, connect};
+#[cfg(feature = "control")]
 pub use control::Control;
+#[cfg(feature = "sessions")]
 pub use credential::credential;
+#[cfg(feature = "control")]
 pub use directory::Directory;
-pub use error::{ConnectError, Reason, SessionError};
+#[cfg(any(feature = "sessions", feature = "control"))]
+pub use error::SessionError;
+pub use error::{ConnectError, Reason};
+#[cfg(feature = "control")]
+pub use mcp_sessiond_proto::client::CallError;
+#[cfg(feature = "sessions")]
 pub use mcp_sessiond_proto::sessions::{
     Binding, Caller, CredentialHash, FailedPart, Handle, Lifetimes, Minted, OnMismatch,
     Session as SessionView, Status as SessionStatus,
 };
+#[cfg(feature = "sessions")]
 pub use mcp_sessiond_proto::state::{StateEntry, StateKeyInfo, StateVersion, StateWrite};
+#[cfg(feature = "sessions")]
 pub use mcp_sessiond_proto::streams::{
     Appended, Cursor, Event, EventId, Gap, Replayed, Stream as StreamView,
 };
 pub use mcp_sessiond_proto::types::Outcome;
-pub use mcp_sessiond_proto::{
-    ClaimRequest, ClientName, Epoch, Error, Json, Label, Loss, Named, ServiceName, SessionId, Siblings,
-    StateKey, StreamId, Token,
-};
+#[cfg(feature = "control")]
+pub use mcp_sessiond_proto::{ClaimRequest, Loss, Named};
+pub use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId, Siblings, Token};
+#[cfg(feature = "sessions")]
+pub use mcp_sessiond_proto::{Json, ServiceName, StateKey, StreamId};
 pub use options::{CALL_TIMEOUT, Options};
+pub use runtime::block_on;
+#[cfg(feature = "sessions")]
 pub use session::{Attachment, Session, Stream, Update};
 pub use sessiond::{Sessiond, Status};
+#[cfg(feature = "sessions")]
 pub use sessions::{CreateOptions, Sessions};
 pub use start::{BINARY_VARIABLE, Start};
-pub use tarpc::client::RpcError;
-pub use tarpc::context::Context;
 
 /// The target of every line that this crate logs.
 pub const LOG_TARGET: &str = "mcp_sessiond_client";

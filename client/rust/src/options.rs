@@ -11,16 +11,23 @@ use crate::start::Start;
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What [`Sessiond::init`](crate::Sessiond::init) is told.
+///
+/// ```
+/// use mcp_sessiond_client::{Options, Start};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = Options::default().label("staging".parse()?).start(Start::Never).timeout(Duration::from_secs(3));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The daemon's runtime directory. Absent: `MCP_SESSIOND_DIR`, else the one derived from the uid.
-    pub directory: Option<PathBuf>,
-    /// Whether a daemon is started where none runs.
-    pub start: Start,
-    /// What is claimed, and for whom.
-    pub claim: ClaimRequest,
-    /// How long one call may take in all. [`CALL_TIMEOUT`] by default.
-    pub timeout: Duration,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) start: Start,
+    /// What is claimed at every load, and again on every connection: so it never begins anew.
+    pub(crate) claim: ClaimRequest,
+    pub(crate) timeout: Duration,
 }
 
 impl Default for Options {
@@ -70,21 +77,21 @@ impl Options {
         self
     }
 
-    /// Whether a daemon is started where none runs.
+    /// Whether a daemon is started where none runs. By default it is.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.start = start;
         self
     }
 
-    /// Looks for the daemon in this runtime directory.
+    /// Looks for the daemon in this runtime directory. By default `MCP_SESSIOND_DIR`, else the one derived from the uid.
     #[must_use]
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self
     }
 
-    /// How long one call may take in all.
+    /// How long one call may take in all, [`CALL_TIMEOUT`] by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use tarpc::context::Context;
 use tokio::time::{Instant, timeout_at};
 
-use crate::connection::Connection;
 use crate::error::Reason;
 
 /// How long one call may take, and until when.
@@ -34,11 +32,6 @@ impl Patience {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
         let now = Duration::new(now.tv_sec().try_into().ok()?, now.tv_nsec().try_into().ok()?);
         u64::try_from((now + self.left()).as_millis()).ok()
-    }
-
-    /// The context of a call that may take what is left.
-    pub(crate) fn context(self) -> Context {
-        Connection::context(self.left())
     }
 
     /// What comes of it in time.

@@ -11,13 +11,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::sessions::{
     Caller, Lifetimes, MintRequest, Minted, ResetRequest, RotateRequest, Session as View, SessionRef, Status,
     UpdateRequest,
 };
 use mcp_sessiond_proto::{Epoch, Error, Json, RequestId, ServiceName, SessionId};
-use tarpc::client::RpcError;
-use tarpc::context::Context;
 
 pub use attachment::Attachment;
 pub use stream::Stream;
@@ -28,6 +27,7 @@ use crate::credential;
 use crate::error::SessionError;
 use crate::line::Line;
 use crate::patience::Patience;
+use crate::runtime::driven;
 use crate::sessiond::Sessiond;
 
 /// A session of a host's or of a service's. Clones are the same session.
@@ -60,12 +60,32 @@ pub(crate) enum Hold {
 /// What is to be different about a session. What is absent stays.
 #[derive(Debug, Clone, Default)]
 pub struct Update {
+    status: Option<Status>,
+    metadata: Option<Json>,
+    lifetimes: Lifetimes,
+}
+
+impl Update {
     /// How far it has come. `Terminated` is refused: [`Session::terminate`] ends a session.
-    pub status: Option<Status>,
+    #[must_use]
+    pub fn status(mut self, status: Status) -> Self {
+        self.status = Some(status);
+        self
+    }
+
     /// What the handshake said, in place of what it said before.
-    pub metadata: Option<Json>,
-    /// How long it lives.
-    pub lifetimes: Lifetimes,
+    #[must_use]
+    pub fn metadata(mut self, metadata: Json) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    /// How long it lives. What is absent stays.
+    #[must_use]
+    pub fn lifetimes(mut self, lifetimes: Lifetimes) -> Self {
+        self.lifetimes = lifetimes;
+        self
+    }
 }
 
 impl fmt::Debug for Session {
@@ -194,9 +214,12 @@ const GRACE_MS: u64 = 60_000;
 
 impl Session {
     /// A call of this session's, on the connection for those that are answered at once.
-    async fn call<T, F>(&self, call: impl Fn(Connection, Context, SessionRef) -> F) -> Result<T, SessionError>
+    async fn call<T, F>(
+        &self,
+        call: impl Fn(Connection, Duration, SessionRef) -> F,
+    ) -> Result<T, SessionError>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         Ok(self.call_telling(call).await?.0)
     }
@@ -204,15 +227,18 @@ impl Session {
     /// The same. Tells the connection, too.
     async fn call_telling<T, F>(
         &self,
-        call: impl Fn(Connection, Context, SessionRef) -> F,
+        call: impl Fn(Connection, Duration, SessionRef) -> F,
     ) -> Result<(T, Link), SessionError>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         let Line { calls, .. } = &*self.0.line;
         let patience = self.0.line.patience();
-        let _place = calls.place(patience).await?;
-        calls.repeat(patience, async || self.ready(patience).await, call).await
+        driven(async {
+            let _place = calls.place(patience).await?;
+            calls.repeat(patience, async || self.ready(patience).await, call).await
+        })
+        .await
     }
 
     /// A connection on which this process speaks for the session, and what a call says of it.

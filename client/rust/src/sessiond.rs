@@ -2,6 +2,7 @@
 
 mod lease;
 
+use std::fmt;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::line::Line;
 use crate::log;
 use crate::options::Options;
 use crate::patience::Patience;
+use crate::runtime::driven;
 
 /// How long a daemon that could not be reached is left alone, so that a server is not slowed by each of its calls.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -49,6 +51,19 @@ pub enum Status {
         /// Why.
         reason: Arc<Reason>,
     },
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unclaimed => formatter.write_str("no session is claimed"),
+            Self::Active { session, epoch, outcome } => {
+                let how = if outcome.is_fresh() { "begun afresh" } else { "resumed" };
+                write!(formatter, "session {session} is held (epoch {epoch}), {how}")
+            }
+            Self::Disabled { reason } => write!(formatter, "session resume is disabled: {reason}"),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -97,6 +112,10 @@ impl Sessiond {
 
     /// The token that a former instance stored, to be offered to the broker. None: start afresh.
     pub async fn load(&self) -> Option<Token> {
+        self.driven(self.load_here()).await.flatten()
+    }
+
+    async fn load_here(&self) -> Option<Token> {
         let mut state = self.0.state.lock().await;
         let patience = self.patience(&state)?;
         let request = self.0.line.options.claim.clone();
@@ -126,6 +145,10 @@ impl Sessiond {
     /// session is claimed again and the token goes into the same session, or into a fresh one. It never goes into
     /// a session that has another history.
     pub async fn store(&self, token: &[u8]) -> bool {
+        self.driven(self.store_here(token)).await.unwrap_or(false)
+    }
+
+    async fn store_here(&self, token: &[u8]) -> bool {
         let token = match Token::new(token) {
             Ok(token) => token,
             Err(error) => {
@@ -168,6 +191,10 @@ impl Sessiond {
     /// The broker refused the token: it is deleted. The session stays. Without a session nothing happens. True once
     /// no later load gives that token.
     pub async fn reject(&self) -> bool {
+        self.driven(self.reject_here()).await.unwrap_or(false)
+    }
+
+    async fn reject_here(&self) -> bool {
         let mut state = self.0.state.lock().await;
         let Some(patience) = self.patience(&state) else { return false };
         let refused = match state.lease.clone() {
@@ -224,6 +251,10 @@ impl Sessiond {
     /// Gives the session up, for the next instance with the same key. The process that exits need not: its exit is
     /// noticed.
     pub async fn release(&self) {
+        self.driven(self.release_here()).await.unwrap_or(());
+    }
+
+    async fn release_here(&self) {
         let mut state = self.0.state.lock().await;
         let Some(lease) = state.lease.take() else { return };
         state.offered = false;
@@ -235,6 +266,10 @@ impl Sessiond {
 
     /// The id of the session that this instance holds: claimed, unless it is held already.
     pub(crate) async fn claimed(&self) -> Option<SessionId> {
+        self.driven(self.claimed_here()).await.flatten()
+    }
+
+    async fn claimed_here(&self) -> Option<SessionId> {
         let mut state = self.0.state.lock().await;
         let patience = self.patience(&state)?;
         match self.claim_again(&mut state, patience).await {
@@ -248,6 +283,10 @@ impl Sessiond {
 
     /// The id of a fresh session, in the place of the one that this instance holds, or would resume.
     pub(crate) async fn claimed_anew(&self) -> Option<SessionId> {
+        self.driven(self.claimed_anew_here()).await.flatten()
+    }
+
+    async fn claimed_anew_here(&self) -> Option<SessionId> {
         let mut state = self.0.state.lock().await;
         let patience = self.patience(&state)?;
         let request = ClaimRequest { fresh: true, ..self.0.line.options.claim.clone() };
@@ -285,6 +324,17 @@ impl From<Reason> for NotStored {
 }
 
 impl Sessiond {
+    /// Work that needs a runtime. None: there is none, and resume is disabled.
+    async fn driven<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        match driven(async { Ok(work.await) }).await {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                self.disable(&mut *self.0.state.lock().await, reason);
+                None
+            }
+        }
+    }
+
     async fn store_leased(
         &self,
         state: &mut MutexGuard<'_, State>,

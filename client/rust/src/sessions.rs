@@ -1,19 +1,20 @@
 //! The sessions of one owner: made, opened, listed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::sessions::{
     Binding, Caller, CreateRequest, Handle, Lifetimes, OpenHandleRequest, OwnSessions, Session as View,
     SessionRef, Status,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
-use tarpc::client::RpcError;
-use tarpc::context::Context;
 
 use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::line::Line;
 use crate::options::Options;
+use crate::runtime::driven;
 use crate::session::{Hold, Session};
 
 /// The sessions of a host or of a service, and the line to the daemon that they share. Clones are the same.
@@ -30,21 +31,54 @@ pub struct Sessions {
 /// What a new session is made with. Without anything: it is `initializing`, bound to nobody, and lives as configured.
 #[derive(Debug, Clone, Default)]
 pub struct CreateOptions {
-    /// Its id, which another owner may have chosen as well. Absent: a new one.
-    pub id: Option<SessionId>,
+    id: Option<SessionId>,
+    binding: Option<Binding>,
+    lifetimes: Lifetimes,
+    status: Status,
+    metadata: Option<Json>,
+}
+
+impl CreateOptions {
+    /// Its id, which another owner may have chosen as well. By default a new one.
+    #[must_use]
+    pub fn id(mut self, id: SessionId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
     /// To whom it is bound. Every later call must come from the same caller; the session that is returned does.
-    pub binding: Option<Binding>,
+    #[must_use]
+    pub fn binding(mut self, binding: Binding) -> Self {
+        self.binding = Some(binding);
+        self
+    }
+
     /// How long it lives.
-    pub lifetimes: Lifetimes,
+    #[must_use]
+    pub fn lifetimes(mut self, lifetimes: Lifetimes) -> Self {
+        self.lifetimes = lifetimes;
+        self
+    }
+
     /// How far it has come.
-    pub status: Status,
+    #[must_use]
+    pub fn status(mut self, status: Status) -> Self {
+        self.status = status;
+        self
+    }
+
     /// What the handshake said, up to 64 KiB.
-    pub metadata: Option<Json>,
+    #[must_use]
+    pub fn metadata(mut self, metadata: Json) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
 }
 
 impl Sessions {
-    /// The sessions of the host that started this process. Nothing is sent before the first call. `options.claim` is not
-    /// used: that is for [`Sessiond`](crate::Sessiond).
+    /// The sessions of the host that started this process, as far as they are this server's: those that were claimed with
+    /// its own key, and those that servers of its key have made. Nothing is sent before the first call. What the options
+    /// say of a claim is not used: that is for [`Sessiond`](crate::Sessiond).
     #[must_use]
     pub fn of_host(options: Options) -> Self {
         Self { line: Line::new(options), service: None, caller: None }
@@ -151,15 +185,18 @@ impl Sessions {
         Ok(Session::new(self.line.clone(), view.session, hold, caller))
     }
 
-    async fn call<T, F>(&self, call: impl Fn(Connection, Context) -> F) -> Result<T, SessionError>
+    async fn call<T, F>(&self, call: impl Fn(Connection, Duration) -> F) -> Result<T, SessionError>
     where
-        F: Future<Output = Result<Result<T, Error>, RpcError>>,
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
         let Line { calls, options, .. } = &*self.line;
         let patience = self.line.patience();
-        let _place = calls.place(patience).await?;
-        let ready = async || Ok((calls.connect(options, patience).await?, ()));
-        let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
-        Ok(repeated.await?.0)
+        driven(async {
+            let _place = calls.place(patience).await?;
+            let ready = async || Ok((calls.connect(options, patience).await?, ()));
+            let repeated = calls.repeat(patience, ready, |connection, context, ()| call(connection, context));
+            Ok(repeated.await?.0)
+        })
+        .await
     }
 }

@@ -1,10 +1,11 @@
 //! Starts the daemon where none runs: through the service manager where it is installed there, else detached.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, ExitStatus, Stdio};
+use std::{io, thread};
 
 use mcp_sessiond_proto::paths::{self, DIRECTORY_VARIABLE};
-use tokio::process::Command;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::directory::Directory;
@@ -55,16 +56,22 @@ pub(crate) async fn start(
         command.env(DIRECTORY_VARIABLE, directory.path());
     }
     silence(&mut command);
-    let mut child =
-        command.spawn().map_err(|error| ConnectError::NotStarted { binary: binary.clone(), error })?;
-    match timeout_at(until, child.wait()).await {
-        Ok(Ok(status)) if status.success() || status.code() == Some(ANOTHER_RUNS) => Ok(()),
-        Ok(Ok(status)) => Err(ConnectError::StartFailed { binary, status }),
-        // Where this process ignores SIGCHLD, nobody learns how it ended. Whoever connects next finds out.
-        Ok(Err(_)) => Ok(()),
-        // It is left to finish: a later call may profit.
-        Err(_) => Ok(()),
+    match status(command, until).await {
+        Err(error) => Err(ConnectError::NotStarted { binary, error }),
+        Ok(Some(status)) if status.success() || status.code() == Some(ANOTHER_RUNS) => Ok(()),
+        Ok(Some(status)) => Err(ConnectError::StartFailed { binary, status }),
+        // Whoever connects next finds out.
+        Ok(None) => Ok(()),
     }
+}
+
+/// How the command ended. It is waited for in a thread, because tokio would take over SIGCHLD, which is the server's. None: it
+/// is left to finish, since the time is over; or nobody can learn how it ended, since this process ignores SIGCHLD.
+async fn status(mut command: Command, until: Instant) -> io::Result<Option<ExitStatus>> {
+    let mut child = command.spawn()?;
+    let (tell, told) = oneshot::channel();
+    thread::Builder::new().spawn(move || tell.send(child.wait()))?;
+    Ok(timeout_at(until, told).await.ok().and_then(Result::ok).and_then(Result::ok))
 }
 
 fn silence(command: &mut Command) {
@@ -97,10 +104,7 @@ async fn by_service_manager(directory: &Directory, until: Instant) -> bool {
     }
     let Some(mut command) = service_command(directory.path()) else { return false };
     silence(&mut command);
-    match timeout_at(until, command.status()).await {
-        Ok(Ok(status)) => status.success(),
-        Ok(Err(_)) | Err(_) => false,
-    }
+    matches!(status(command, until).await, Ok(Some(status)) if status.success())
 }
 
 #[cfg(target_os = "macos")]

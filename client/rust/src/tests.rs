@@ -4,7 +4,10 @@ mod broken;
 mod fake;
 mod logged;
 mod python;
+mod runtimes;
+#[cfg(feature = "sessions")]
 mod sessions;
 mod starting;
 mod three_calls;
+#[cfg(feature = "sessions")]
 mod waits;

@@ -4,14 +4,16 @@
 use std::fmt::Write as _;
 
 use bytes::BytesMut;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tarpc::ServerError;
 
 use super::message_pack::{Call, Reply};
 use super::*;
+use crate::client::{self, CallError};
 use crate::error::Error;
 use crate::hello::{Answer, FRAME_MAX, Hello};
-use crate::service::METHODS;
+use crate::service::{METHODS, Only};
 use crate::sessions::SessionRef;
 use crate::state::StateVersion;
 use crate::streams::{AppendRequest, Appended, Cursor, Event, EventId, Gap, ReplayRequest, Replayed};
@@ -157,14 +159,11 @@ fn message_pack_calls() {
     assert_eq!(json!(request.message), json!(append));
     assert!(matches!(decode(CANCEL), ClientMessage::Cancel { request_id: 3, .. }));
 
-    // The client itself, whose cancellation has no deadline that depends on the time.
-    let mut client = message_pack::Client::<SessiondRequest, SessiondResponse>::new(FRAME_MAX as usize);
-    let mut outbound = BytesMut::new();
-    client.encode(cancel(3), &mut outbound).expect("encoded");
-    assert_eq!(hex(&outbound), CANCEL);
-    outbound.clear();
-    client.encode(super::request(3, Duration::from_secs(10), claim()), &mut outbound).expect("encoded");
-    assert_eq!(outbound.len(), bytes(CALL).len());
+    // The client itself.
+    assert_eq!(hex(&client::cancellation(3).expect("encoded")), CANCEL);
+    let SessiondRequest::Claim { request } = claim() else { panic!("no claim") };
+    let call = client::call(3, Duration::from_secs(10), "claim", Only { request }, FRAME_MAX as usize);
+    assert_eq!(hex(&call.expect("encoded")), CALL);
 }
 
 #[test]
@@ -176,17 +175,19 @@ fn message_pack_replies() {
     ];
     for (message, golden) in replies {
         let mut server = message_pack::Server::new(FRAME_MAX as usize);
-        let mut client = message_pack::Client::<SessiondRequest, SessiondResponse>::new(FRAME_MAX as usize);
         let mut outbound = BytesMut::new();
-        let expected = message.as_ref().map(|reply| json!(reply)).map_err(|error| error.detail.clone());
         server.encode(Response { request_id: 3, message }, &mut outbound).expect("encoded");
         assert_eq!(hex(&outbound), golden);
-        let Ok(Decoded::Item(reply)) = client.decode(&bytes(golden)[4..], &mut outbound) else {
-            panic!("no reply")
-        };
-        assert_eq!(reply.request_id, 3);
-        assert_eq!(reply.message.map(|reply| json!(reply)).map_err(|error| error.detail), expected);
     }
+    // What the client makes of them.
+    let read = |golden: &str| bytes(golden)[4..].to_vec();
+    let reply = client::reply::<Result<Claimed, Error>>(&read(REPLY)).expect("a reply");
+    assert_eq!(json!(reply), json!(Ok::<_, Error>(claimed())));
+    assert_eq!(client::reply(&read(ERROR)), Ok(Err::<Stored, _>(stale())));
+    let crowded = CallError::Crowded("too many requests".into());
+    assert_eq!(client::reply::<Result<Stored, Error>>(&read(CROWDED)), Err(crowded));
+    let unreadable = "this daemon can't read the call: expected u64".to_owned();
+    assert_eq!(client::reply::<()>(&read(UNREADABLE)), Err(CallError::Refused(unreadable)));
     let refused = Some("this daemon can't read the call: expected u64".into());
     assert_eq!(
         frame(&Reply::<SessiondResponse> { id: 3, reply: None, refused, unreadable: true }),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use tarpc::{ClientMessage, Response};
 
 use super::{DEADLINE_DEFAULT, cancel, request, without_values};
+use crate::client::variant;
 use crate::error::Error;
 use crate::frame::{Decoded, FrameCodec, put_frame};
 use crate::service::{METHODS, SessiondRequest, SessiondResponse};
@@ -165,12 +166,6 @@ fn call(method: &str, params: Value) -> Result<SessiondRequest, Malformed> {
     serde_json::from_value(tagged(json!({"request": params}))).map_err(|error| {
         Malformed(INVALID_PARAMS, format!("`params` of {method}: {}", without_values(&error)))
     })
-}
-
-/// `store_token` is `StoreToken` in the enum that tarpc derives.
-fn variant(method: &str) -> String {
-    let capital = |part: &str| part[..1].to_ascii_uppercase() + &part[1..];
-    method.split('_').map(capital).collect()
 }
 
 /// The reply without its variant, and without `Ok` around it.

@@ -1,14 +1,12 @@
-//! MessagePack with named fields: an unknown field of a newer daemon's answer is skipped, a missing one has its
-//! default. Requests are stricter: what this build can't read is refused, and the connection goes on.
+//! MessagePack with named fields. What of a request this build can't read is refused, and the connection goes on.
 
 use std::io;
-use std::marker::PhantomData;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::BytesMut;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use tarpc::{ClientMessage, Response, ServerError};
+use tarpc::{ClientMessage, Response};
 
 use super::{cancel, request, without_values};
 use crate::frame::{Decoded, FrameCodec, put_frame};
@@ -94,44 +92,5 @@ impl FrameCodec for Server {
             let reply = Reply::<SessiondResponse> { id, reply: None, refused, unreadable: true };
             put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &reply))
         })
-    }
-}
-
-/// The client's side. A refused call is a [`ServerError`]: `WouldBlock` to be tried again, `InvalidData` for good.
-pub(super) struct Client<Req, Resp> {
-    out_max: usize,
-    service: PhantomData<fn(Req) -> Resp>,
-}
-
-impl<Req, Resp> Client<Req, Resp> {
-    pub(super) fn new(out_max: usize) -> Self {
-        Self { out_max, service: PhantomData }
-    }
-}
-
-impl<Req: Serialize, Resp: DeserializeOwned> FrameCodec for Client<Req, Resp> {
-    type In = Response<Resp>;
-    type Out = ClientMessage<Req>;
-
-    fn decode(&mut self, frame: &[u8], _: &mut BytesMut) -> io::Result<Decoded<Self::In>> {
-        let Reply { id, reply, refused, unreadable } =
-            rmp_serde::from_slice(frame).map_err(|error| invalid(&error))?;
-        let kind = if unreadable { io::ErrorKind::InvalidData } else { io::ErrorKind::WouldBlock };
-        let message =
-            reply.ok_or_else(|| ServerError::new(kind, refused.unwrap_or_else(|| "refused".into())));
-        Ok(Decoded::Item(Response { request_id: id, message }))
-    }
-
-    fn encode(&mut self, message: Self::Out, outbound: &mut BytesMut) -> io::Result<()> {
-        let call = match message {
-            ClientMessage::Request(request) => {
-                let left = request.context.deadline.saturating_duration_since(Instant::now());
-                let deadline_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-                Call { id: request.id, deadline_ms, call: Some(request.message) }
-            }
-            ClientMessage::Cancel { request_id, .. } => Call { id: request_id, deadline_ms: 0, call: None },
-            _ => return Err(io::ErrorKind::Unsupported.into()),
-        };
-        put_frame(outbound, self.out_max, |writer| rmp_serde::encode::write_named(writer, &call))
     }
 }

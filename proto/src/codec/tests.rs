@@ -2,9 +2,11 @@
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
-use tarpc::{ClientMessage, ServerError};
+use tarpc::ClientMessage;
 
 use super::*;
+use crate::client::{self, CallError};
+use crate::error::Error;
 use crate::hello::FRAME_MAX;
 use crate::json::Json;
 use crate::state::{StateEntry, StateVersion};
@@ -35,12 +37,8 @@ fn an_answer_that_does_not_fit_is_a_refusal() {
         |request_id| Response { request_id, message: Ok(SessiondResponse::ReadState(Ok(vec![large()]))) };
     let mut outbound = BytesMut::new();
     message_pack::Server::new(1_000).encode(reply(7), &mut outbound).expect("encoded");
-    let mut client = message_pack::Client::<SessiondRequest, SessiondResponse>::new(FRAME_MAX as usize);
-    let Ok(Decoded::Item(told)) = client.decode(&outbound[4..], &mut BytesMut::new()) else {
-        panic!("no reply")
-    };
-    let Err(ServerError { kind, detail, .. }) = told.message else { panic!("not refused") };
-    assert_eq!((told.request_id, kind, detail.as_str()), (7, io::ErrorKind::InvalidData, TOO_LARGE));
+    let told = client::reply::<Result<Vec<StateEntry>, Error>>(&outbound[4..]);
+    assert_eq!(told, Err(CallError::Refused(TOO_LARGE.into())));
 
     let mut server = json_rpc::Server::new(1_000);
     let call = json!({"jsonrpc": "2.0", "id": "a", "method": "ping"}).to_string();
@@ -77,13 +75,10 @@ fn a_call_of_the_future_is_refused_and_the_connection_goes_on() {
         let frame = rmp_serde::to_vec_named(&call).expect("encoded");
         assert!(matches!(message_pack(&frame, &mut outbound), Ok(Decoded::Answered)), "{call}");
         assert!(!text(&outbound).contains(SECRET), "{}", text(&outbound));
-        let mut client = message_pack::Client::<SessiondRequest, SessiondResponse>::new(FRAME_MAX as usize);
-        let Ok(Decoded::Item(reply)) = client.decode(&outbound[4..], &mut BytesMut::new()) else {
-            panic!("no reply")
-        };
-        assert_eq!(reply.request_id, 7);
-        let Err(ServerError { kind, detail, .. }) = reply.message else { panic!("not refused") };
-        assert_eq!(kind, io::ErrorKind::InvalidData);
+        let told = rmp_serde::from_slice::<Value>(&outbound[4..]).expect("MessagePack");
+        assert_eq!(told["id"], 7);
+        let told = client::reply::<Result<(), Error>>(&outbound[4..]);
+        let Err(CallError::Refused(detail)) = told else { panic!("not refused") };
         assert!(detail.starts_with("this daemon can't read the call: "), "{detail}");
     }
 }

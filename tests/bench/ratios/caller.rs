@@ -110,7 +110,7 @@ impl Caller {
                 }
             }
             Self::Library { connection, claim } => {
-                drop(connection.claim(Connection::context(PATIENCE), claim.clone()).await??);
+                drop(connection.claim(PATIENCE, claim.clone()).await??);
             }
         }
         Ok(())

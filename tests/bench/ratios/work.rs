@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use mcp_sessiond_client::{ClaimRequest, Connection, Directory, Start, Token, connect};
+use mcp_sessiond_client::{ClaimRequest, Directory, Start, Token, connect};
 use mcp_sessiond_proto::service::SessiondRequest;
 use mcp_sessiond_proto::sessions::{CreateRequest, SessionRef};
 use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest};
@@ -152,7 +152,7 @@ impl Work {
             service: service.clone(),
             ..CreateRequest::default()
         };
-        connection.create_session(Connection::context(PATIENCE), request).await??;
+        connection.create_session(PATIENCE, request).await??;
         Ok(SessionRef { session, service, epoch: None, caller: None })
     }
 }
@@ -184,7 +184,7 @@ fn claim(label: &str) -> Outcome<ClaimRequest> {
 /// A caller that stores a token into the session of this label.
 async fn store(directory: &Path, label: &str) -> Outcome<Caller> {
     let connection = connect(&Directory::at(directory)?, &Start::Never).await?;
-    let claimed = connection.claim(Connection::context(PATIENCE), claim(label)?).await??;
+    let claimed = connection.claim(PATIENCE, claim(label)?).await??;
     let token = Token::new(vec![b't'; SIZE])?;
     let request = StoreRequest { session: claimed.session, epoch: claimed.epoch, token };
     Caller::raw(directory, &SessiondRequest::StoreToken { request }).await

@@ -25,8 +25,8 @@ pub(super) async fn made(sessions: &Sessions) -> Session {
 
 /// Options of a session that ends when anybody comes to it with another credential.
 pub(super) fn bound_to(secret: &[u8]) -> CreateOptions {
-    let binding = Some(Binding { caller: credential(secret), on_mismatch: OnMismatch::Terminate });
-    CreateOptions { binding, ..CreateOptions::default() }
+    let binding = Binding { caller: credential(secret), on_mismatch: OnMismatch::Terminate };
+    CreateOptions::default().binding(binding)
 }
 
 /// Asserts that the daemon has refused this, for this reason.

@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_client::{Control, Error, Json, Loss, Options, Outcome, SessionError};
+use mcp_sessiond_client::{Control, Error, Loss, Options, Outcome, SessionError};
 use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_proto::{ClaimRequest, Claimed, KeeperName, paths};
+use mcp_sessiond_proto::{ClaimRequest, Claimed, Json, KeeperName, paths};
 
 use tokio::time::timeout_at;
 
@@ -84,10 +84,11 @@ pub struct Door {
     runtime: tokio::runtime::Runtime,
     control: Control,
     options: Options,
+    claim: ClaimRequest,
     directory: PathBuf,
     program: Program,
     mask: GivenMask,
-    /// The first claim was answered: the options are those of all later ones.
+    /// The first claim was answered: control and claim are those of all later ones.
     has_claimed: bool,
     /// How long a host waits for us.
     wait: Duration,
@@ -104,6 +105,7 @@ impl Door {
     /// When there is no runtime directory that can be used.
     pub fn new(
         options: Options,
+        claim: ClaimRequest,
         program: Program,
         mask: GivenMask,
         wait: Duration,
@@ -111,18 +113,14 @@ impl Door {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;
         let runtime = runtime().map_err(|error| failed(&error))?;
-        // A claim that is answered later would give a lease to a front that has given up.
-        let first = Options {
-            claim: ClaimRequest { wait_ms: wait_ms(wait), ..options.claim.clone() },
-            ..options.clone()
-        };
-        let control = Control::new(first.timeout(wait));
+        let control = Control::new(options.clone().timeout(wait));
         let silence = wait * SILENCE.0 / SILENCE.1;
         let lease = Arc::default();
         Ok(Self {
             runtime,
             control,
             options,
+            claim,
             directory,
             program,
             mask,
@@ -144,8 +142,8 @@ impl Door {
         if !self.has_claimed {
             self.has_claimed = true;
             // What is lost from now on is not to be lost twice; and what is taken is not taken back.
-            self.options.claim.fresh = false;
-            if let Some(named) = &mut self.options.claim.named {
+            self.claim.fresh = false;
+            if let Some(named) = &mut self.claim.named {
                 named.take = false;
             }
             self.control = Control::new(self.options.clone());
@@ -154,7 +152,7 @@ impl Door {
         let lease = LeaseRef { session, epoch };
         let found = found.map(|found| found.keeper);
         let knocked = self.reach(&lease, found, initialize, until)?;
-        let named = found.filter(|_| self.options.claim.named.is_some() && knocked.attached.resumed);
+        let named = found.filter(|_| self.claim.named.is_some() && knocked.attached.resumed);
         let differing = named.map(|keeper| self.differing(keeper)).unwrap_or_default();
         Ok(Attachment { outcome, because, differing, ..knocked })
     }
@@ -205,7 +203,10 @@ impl Door {
 
     async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
-        let claimed = timeout_at(until.into(), self.control.claim()).await.map_err(late)?;
+        // A first claim that is answered later would give a lease to a front that has given up.
+        let wait_ms = if self.has_claimed { None } else { wait_ms(self.wait) };
+        let claim = ClaimRequest { wait_ms, ..self.claim.clone() };
+        let claimed = timeout_at(until.into(), self.control.claim(claim)).await.map_err(late)?;
         let claimed = claimed.map_err(Self::no_session)?;
         let lease = LeaseRef { session: claimed.session.clone(), epoch: claimed.epoch };
         // As long as a former backend is being ended, the daemon is asked again and again.

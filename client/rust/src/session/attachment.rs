@@ -6,7 +6,9 @@ use tokio::time::timeout;
 
 use super::Session;
 use crate::calls::{BROKEN_PAUSE, Link};
+use crate::connection::Connection;
 use crate::error::SessionError;
+use crate::runtime::driven;
 use crate::sessiond::RETRY_AFTER;
 
 /// A client that has come to a session. It goes when this is dropped. Until then it is attached again whenever the
@@ -32,6 +34,10 @@ impl Session {
     /// # Errors
     /// Those of every change ([`Session::update`]).
     pub async fn attach(&self) -> Result<Attachment, SessionError> {
+        driven(self.attach_here()).await
+    }
+
+    async fn attach_here(&self) -> Result<Attachment, SessionError> {
         let (leave, left) = oneshot::channel();
         let (tell, told) = oneshot::channel();
         let session = self.clone();
@@ -52,9 +58,8 @@ impl Session {
     }
 
     async fn attach_once(&self) -> Result<Link, SessionError> {
-        let attach = |connection: crate::Connection, context, of| async move {
-            connection.attach_session(context, of).await
-        };
+        let attach =
+            |connection: Connection, context, of| async move { connection.attach_session(context, of).await };
         Ok(self.call_telling(attach).await?.1)
     }
 
@@ -81,7 +86,7 @@ impl Session {
 
     async fn detach(&self, link: &Link) {
         let (patience, of) = (self.0.line.patience(), self.named(None));
-        let detach = |connection: crate::Connection, context| {
+        let detach = |connection: Connection, context| {
             let of = of.clone();
             async move { connection.detach_session(context, of).await }
         };

@@ -6,8 +6,10 @@ use mcp_sessiond_proto::streams::{Cursor, ReplayRequest, Replayed, WAIT_MAX_MS, 
 use tokio::time::{Instant, sleep};
 
 use super::Session;
+use crate::connection::Connection;
 use crate::error::SessionError;
 use crate::patience::Patience;
+use crate::runtime::driven;
 
 /// The pause after a `wait` that ended before its time with nothing to tell: the daemon is about to exit.
 const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
@@ -48,6 +50,10 @@ impl Session {
     /// # Errors
     /// `invalid_argument`; as [`Session::replay`].
     pub async fn wait(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
+        driven(self.wait_here(after, time)).await
+    }
+
+    async fn wait_here(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
         let until = Instant::now().checked_add(time);
         let mut after = after.to_vec();
         loop {
@@ -70,7 +76,7 @@ impl Session {
         let until = Instant::now() + time;
         let patience = Patience::new(time + self.0.line.options.timeout);
         let (lane, _place) = self.0.line.lane(patience).await?;
-        let wait = |connection: crate::Connection, context, of| {
+        let wait = |connection: Connection, context, of| {
             // What was waited before a connection broke counts.
             let left = until.saturating_duration_since(Instant::now());
             let timeout_ms = Some(u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(WAIT_MAX_MS));

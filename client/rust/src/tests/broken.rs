@@ -11,8 +11,10 @@ use tokio::time::{advance, pause, resume};
 
 use super::fake::{Fake, Turn, grant, make};
 use super::logged::Logged;
+use crate::connection::connect;
+use crate::directory::Directory;
 use crate::sessiond::RETRY_AFTER;
-use crate::{ConnectError, Directory, Options, Reason, Sessiond, Start, Status, connect};
+use crate::{ConnectError, Options, Reason, Sessiond, Start, Status};
 
 #[tokio::test]
 async fn a_call_survives_its_connection() {

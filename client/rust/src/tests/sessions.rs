@@ -205,8 +205,8 @@ async fn what_is_larger_than_a_frame_is_refused_and_the_connection_goes_on() {
 async fn of_a_credential_only_the_hash_travels() {
     let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::HangUp, Turn::Done, Turn::Done]);
     let caller = credential(b"hunter1");
-    let binding = Some(Binding { caller, on_mismatch: OnMismatch::Refuse });
-    let session = web(&fake).create(CreateOptions { binding, ..CreateOptions::default() }).await;
+    let binding = Binding { caller, on_mismatch: OnMismatch::Refuse };
+    let session = web(&fake).create(CreateOptions::default().binding(binding)).await;
     let session = session.expect("made");
     session.rotate_credential(b"hunter2").await.expect("rotated");
     session.touch().await.expect("by the new one");

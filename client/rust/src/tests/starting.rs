@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use mcp_sessiond_proto::types::Outcome;
 
 use super::fake::{Fake, grant};
-use crate::{ConnectError, Directory, Options, Sessiond, Start, connect};
+use crate::connection::connect;
+use crate::directory::Directory;
+use crate::{ConnectError, Options, Sessiond, Start};
 
 fn script(parent: &Path, text: &str) -> PathBuf {
     let path = parent.join("stand-in");

@@ -17,6 +17,7 @@ async fn a_first_run_loads_nothing_and_stores() {
     assert!(sessiond.store(b"one").await);
     assert_eq!(fake.heard(), ["claim", "store s1 1 one"]);
     assert_eq!(logged.take(), ["INFO Token file not found (first run or clean slate)"]);
+    assert_eq!(sessiond.status().to_string(), "session s1 is held (epoch 1), begun afresh");
     let Status::Active { session, epoch, outcome } = sessiond.status() else { panic!("not active") };
     assert_eq!((session.as_str(), epoch, outcome), ("s1", Epoch(1), Outcome::FreshFirst));
 }

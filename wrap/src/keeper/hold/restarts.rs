@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mcp_sessiond_client::{Connection, Context, RpcError};
+use mcp_sessiond_client::{CallError, Connection};
 use mcp_sessiond_proto::backends::{EndingRequest, StartedRequest};
 use mcp_sessiond_proto::{Error, Loss};
 use tokio::signal::unix::Signal;
@@ -115,9 +115,9 @@ impl Keeper {
     }
 
     /// Tells the daemon something that nobody waits for.
-    pub(super) fn tell<F>(&self, call: impl Fn(Connection, Context) -> F + Send + Sync + 'static)
+    pub(super) fn tell<F>(&self, call: impl Fn(Connection, Duration) -> F + Send + Sync + 'static)
     where
-        F: Future<Output = Result<Result<(), Error>, RpcError>> + Send,
+        F: Future<Output = Result<Result<(), Error>, CallError>> + Send,
     {
         let control = self.control.clone();
         tokio::spawn(async move {
