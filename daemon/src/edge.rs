@@ -4,6 +4,7 @@
 //! that the kernel knows of is known to every decision that comes after it.
 
 mod access;
+mod adopt;
 mod ailments;
 mod backends;
 mod claim;

@@ -117,6 +117,10 @@ pub struct Kept {
     pub queue_bytes: usize,
     /// Bytes of the backend's standard error that are kept.
     pub stderr_bytes: usize,
+    /// A copy of what is on record of the session, which the keeper gives back to a daemon that has lost its records. Nobody else
+    /// reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
 }
 
 // What counts where the daemon is of a version that does not say.
@@ -230,6 +234,8 @@ pub enum KeeperRequest {
     Status {},
     /// The backend is to be replaced by a fresh one.
     Restart {},
+    /// A daemon that has lost its records would like to know whose backend this is.
+    Remember {},
     /// Which variables of the backend's environment differ from these.
     Compare {
         /// Digests of their values, by name.
@@ -263,6 +269,8 @@ pub enum KeeperReply {
     Status(Box<BackendStatus>),
     /// The backend is taken down, and then a fresh one is started.
     Restarting {},
+    /// Whose backend it is.
+    Remembered(Remembered),
     /// What was compared.
     Compared {
         /// The names of the variables that differ, in order.
@@ -270,6 +278,24 @@ pub enum KeeperReply {
     },
     /// The request was refused.
     Refused(Error),
+}
+
+/// What a keeper knows of its session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Remembered {
+    /// The copy of the record that the daemon gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
+    /// The newest epoch that it has seen.
+    pub epoch: Epoch,
+    /// The front that is attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<ProcessRef>,
+    /// The pid of the backend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<u32>,
+    /// Whether it is about to end.
+    pub ending: bool,
 }
 
 /// How a front finds the backend.

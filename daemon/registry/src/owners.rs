@@ -113,6 +113,12 @@ impl Registry {
         }
     }
 
+    /// What is on record of a host.
+    #[must_use]
+    pub fn owner_record(&self, host: ProcessId) -> Option<OwnerRecord> {
+        self.owners.get(&host).map(|owner| owner.record(host))
+    }
+
     /// Whether the session's host runs another server of its program and directory, with another key.
     #[must_use]
     pub fn has_company(&self, session: &SessionRecord) -> bool {

@@ -5,16 +5,18 @@ use std::sync::PoisonError;
 
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::debug::Ailment;
-use mcp_sessiond_proto::paths;
 
 use super::Edge;
+use crate::keepers;
 
 /// What was lost at the start.
 #[derive(Debug, Default)]
 pub(super) struct LostRecords {
     /// Why the records of the former daemon could not be used, where that was not to be expected.
     pub(super) why: Option<String>,
-    /// How many servers, which were on record nowhere, were ended.
+    /// How many servers, which were on record nowhere, were found again by what their keepers gave back.
+    pub(super) adopted: usize,
+    /// How many of them were ended.
     pub(super) ended: usize,
 }
 
@@ -24,11 +26,7 @@ impl Edge {
     pub fn unrecorded_keepers(&self) -> Vec<PathBuf> {
         let known: Vec<KeeperName> =
             self.look(|registry| registry.keepers().map(|keeper| keeper.name).collect());
-        let found = std::fs::read_dir(paths::keepers(self.directory.path()));
-        let names = found.into_iter().flatten().flatten();
-        let names = names.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
-        let unknown = names.filter(|name| !known.contains(name));
-        unknown.map(|name| paths::keeper_socket(self.directory.path(), name)).collect()
+        keepers::unknown(self.directory.path(), &known).into_iter().map(|(_, socket)| socket).collect()
     }
 
     /// So many keepers that were not on record have been ended, and nobody has claimed anything yet. Says what was lost.
@@ -38,12 +36,14 @@ impl Edge {
         match &loss.why {
             Some(why) => tracing::warn!(
                 %why,
+                servers_found_again = loss.adopted,
                 servers_ended = ended,
-                "the records of a former daemon were discarded, and the sessions with them"
+                "the records of a former daemon were discarded, and with them the sessions of which no keeper knew"
             ),
-            None if ended > 0 => tracing::warn!(
+            None if ended + loss.adopted > 0 => tracing::warn!(
+                servers_found_again = loss.adopted,
                 servers_ended = ended,
-                "ended servers that a former daemon has kept and that are not on record (sessions.db)"
+                "there are servers that a former daemon has kept and that are not on record (sessions.db)"
             ),
             None => {}
         }
@@ -89,16 +89,17 @@ impl Edge {
             )
         });
         let loss = self.loss.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = match (&loss.why, loss.ended) {
-            (None, 0) => None,
-            (why, ended) => {
+        let lost = match (&loss.why, loss.adopted, loss.ended) {
+            (None, 0, 0) => None,
+            (why, adopted, ended) => {
                 let why = why.as_deref().unwrap_or("servers that it has kept were not on record");
                 Some(ailment(
                     "records",
                     format!(
-                        "sessions.db was not what a former daemon had left ({why}): its sessions are lost, and {ended} kept servers were ended"
+                        "sessions.db was not what a former daemon had left ({why}): its tokens are lost; {adopted} kept servers were found again, \
+                         and {ended} were ended"
                     ),
-                    "nothing: every server begins afresh at its next start, and the next daemon says this no more",
+                    "nothing: what is lost begins afresh at its next start, and the next daemon says this no more",
                 ))
             }
         };

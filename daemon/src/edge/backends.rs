@@ -2,13 +2,13 @@
 
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{
-    Backend, EndingRequest, FrontRequest, KeepRequest, KeeperName, Kept, LeftRequest, ProcessRef,
-    StartedRequest,
+    Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::{Epoch, Error, SessionId, paths};
 use mcp_sessiond_registry::{KeeperRecord, Left, Registry, SessionRecord};
 
+use super::adopt::{RecordCopy, reference};
 use super::claim::{failed, scarce};
 use super::{Edge, State};
 use crate::counters::count;
@@ -59,7 +59,7 @@ impl Edge {
         }
         let (id, holder) = self.held_above(peer, &told, epoch)?;
         let keeper = KeeperRecord { process: peer.id(), name, program, backend: None, ending: false };
-        let (owner, is_resumable, kept) = {
+        let (owner, is_resumable, record, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
             state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
@@ -72,7 +72,11 @@ impl Edge {
             if is_new {
                 count(&self.meters.counters.backends_kept_total);
             }
-            (owner, state.registry.is_resumable(&id), state.ledger.waiter())
+            let record = state
+                .registry
+                .session(&id)
+                .and_then(|session| RecordCopy::of(session, &state.registry.owner_record(session.owner)?));
+            (owner, state.registry.is_resumable(&id), record, state.ledger.waiter())
         };
         kept.kept().await?;
         let config = &self.settings().loaded.config.backends;
@@ -95,6 +99,7 @@ impl Edge {
             queue_messages: config.queue_messages,
             queue_bytes: config.queue_bytes,
             stderr_bytes: config.stderr_bytes,
+            record: record.filter(|_| is_resumable || is_users),
         })
     }
 
@@ -255,32 +260,14 @@ impl Edge {
             registry.keepers().all(|other| other.name != keeper.name)
         });
         if is_free {
-            self.delete_socket(keeper.name);
+            delete_socket(&paths::keeper_socket(self.directory.path(), keeper.name));
         }
     }
 
     /// Deletes the sockets of keepers that are gone.
     pub(super) fn settle_sockets(&self) {
-        let names: Vec<KeeperName> =
-            self.look(|registry| registry.keepers().map(|keeper| keeper.name).collect());
-        let found = std::fs::read_dir(paths::keepers(self.directory.path()));
-        let found = found.into_iter().flatten().flatten();
-        let called = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
-        for name in called.filter(|name| !names.contains(name)) {
-            self.delete_socket(name);
-        }
-    }
-
-    /// Deletes a keeper's socket, unless somebody listens there: a keeper that is about to register.
-    fn delete_socket(&self, name: KeeperName) {
-        let socket = paths::keeper_socket(self.directory.path(), name);
-        if mcp_sessiond_process::socket::is_served(&socket) {
-            return;
-        }
-        if let Err(error) = std::fs::remove_file(&socket)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(socket = %socket.display(), %error, "could not delete the socket of a keeper that is gone");
+        for socket in self.unrecorded_keepers() {
+            delete_socket(&socket);
         }
     }
 
@@ -340,10 +327,18 @@ fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
     }
 }
 
-fn reference(process: ProcessId) -> ProcessRef {
-    ProcessRef { pid: process.pid, start: process.start.0, inode: process.inode }
-}
-
 fn refused(sentence: String) -> Error {
     Error::InvalidArgument { sentence }
+}
+
+/// Deletes a keeper's socket, unless somebody listens there: a keeper that is about to register.
+fn delete_socket(socket: &std::path::Path) {
+    if process::socket::is_served(socket) {
+        return;
+    }
+    if let Err(error) = std::fs::remove_file(socket)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(socket = %socket.display(), %error, "could not delete the socket of a keeper that is gone");
+    }
 }

@@ -1,18 +1,21 @@
 //! Continuing where a former daemon's records end.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use mcp_sessiond_process::directory::{Directory, DirectoryError};
 use mcp_sessiond_process::{self as process, ExitWatch, Pinned};
+use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_registry::Registry;
+use mcp_sessiond_registry::{Effect, Registry, Snapshot};
 use tokio::sync::{Notify, mpsc};
 
 use super::{Charge, Dropped, Edge, LostRecords, Settings, State};
-use crate::config::Loaded;
+use crate::config::{Config, Loaded};
 use crate::counters::Meters;
+use crate::keepers;
 use crate::ledger::{Ledger, LedgerError, Opened};
 use crate::tokens::Tokens;
 
@@ -38,10 +41,27 @@ pub enum StartError {
 
 /// What tells this daemon's hosts from those of every other daemon that shares its storage: the boot, which containers of
 /// one machine have in common, and the runtime directory, which no two daemons do.
-fn home(boot: &str, directory: &std::path::Path) -> std::io::Result<String> {
+fn home(boot: &str, directory: &Path) -> std::io::Result<String> {
     use std::os::unix::fs::MetadataExt as _;
     let found = std::fs::metadata(directory)?;
     Ok(format!("{boot}/{:x}/{:x}", found.dev(), found.ino()))
+}
+
+/// Keepers that are not on record give back what they know, which is put on record. Returns how many there are.
+fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mut Ledger) -> usize {
+    let of_sessions = snapshot.sessions.iter().filter_map(|session| session.keeper.as_deref());
+    let known: Vec<KeeperName> = of_sessions.chain(&snapshot.ending).map(|keeper| keeper.name).collect();
+    let adopted = super::adopt::adopt(keepers::unknown(directory, &known), config, snapshot);
+    for session in snapshot.sessions.iter().filter(|session| adopted.contains(&session.id)) {
+        let owner = snapshot.owners.iter().find(|owner| owner.host == session.owner);
+        owner.into_iter().for_each(|owner| ledger.record(Effect::SaveOwner(owner.clone())));
+        ledger.record(Effect::SaveSession(session.clone()));
+        let keeper = session.keeper.as_deref().cloned();
+        keeper
+            .into_iter()
+            .for_each(|keeper| ledger.record(Effect::SaveKeeper(Some(session.id.clone()), keeper)));
+    }
+    adopted.len()
 }
 
 impl Edge {
@@ -61,8 +81,10 @@ impl Edge {
         Directory::open(&paths::keepers(directory.path()))?;
         let boot = process::boot_id().map_err(StartError::Boot)?;
         let opened = Ledger::open(directory.path(), &boot)?;
-        let loss = LostRecords { why: opened.lost(), ended: 0 };
-        let Opened { ledger, snapshot, .. } = opened;
+        let why = opened.lost();
+        let Opened { mut ledger, mut snapshot, .. } = opened;
+        let adopted = adopt(directory.path(), &loaded.config, &mut snapshot, &mut ledger);
+        let loss = LostRecords { why, adopted, ended: 0 };
         let registry = Registry::restore(loaded.config.policy(), snapshot);
         let exits = ExitWatch::new().map_err(StartError::Exits)?;
         let edge = Self {

@@ -1,25 +1,20 @@
-//! Keepers that run and are not on record, since the records were lost. Nobody would ever attach to them again, and their
-//! servers would run beside the next ones. So they are ended before the first claim is answered.
+//! Keepers that run and are not on record, since the records were lost, and that could not be adopted. Nobody would ever attach to
+//! them again, and their servers would run beside the next ones. So they are ended before the first claim is answered.
 
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_sessiond_process::{self as process, ExitWatch, Pinned, ProcessId, socket};
-use mcp_sessiond_proto::backends::{BackendStatus, KeeperReply, KeeperRequest};
-use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
-use mcp_sessiond_proto::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
+use mcp_sessiond_process::{self as process, ExitWatch, Pinned, ProcessId};
+use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 use super::kill_left_over;
 use crate::edge::Edge;
-
-/// How long a keeper may take to say which process its backend is.
-const ASK_WAIT: Duration = Duration::from_millis(250);
+use crate::keepers::Listener;
 
 /// How long it may take to end by itself. Hosts are waiting for the daemon.
 const END_WAIT: Duration = Duration::from_millis(750);
@@ -27,9 +22,6 @@ const END_WAIT: Duration = Duration::from_millis(750);
 /// How long the kernel may take to end it.
 const KILL_WAIT: Duration = Duration::from_millis(500);
 const KILL_PAUSE: Duration = Duration::from_millis(5);
-
-/// Bytes that an answer has at most, with the end of a backend's standard error in it.
-const ANSWER_MAX: u64 = 4 * 1024 * 1024;
 
 /// Ends every keeper that listens in `keepers/` and is not on record, and what is left of its backend.
 pub async fn end_strays(edge: &Arc<Edge>) {
@@ -56,22 +48,9 @@ pub async fn end_strays(edge: &Arc<Edge>) {
 
 /// Ends whoever listens there. False: nobody does any more.
 fn end(path: &Path) -> io::Result<bool> {
-    let stream = match socket::connect_now(path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
-            return Ok(false);
-        }
-        connected => connected?,
-    };
-    // Whoever called listen(2): a process of this user's, or nothing is done to it.
-    let keeper = match process::peer(&stream) {
-        Ok(peer) => peer.process,
-        Err(process::PeerError::Gone) => return Ok(false),
-        Err(error) => return Err(io::Error::other(error)),
-    };
-    if !process::leads_session(&keeper)? {
-        return Err(io::Error::other("it leads no session of processes, as a keeper does"));
-    }
-    let backend = backend_of(&keeper, stream, path);
+    let Some(listener) = Listener::find(path)? else { return Ok(false) };
+    let keeper = listener.process.clone();
+    let backend = backend_of(listener);
     let mut exits = ExitWatch::new()?;
     exits.add(keeper.clone())?;
     // It fails where the keeper has just exited, which is what it is for.
@@ -117,47 +96,8 @@ fn wait(exits: &mut ExitWatch, patience: Duration) -> io::Result<bool> {
 
 /// The keeper's backend, as the keeper says and the kernel confirms. None where it does not answer: what is in the keeper's
 /// own session of processes is known without.
-fn backend_of(keeper: &Pinned, stream: UnixStream, path: &Path) -> Option<ProcessId> {
-    let status = match ask(stream, PROTOCOL_VERSION) {
-        Err(Unanswered::Version(theirs)) if (OLDEST_PROTOCOL_VERSION..PROTOCOL_VERSION).contains(&theirs) => {
-            ask(socket::connect_now(path).ok()?, theirs)
-        }
-        asked => asked,
-    };
-    let backend = process::child_of(keeper, status.ok()?.pid?).ok()??;
-    Some(backend.id())
-}
-
-enum Unanswered {
-    Version(u16),
-    Silent,
-}
-
-impl<E: std::error::Error> From<E> for Unanswered {
-    fn from(_: E) -> Self {
-        Self::Silent
-    }
-}
-
-fn ask(mut stream: UnixStream, version: u16) -> Result<BackendStatus, Unanswered> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(ASK_WAIT))?;
-    stream.set_write_timeout(Some(ASK_WAIT))?;
-    stream.write_all(&Hello::lines(version).encode())?;
-    let mut hello = [0; HELLO_LEN];
-    stream.read_exact(&mut hello)?;
-    match Hello::decode(&hello)?.welcome(version, LINES) {
-        Err(HelloError::Version { theirs, .. }) => return Err(Unanswered::Version(theirs)),
-        welcome => drop(welcome?),
-    }
-    let mut line = serde_json::to_vec(&KeeperRequest::Status {})?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    let mut answer = Vec::new();
-    // It hangs up after its answer.
-    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
-    match serde_json::from_slice(&answer)? {
-        KeeperReply::Status(status) => Ok(*status),
-        _ => Err(Unanswered::Silent),
-    }
+fn backend_of(listener: Listener) -> Option<ProcessId> {
+    let keeper = listener.process.clone();
+    let Some(KeeperReply::Status(status)) = listener.ask(&KeeperRequest::Status {}) else { return None };
+    Some(process::child_of(&keeper, status.pid?).ok()??.id())
 }

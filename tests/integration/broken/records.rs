@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use mcp_sessiond_tests::{World, assert_refused, gone, lives, signal, until};
+use mcp_sessiond_tests::{Client, Host, Server, World, assert_refused, gone, lives, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -42,64 +42,109 @@ fn servers(world: &World) -> Vec<u32> {
     world.processes().into_iter().filter(is_server).collect()
 }
 
+/// What a keeper is when a daemon begins that has lost its records.
+#[derive(Clone, Copy, PartialEq)]
+enum Keeps {
+    /// Its front is there.
+    Attached,
+    /// Its front has gone, and may come back.
+    Waiting,
+    /// It answers nobody.
+    Hung,
+}
+
 /// Has the records spoilt while a keeper holds a server, starts a daemon, and looks at what there is.
 #[track_caller]
-fn assert_one_server(spoil: fn(&Path), why: &str, is_attached: bool, is_hung: bool) {
+fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
     let world = world("claim_wait_ms = 5000\n");
     let mut daemon = world.daemon();
     let mut first = connect(&world, &tiny(&world));
     assert_eq!(first.count(), 1);
     let backend = world.backend();
     let server = backend.pid();
-    if !is_attached {
+    if keeps != Keeps::Attached {
         backend.cut_off(&mut first.pipe);
     }
     daemon.kill();
     spoil(&world.directory());
-    if is_hung {
+    if keeps == Keeps::Hung {
         signal(backend.keeper, Signal::SIGSTOP);
     }
     daemon.start_again();
-    assert!(!lives(server) && !lives(backend.keeper), "they are gone before anybody is answered");
-    let line = daemon.log().wait("servers_ended=1");
+    let (adopted, ended) = if keeps == Keeps::Hung { (0, 1) } else { (1, 0) };
+    let line = daemon.log().wait(&format!("servers_found_again={adopted} servers_ended={ended}"));
     assert!(line.contains(why), "{line}");
-    let mut client = if is_attached { first } else { connect(&world, &tiny(&world)) };
-    assert_eq!(client.count(), 1, "the host has a server, a fresh one");
+    let is_gone = !lives(server) && !lives(backend.keeper);
+    assert_eq!(is_gone, keeps == Keeps::Hung, "what does not answer is gone before anybody is answered");
+    let mut client = if keeps == Keeps::Attached { first } else { connect(&world, &tiny(&world)) };
+    let next = if keeps == Keeps::Hung { 1 } else { 2 };
+    assert_eq!(client.count(), next, "the host has its server");
     assert_eq!(servers(&world).len(), 1);
     assert_eq!(world.backends().len(), 1);
     let bad = assert_bad(&world, "records");
-    assert!(bad.contains(why) && bad.contains("1 kept servers were ended"), "{bad}");
+    assert!(bad.contains(why) && bad.contains(&format!("{adopted} kept servers were found again")), "{bad}");
     let sockets = fs::read_dir(world.directory().join("keepers")).expect("there").count();
-    assert_eq!(sockets, 1, "no socket of the former keeper is left");
-    // The next daemon has good records, and finds the server that there is.
+    assert_eq!(sockets, 1, "no socket of a former keeper is left");
+    // The next daemon has good records, and finds the server that there is; and so does the next front.
     daemon.restart();
     assert!(is_well(&world, "records"));
-    assert_eq!((client.count(), servers(&world).len()), (2, 1));
+    assert_eq!((client.count(), servers(&world).len()), (next + 1, 1));
+    world.backend().cut_off(&mut client.pipe);
+    assert_eq!(connect(&world, &tiny(&world)).count(), next + 2);
 }
 
 #[test]
 fn garbage() {
-    assert_one_server(is_garbage, "file is not a database", false, false);
+    assert_one_server(is_garbage, "file is not a database", Keeps::Waiting);
 }
 
 #[test]
 fn another_version() {
-    assert_one_server(is_newer, "version is 99", false, false);
+    assert_one_server(is_newer, "version is 99", Keeps::Waiting);
 }
 
 #[test]
 fn gone_altogether() {
-    assert_one_server(remove, "not on record", false, false);
+    assert_one_server(remove, "not on record", Keeps::Waiting);
 }
 
 #[test]
-fn a_front_that_is_attached_gets_a_fresh_server() {
-    assert_one_server(is_garbage, "file is not a database", true, false);
+fn a_front_that_is_attached_keeps_its_server() {
+    assert_one_server(is_garbage, "file is not a database", Keeps::Attached);
 }
 
 #[test]
-fn a_keeper_that_hangs_is_ended_too() {
-    assert_one_server(is_garbage, "file is not a database", false, true);
+fn a_keeper_that_hangs_is_ended() {
+    assert_one_server(is_garbage, "file is not a database", Keeps::Hung);
+}
+
+/// What keepers give back belongs to whom it belonged: nobody else is led to it, whether its front is there or not.
+#[test]
+fn what_is_found_again_is_its_hosts_and_its_fronts() {
+    let world = world("claim_wait_ms = 50\n[backends]\nlinger_ms = 600000\nclosed_linger_ms = 600000\n");
+    let mut daemon = world.daemon();
+    let (mut gone, lasting) = (world.host(), world.host());
+    let wrapping = world.wrapping(&[], &tiny(&world));
+    let start = |host: &Host| Client::<Server>::connected(host.front(&wrapping));
+    let mut of_gone = start(&gone);
+    assert_eq!((of_gone.count(), of_gone.count()), (1, 2));
+    let mut of_lasting = start(&lasting);
+    assert_eq!(of_lasting.count(), 1);
+    // The user's own is nobody's, and belongs to no host.
+    let named = world.wrapping(&["--name", "own"], &tiny(&world));
+    let mut users: Client<Server> = Client::connected(gone.front(&named));
+    assert_eq!((users.count(), users.count(), users.count()), (1, 2, 3));
+    daemon.kill();
+    gone.kill();
+    is_garbage(&world.directory());
+    daemon.start_again();
+    until("what belonged to the host that is gone is gone", || (servers(&world).len() == 2).then_some(()));
+    let mut users: Client<Server> = Client::connected(lasting.front(&named));
+    assert_eq!(users.count(), 4);
+    // Its front is there, so it is nobody's who comes second.
+    let mut second = start(&lasting);
+    assert_eq!(second.count(), 1);
+    assert_eq!(of_lasting.count(), 2);
 }
 
 /// Only what leads a session of processes, as a keeper does, is ended.

@@ -66,6 +66,11 @@ pub enum Visit {
         /// Where the answer goes.
         writer: OwnedWriteHalf,
     },
+    /// A daemon would like to know whose backend it is.
+    Remember {
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
     /// Somebody would like to have a fresh backend.
     Restart {
         /// Where the answer goes.
@@ -131,6 +136,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
         }
         Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
         Ok(KeeperRequest::Restart {}) => Ok(Some(Visit::Restart { writer })),
+        Ok(KeeperRequest::Remember {}) => Ok(Some(Visit::Remember { writer })),
         Ok(KeeperRequest::Compare { variables }) => {
             let differing = differing(&process::own_variables(), &variables);
             reply(&mut writer, &KeeperReply::Compared { differing }).await?;

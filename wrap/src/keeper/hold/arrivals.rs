@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::Error;
-use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, LeftRequest};
+use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, LeftRequest, ProcessRef, Remembered};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
@@ -31,6 +31,10 @@ impl Keeper {
                 let status = KeeperReply::Status(Box::new(self.status()));
                 tokio::spawn(async move { reply(&mut writer, &status).await });
             }
+            Visit::Remember { mut writer } => {
+                let remembered = KeeperReply::Remembered(self.remembered());
+                tokio::spawn(async move { reply(&mut writer, &remembered).await });
+            }
             Visit::Restart { mut writer } => {
                 self.restart_by_hand();
                 tokio::spawn(async move { reply(&mut writer, &KeeperReply::Restarting {}).await });
@@ -43,6 +47,21 @@ impl Keeper {
                     }
                 }
             }
+        }
+    }
+
+    /// Whose backend it is.
+    fn remembered(&self) -> Remembered {
+        let reference = |process: ProcessId| {
+            let ProcessId { pid, start, inode } = process;
+            ProcessRef { pid, start: start.0, inode }
+        };
+        Remembered {
+            record: self.kept.record.clone(),
+            epoch: self.last.0,
+            front: self.front.as_ref().map(|front| reference(front.process)),
+            backend: self.backend.as_ref().map(|backend| backend.pid.as_raw().unsigned_abs()),
+            ending: self.ending.is_some(),
         }
     }
 

@@ -1,0 +1,106 @@
+//! What keepers are asked by their sockets, where the records do not say.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mcp_sessiond_process::{self as process, Pinned, socket};
+use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest};
+use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
+use mcp_sessiond_proto::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, paths};
+
+/// How long a keeper may take for an answer. Hosts are waiting for the daemon.
+const ASK_WAIT: Duration = Duration::from_millis(250);
+
+/// Bytes that an answer has at most, with the end of a backend's standard error in it.
+const ANSWER_MAX: u64 = 4 * 1024 * 1024;
+
+/// The sockets in a runtime directory whose keepers are none of these.
+#[must_use]
+pub fn unknown(directory: &Path, known: &[KeeperName]) -> Vec<(KeeperName, PathBuf)> {
+    let found = std::fs::read_dir(paths::keepers(directory)).into_iter().flatten().flatten();
+    let names = found.filter_map(|entry| entry.file_name().to_str()?.parse::<KeeperName>().ok());
+    let unknown = names.filter(|name| !known.contains(name));
+    unknown.map(|name| (name, paths::keeper_socket(directory, name))).collect()
+}
+
+/// Whoever listens on a keeper's socket: a process of this user's that leads a session of processes, as a keeper does.
+#[derive(Debug)]
+pub struct Listener {
+    /// The process that called listen(2).
+    pub process: Pinned,
+    path: PathBuf,
+    stream: UnixStream,
+}
+
+impl Listener {
+    /// None: nobody listens there any more.
+    ///
+    /// # Errors
+    /// When it is somebody else, or can't be found out.
+    pub fn find(path: &Path) -> io::Result<Option<Self>> {
+        let stream = match socket::connect_now(path) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) =>
+            {
+                return Ok(None);
+            }
+            connected => connected?,
+        };
+        let process = match process::peer(&stream) {
+            Ok(peer) => peer.process,
+            Err(process::PeerError::Gone) => return Ok(None),
+            Err(error) => return Err(io::Error::other(error)),
+        };
+        if !process::leads_session(&process)? {
+            return Err(io::Error::other("it leads no session of processes, as a keeper does"));
+        }
+        Ok(Some(Self { process, path: path.to_owned(), stream }))
+    }
+
+    /// Asks it, in its own version of the protocol. None: it does not answer, or not what was asked for.
+    #[must_use]
+    pub fn ask(self, request: &KeeperRequest) -> Option<KeeperReply> {
+        let asked = match ask(self.stream, PROTOCOL_VERSION, request) {
+            Err(Unanswered::Version(theirs))
+                if (OLDEST_PROTOCOL_VERSION..PROTOCOL_VERSION).contains(&theirs) =>
+            {
+                ask(socket::connect_now(&self.path).ok()?, theirs, request)
+            }
+            asked => asked,
+        };
+        asked.ok()
+    }
+}
+
+enum Unanswered {
+    Version(u16),
+    Silent,
+}
+
+impl<E: std::error::Error> From<E> for Unanswered {
+    fn from(_: E) -> Self {
+        Self::Silent
+    }
+}
+
+fn ask(mut stream: UnixStream, version: u16, request: &KeeperRequest) -> Result<KeeperReply, Unanswered> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(ASK_WAIT))?;
+    stream.set_write_timeout(Some(ASK_WAIT))?;
+    stream.write_all(&Hello::lines(version).encode())?;
+    let mut hello = [0; HELLO_LEN];
+    stream.read_exact(&mut hello)?;
+    match Hello::decode(&hello)?.welcome(version, LINES) {
+        Err(HelloError::Version { theirs, .. }) => return Err(Unanswered::Version(theirs)),
+        welcome => drop(welcome?),
+    }
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = Vec::new();
+    // It hangs up after its answer.
+    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    Ok(serde_json::from_slice(&answer)?)
+}
