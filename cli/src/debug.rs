@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::kept::{self, PATIENCE, all};
-use super::table::{self, BAD, GOOD, HEADING, duration, paint};
+use super::table::{self, BAD, DOUBTFUL, GOOD, HEADING, duration, paint};
 use super::{FAILED, block_on, complain, print, to_json};
 
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Topic {
     /// The daemon about itself: version, pid, protocol, started_by, uptime_ms, directory, executable, storage,
-    /// storage_failure, ailments
+    /// storage_failure, ailments, hints
     #[command(after_help = "Example: mcp-sessiond debug about")]
     About,
     /// Hosts that own sessions: pid, start, name, sessions, held, plural_keys
@@ -178,11 +178,14 @@ fn about_text(about: &About) -> String {
         storage,
         storage_failure,
         ailments,
+        hints,
     } = about;
     let failure = storage_failure.as_ref().map_or_else(String::new, |why| format!("  {}", paint(BAD, why)));
     let title = paint(HEADING, &format!("mcp-sessiond {version}"));
     let up = duration(*uptime_ms);
-    let ailments: String = ailments.iter().map(|one| format!("  {}\n", paint(BAD, &one.finding))).collect();
+    let ailments = ailments.iter().map(|one| paint(BAD, &one.finding));
+    let hints = hints.iter().map(|one| paint(DOUBTFUL, &one.finding));
+    let ailments: String = ailments.chain(hints).map(|one| format!("  {one}\n")).collect();
     format!(
         "{title}  pid {pid}, protocol {protocol}, started by {started_by}, up {up}\n  {directory}\n  {executable}\n  {storage}{failure}\n{ailments}"
     )
@@ -190,7 +193,7 @@ fn about_text(about: &About) -> String {
 
 fn hosts_text(hosts: &[HostInfo]) -> String {
     let row = |host: &HostInfo| {
-        let HostInfo { pid, start, name, sessions, held, plural_keys } = host;
+        let HostInfo { pid, start, name, sessions, held, plural_keys, losses: _ } = host;
         vec![
             name.clone(),
             pid.to_string(),

@@ -9,8 +9,8 @@ use mcp_sessiond_client::CallError;
 use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId, Start, connect};
 use mcp_sessiond_process as process;
 use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest};
-use mcp_sessiond_proto::debug::{PAGE_MAX, Page};
-use mcp_sessiond_proto::{KeeperName, paths};
+use mcp_sessiond_proto::debug::{HostInfo, PAGE_MAX, Page};
+use mcp_sessiond_proto::{KeeperName, Loss, paths};
 use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial, keeper_of};
 use serde::Serialize;
 
@@ -93,6 +93,19 @@ pub(super) struct Kept {
     pub(super) failure: Option<Failure>,
     /// In order of their words.
     pub(super) servers: Vec<Server>,
+    /// What is kept no more, and was told to no server yet.
+    pub(super) lost: Vec<Lost>,
+}
+
+/// What a host has lost.
+#[derive(Debug, Serialize)]
+pub(super) struct Lost {
+    /// The pid of the host; none for what the user has named.
+    pub(super) host: Option<u32>,
+    /// Its name.
+    pub(super) host_name: String,
+    /// Why it is lost.
+    pub(super) because: Loss,
 }
 
 impl Kept {
@@ -110,6 +123,10 @@ impl Kept {
             Ok((connection, seen)) => (Some(connection), None, seen),
             Err(failure) => (None, Some(failure), Vec::new()),
         };
+        let lost = match &connection {
+            Some(connection) => lost(connection).await?,
+            None => Vec::new(),
+        };
         let known: Vec<KeeperName> = seen.iter().map(|seen| seen.backend.keeper).collect();
         let mut servers: Vec<Server> = seen.into_iter().map(Server::known).collect();
         // Nobody is asked in a directory where somebody else could listen.
@@ -120,12 +137,31 @@ impl Kept {
         }
         let order = |server: &Server| (server.server.clone(), server.host, server.keeper);
         servers.sort_by_key(order);
-        Ok(Self { directory, connection, failure, servers })
+        Ok(Self { directory, connection, failure, servers, lost })
     }
 
     /// Whether there is no daemon, which is no failure where nothing needs one.
     pub(super) fn has_no_daemon(&self) -> bool {
         matches!(self.failure, Some(Failure::Connect(ConnectError::NotRunning { .. })))
+    }
+}
+
+/// What the daemon has to tell of losses.
+pub(super) async fn lost(connection: &Connection) -> Result<Vec<Lost>, CallError> {
+    let hosts = connection.list_hosts(PATIENCE).await?;
+    let of = |host: HostInfo| {
+        let HostInfo { pid, name, losses, .. } = host;
+        let lost = move |because| Lost { host: (pid != 0).then_some(pid), host_name: name.clone(), because };
+        losses.into_iter().map(lost)
+    };
+    Ok(hosts.into_iter().flat_map(of).collect())
+}
+
+impl Lost {
+    /// In a sentence.
+    pub(super) fn sentence(&self) -> String {
+        let pid = self.host.map(|pid| format!(" {pid}")).unwrap_or_default();
+        format!("A server of {}{pid} was lost: {}", self.host_name, self.because.sentence())
     }
 }
 

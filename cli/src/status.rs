@@ -9,7 +9,7 @@ use mcp_sessiond_process as process;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_wrap::unkept::{self, Unkept};
 
-use super::kept::{Kept, Server, State};
+use super::kept::{Kept, Lost, Server, State};
 use super::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, shown};
 use super::{FAILED, UNAVAILABLE, block_on, complain, install, print, to_json};
 
@@ -26,7 +26,8 @@ or script that it runs; no other argument is ever shown.
 With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, session, host, host_name, pid, keeper, \
 keeper_pid, state (in_use, waiting, starting, stopping, silent), age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
-is null. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch).
+is null. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `lost`: host, host_name, because; what is \
+kept no more, until a server of that host is told.
 
 Exit codes: 0; 69 no daemon answers, and there are servers, or a service that should run it.
 
@@ -57,7 +58,8 @@ fn show(arguments: &Arguments, kept: &Kept) -> ExitCode {
     let printed = print(&if arguments.json {
         let why = kept.failure.as_ref().map(ToString::to_string);
         let daemon = serde_json::json!({"answers": why.is_none(), "why": why});
-        to_json(&serde_json::json!({"daemon": daemon, "servers": kept.servers, "unkept": unkept}))
+        let Kept { servers, lost, .. } = kept;
+        to_json(&serde_json::json!({"daemon": daemon, "servers": servers, "unkept": unkept, "lost": lost}))
     } else {
         text(kept, &unkept, arguments.wide, trouble.is_some())
     });
@@ -91,18 +93,20 @@ fn trouble(kept: &Kept, unkept: &[Unkept]) -> Option<String> {
 
 fn text(kept: &Kept, unkept: &[Unkept], wide: bool, is_trouble: bool) -> String {
     let servers: Vec<&Server> = kept.servers.iter().collect();
-    if servers.is_empty() && unkept.is_empty() {
-        let nothing = "Nothing is kept: no host has a server that was started by `mcp-sessiond wrap`.\n";
-        return if is_trouble { String::new() } else { nothing.to_owned() };
-    }
     let width = (!wide).then_some(COLUMNS);
-    let mut text = table(&servers, unkept, width);
+    let mut text = match (&servers[..], unkept) {
+        ([], []) if is_trouble => String::new(),
+        ([], []) => {
+            "Nothing is kept: no host has a server that was started by `mcp-sessiond wrap`.\n".to_owned()
+        }
+        _ => table(&servers, unkept, width),
+    };
     let notes = servers.iter().filter_map(|server| note(server, kept.connection.is_some()));
     let why = unkept.iter().map(|unkept| {
         let Unkept { process, program, why, .. } = unkept;
         format!("{program} (pid {}) is not kept: {why}", process.pid)
     });
-    for note in notes.chain(why) {
+    for note in notes.chain(why).chain(kept.lost.iter().map(Lost::sentence)) {
         text += "\n";
         text += &table::wrapped(&shown(&note), width);
     }

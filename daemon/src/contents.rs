@@ -212,6 +212,16 @@ impl Contents {
                 }
                 format!("what sessions contain can't be read or written now: {why}")
             }
+            StorageError::Unknown { why, passes } => {
+                let retry_after_ms = if *passes { RETRY_AFTER_MS } else { MEND_RETRY_MS };
+                tracing::debug!(storage = self.storage.name(), why, "what became of a change is not known");
+                let sentence = match self.storage.is_shared() {
+                    // What it says of itself is for the log.
+                    true => format!("the storage ({}) does not answer at the moment", self.storage.name()),
+                    false => why.clone(),
+                };
+                return Error::OutcomeUnknown { sentence, retry_after_ms };
+            }
             StorageError::Unavailable(why) => {
                 tracing::debug!(storage = self.storage.name(), why, "the storage does not answer");
                 format!("the storage ({}) does not answer at the moment", self.storage.name())

@@ -6,7 +6,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::debug::{self, Counter};
 
 /// The codes of refusals, as [`Error::code`] has them.
-pub const CODES: [&str; 22] = [
+pub const CODES: [&str; 23] = [
     "no_verified_host",
     "not_an_ancestor",
     "names_host",
@@ -29,6 +29,7 @@ pub const CODES: [&str; 22] = [
     "quota_exceeded",
     "write_failed",
     "unavailable",
+    "outcome_unknown",
 ];
 
 macro_rules! counters {

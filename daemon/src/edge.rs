@@ -7,6 +7,7 @@ mod access;
 mod ailments;
 mod backends;
 mod claim;
+mod hints;
 mod inspect;
 mod restless;
 mod start;
@@ -154,10 +155,10 @@ impl Edge {
     /// Waits until everything that was put on record so far is kept.
     ///
     /// # Errors
-    /// [`Error::Unavailable`].
+    /// [`Error::OutcomeUnknown`].
     pub async fn recorded(&self) -> Result<(), Error> {
         let kept = self.lock().ledger.waiter();
-        kept.kept().await
+        kept.kept().await.map_err(in_doubt)
     }
 
     /// Whether nothing depends on the daemon.
@@ -257,6 +258,14 @@ impl Edge {
         let lock = Arc::<FileLock>::default();
         files.insert(name, Arc::downgrade(&lock));
         lock
+    }
+}
+
+/// What could not be put on record so far, and may be yet, where doing it again does not come to the same.
+fn in_doubt(error: Error) -> Error {
+    match error {
+        Error::Unavailable { sentence, retry_after_ms } => Error::OutcomeUnknown { sentence, retry_after_ms },
+        other => other,
     }
 }
 

@@ -168,7 +168,7 @@ fn sessions_of(keeper: ProcessId, backend: Option<ProcessId>, is_seen: bool) -> 
     }
     let backend = backend.map(|backend| Pinned::reopen(&backend)).transpose()?.flatten();
     if let Some(backend) = backend
-        && let Some(session) = process::session_of(&backend)
+        && let Some(session) = process::session_of(&backend)?
         && [keeper.pid, backend.id().pid].contains(&session)
     {
         sessions.insert(session);

@@ -356,6 +356,7 @@ fn about(directory: &Directory, started_by: &str) -> About {
         storage: String::new(),
         storage_failure: None,
         ailments: Vec::new(),
+        hints: Vec::new(),
     }
 }
 

@@ -17,8 +17,8 @@ use mcp_sessiond_proto::debug::{
 };
 use mcp_sessiond_proto::service::Sessiond;
 use mcp_sessiond_proto::sessions::{
-    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, RotateRequest, Session, SessionRef,
-    UpdateRequest,
+    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
+    SessionRef, UpdateRequest,
 };
 use mcp_sessiond_proto::state::{
     ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest,
@@ -80,8 +80,8 @@ impl Service {
     ) -> Result<T, Error> {
         let working = async {
             tokio::spawn(work).await.unwrap_or_else(|_| {
-                Err(Error::Unavailable {
-                    sentence: "the daemon could not do this".into(),
+                Err(Error::OutcomeUnknown {
+                    sentence: "the daemon has failed at this".into(),
                     retry_after_ms: 1_000,
                 })
             })
@@ -186,9 +186,13 @@ impl Sessiond for Service {
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
-    async fn reset_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
+    async fn reset_session(self, _: Context, request: ResetRequest) -> Result<Session, Error> {
         let peer = self.0.clone();
-        let work = async move { peer.daemon.contents.reset(&peer.access(&request).await?).await };
+        let work = async move {
+            let repeated = request.request.clone();
+            let access = peer.access(&request.of()).await?;
+            peer.daemon.contents.reset(&access, repeated.as_ref()).await
+        };
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
@@ -340,8 +344,8 @@ impl Sessiond for Service {
     async fn about(self, _: Context) -> About {
         let Daemon { edge, contents, about, opener, .. } = self.daemon();
         let storage_failure = contents.storage().check().err().map(|error| error.to_string());
-        let (storage, ailments) = (opener.shown(), edge.ailments());
-        About { uptime_ms: edge.now(), storage, storage_failure, ailments, ..about.clone() }
+        let (storage, ailments, hints) = (opener.shown(), edge.ailments(), edge.hints());
+        About { uptime_ms: edge.now(), storage, storage_failure, ailments, hints, ..about.clone() }
     }
 
     async fn list_hosts(self, _: Context) -> Vec<HostInfo> {

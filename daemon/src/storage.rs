@@ -156,10 +156,18 @@ pub enum StorageError {
     /// The record has not the version that the change names; or there is one, and it says that there is none.
     #[error("the record has changed since it was read")]
     Conflict,
-    /// For the moment nothing can be read or written, or whether it was written is unknown. The sentence is for the
-    /// log and for people: it names no value and no credential.
+    /// For the moment nothing can be read or written, and nothing was. The sentence is for the log and for people: it
+    /// names no value and no credential.
     #[error("{0}")]
     Unavailable(String),
+    /// A change that may have been written, or will be, or not.
+    #[error("{why}; whether it was written is unknown")]
+    Unknown {
+        /// What is wrong, as in the others.
+        why: String,
+        /// Whether it may well be over soon, with nobody doing anything about it.
+        passes: bool,
+    },
     /// What was read is not what this daemon wrote.
     #[error("{0}")]
     Damaged(String),
@@ -181,11 +189,34 @@ pub enum Durable {
     Later(BoxFuture<'static, Result<(), StorageError>>),
 }
 
+impl StorageError {
+    /// Of something that changed nothing, or nothing that anybody is told of: then there is no doubt.
+    #[must_use]
+    pub fn known(self) -> Self {
+        match self {
+            Self::Unknown { why, passes: true } => Self::Unavailable(why),
+            Self::Unknown { why, passes } => Self::Unusable { why, passes },
+            other => other,
+        }
+    }
+
+    /// Of a change that may have been made before this failure.
+    #[must_use]
+    pub fn unknown(self) -> Self {
+        match self {
+            Self::Conflict => Self::Unknown { why: "others have changed it since".into(), passes: true },
+            Self::Unavailable(why) | Self::Damaged(why) => Self::Unknown { why, passes: true },
+            Self::Unusable { why, passes } | Self::Unknown { why, passes } => Self::Unknown { why, passes },
+        }
+    }
+}
+
 impl Durable {
     /// Waits until it is kept.
     ///
     /// # Errors
-    /// [`StorageError::Unavailable`] when that can't be had for the moment. The backend goes on trying.
+    /// [`StorageError::Unknown`] for a change, and another for what was read, when that can't be had for the moment. The
+    /// backend goes on trying.
     pub async fn kept(self) -> Result<(), StorageError> {
         match self {
             Self::Now => Ok(()),

@@ -52,6 +52,15 @@ impl Failure {
     }
 }
 
+/// Begins a transaction that writes. At once for writing: where another program writes, SQLite waits for it only here, and
+/// refuses who has read before.
+///
+/// # Errors
+/// Those of SQLite, also when another program is at it for longer than the connection waits.
+pub fn begin(connection: &mut rusqlite::Connection) -> rusqlite::Result<rusqlite::Transaction<'_>> {
+    connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+}
+
 /// Whether a full disk may be behind it. SQLite says so itself where a write fails, but not where a file can't be made or
 /// grow, or where it is the user's quota that is used up.
 #[must_use]

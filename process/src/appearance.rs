@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::launchers::names;
 use super::os;
 use super::pinned::Pinned;
+use super::scarce::{Scarce, seen};
 
 /// Arguments in which the name of an interpreted program is looked for: `node --flag script`, `python -m module`.
 const FIRST_ARGUMENTS: usize = 4;
@@ -17,13 +18,19 @@ pub struct Appearance {
 }
 
 /// What a process looks like. One that hides its executable goes by the name that the kernel has for it.
-#[must_use]
-pub fn appearance(process: &Pinned) -> Appearance {
+///
+/// # Errors
+/// [`Scarce`].
+pub fn appearance(process: &Pinned) -> Result<Appearance, Scarce> {
     let pid = process.pid();
-    let executable = os::executable(pid).or_else(|_| os::short_name(pid).map(PathBuf::from));
-    let arguments = os::arguments(pid).ok().flatten().unwrap_or_default();
+    let executable = match seen(os::executable(pid))? {
+        Some(path) => Some(path),
+        None => seen(os::short_name(pid))?.map(PathBuf::from),
+    };
+    let arguments = seen(os::arguments(pid))?.flatten().unwrap_or_default();
     let text = |argument: &Vec<u8>| String::from_utf8_lossy(argument).into_owned();
-    Appearance { executable: executable.unwrap_or_default(), arguments: arguments.iter().map(text).collect() }
+    let arguments = arguments.iter().map(text).collect();
+    Ok(Appearance { executable: executable.unwrap_or_default(), arguments })
 }
 
 impl Appearance {

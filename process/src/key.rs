@@ -10,6 +10,7 @@ use super::fleeting::settled;
 use super::launchers::{Table, base_name};
 use super::os;
 use super::pinned::Pinned;
+use super::scarce::{Scarce, seen};
 use super::variables::{is_conversation, is_ignored, sorted, was_ignored};
 use super::walk::name_of;
 
@@ -19,20 +20,22 @@ const ATTEMPTS: usize = 3;
 /// Reads what the instance was started with.
 ///
 /// It should be read once and kept: processes overwrite their own command lines while they run.
-#[must_use]
-pub fn traits_of(instance: &Pinned, table: &Table) -> Traits {
+///
+/// # Errors
+/// [`Scarce`]. What else can't be read is a doubt.
+pub fn traits_of(instance: &Pinned, table: &Table) -> Result<Traits, Scarce> {
     for _ in 0..ATTEMPTS {
-        let facts = Facts::read(instance.pid());
-        let again = Facts::image(instance.pid());
+        let facts = Facts::read(instance.pid())?;
+        let again = Facts::image(instance.pid())?;
         if !instance.is_alive() {
-            return Traits::unknown("?".to_owned(), KeyDoubt::Gone);
+            return Ok(Traits::unknown("?".to_owned(), KeyDoubt::Gone));
         }
         // An exec in between would mix the facts of two programs.
         if again == facts.image {
-            return facts.into_traits(|| name_of(instance.pid()), table);
+            return Ok(facts.into_traits(|| name_of(instance.pid()), table));
         }
     }
-    Traits::unknown(name_of(instance.pid()), KeyDoubt::Changed)
+    Ok(Traits::unknown(name_of(instance.pid()), KeyDoubt::Changed))
 }
 
 /// Executable and arguments, each where it could be read: what an exec changes.
@@ -50,19 +53,19 @@ struct Facts {
 }
 
 impl Facts {
-    fn read(pid: u32) -> Self {
-        let image = Self::image(pid);
-        Self { image, environment: os::environment(pid).ok(), directory: os::directory(pid).ok() }
+    fn read(pid: u32) -> Result<Self, Scarce> {
+        let image = Self::image(pid)?;
+        Ok(Self { image, environment: seen(os::environment(pid))?, directory: seen(os::directory(pid))? })
     }
 
-    fn image(pid: u32) -> Image {
-        let arguments = match os::arguments(pid) {
+    fn image(pid: u32) -> Result<Image, Scarce> {
+        let arguments = match seen(os::arguments(pid))? {
             // Every program has an `argv[0]`, except for a moment within exec.
-            Ok(Some(arguments)) if !arguments.is_empty() => Ok(arguments),
-            Ok(Some(_)) | Err(_) => Err(KeyDoubt::Arguments),
-            Ok(None) => Err(KeyDoubt::Rewritten),
+            Some(Some(arguments)) if !arguments.is_empty() => Ok(arguments),
+            Some(Some(_)) | None => Err(KeyDoubt::Arguments),
+            Some(None) => Err(KeyDoubt::Rewritten),
         };
-        Image { executable: os::executable(pid).ok(), arguments }
+        Ok(Image { executable: seen(os::executable(pid))?, arguments })
     }
 
     fn into_traits(self, name: impl FnOnce() -> String, table: &Table) -> Traits {

@@ -5,6 +5,7 @@
 //! - [`peer()`], [`instance`]: who speaks on a socket, and which of its ancestors it speaks for. [`ancestor`]: any of them.
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
+//! - [`Scarce`]: why any of it may not be known for the moment.
 //! - [`ExitWatch`]: which of many processes have exited.
 //! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`]: whom a process has started.
 //!
@@ -26,6 +27,7 @@ mod key;
 mod launchers;
 mod peer;
 mod pinned;
+mod scarce;
 mod session;
 pub mod socket;
 pub mod sys;
@@ -58,7 +60,9 @@ pub use mcp_sessiond_identity::{
 };
 pub use peer::{Misnamed, Peer, PeerError, ancestor, instance, peer};
 pub use pinned::{Gone, Pinned};
+pub use scarce::Scarce;
 pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of};
+pub use variables::own_variables;
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 
 /// The id that the system was given when it started. What was recorded under another one is from before a reboot.

@@ -8,7 +8,8 @@ use nix::unistd::geteuid;
 
 use super::launchers::{Kind, Table, base_name};
 use super::pinned::Pinned;
-use super::walk::{confirm_child, hold_parent, kind_above, parent_pid};
+use super::scarce::{Scarce, seen};
+use super::walk::{HostDoubt, confirm_child, hold_parent, kind_above, parent_pid};
 use super::{executable, os};
 
 /// The process at the other end of a connection: the one that connected, not necessarily the one that writes. A
@@ -75,6 +76,9 @@ pub enum Misnamed {
     /// It is the host of whoever asks, or above that one.
     #[error("process {0} is the host, or above it")]
     Host(u32),
+    /// It may well be the peer's: this passes.
+    #[error(transparent)]
+    Scarce(#[from] Scarce),
 }
 
 /// The process that a peer speaks for: itself, or the launcher or shell script above it that it names. Never its host,
@@ -96,16 +100,17 @@ pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinn
         return Ok(peer.clone());
     };
     // Whether the one who asks was reached on the way up, and whether its host was.
-    let (mut asks, mut host) = (!is_our_command(peer.pid()), false);
+    let (mut asks, mut host) = (!is_our_command(peer.pid())?, false);
     let found = climb(peer, pid, |child, above| {
-        let launches = matches!(kind_above(child, above, table), Ok(Kind::Launcher));
+        let launches = HostDoubt::settled(kind_above(child, above, table))? == Some(Kind::Launcher);
         if asks {
             host |= !launches;
         } else {
-            asks = !(launches && is_given(pid, above));
+            asks = !(launches && is_given(pid, above)?);
         }
+        Ok(())
     });
-    match found {
+    match found? {
         Some(_) if host => Err(Misnamed::Host(pid)),
         Some(found) => Ok(found),
         None => Err(Misnamed::Stranger(pid)),
@@ -113,53 +118,63 @@ pub fn instance(peer: &Pinned, named: Option<u32>, table: &Table) -> Result<Pinn
 }
 
 /// The ancestor that has this pid, if it is one of the same user, and the way there did not change meanwhile.
-#[must_use]
-pub fn ancestor(peer: &Pinned, pid: u32) -> Option<Pinned> {
-    climb(peer, pid, |_, _| ())
+///
+/// # Errors
+/// [`Scarce`].
+pub fn ancestor(peer: &Pinned, pid: u32) -> Result<Option<Pinned>, Scarce> {
+    climb(peer, pid, |_, _| Ok(()))
 }
 
 /// Shows every child on the way up and the pid of its parent, while both are held.
-fn climb(peer: &Pinned, pid: u32, mut show: impl FnMut(&Pinned, u32)) -> Option<Pinned> {
+fn climb(
+    peer: &Pinned,
+    pid: u32,
+    mut show: impl FnMut(&Pinned, u32) -> Result<(), Scarce>,
+) -> Result<Option<Pinned>, Scarce> {
     let uid = geteuid().as_raw();
     let mut child = peer.clone();
     for _ in 0..ANCESTORS_MAX {
-        let above = parent_pid(&child).ok()?;
+        let Some(above) = HostDoubt::settled(parent_pid(&child))? else { break };
         // Nobody speaks for pid 1, and it may not even be ours to look at.
         if above == 1 {
-            return None;
+            break;
         }
-        let parent = hold_parent(above, uid).ok()?;
-        show(&child, above);
-        confirm_child(&child, &parent).ok()?;
+        let Some(parent) = HostDoubt::settled(hold_parent(above, uid))? else { break };
+        show(&child, above)?;
+        if HostDoubt::settled(confirm_child(&child, &parent))?.is_none() {
+            break;
+        }
         if above == pid {
-            return Some(parent);
+            return Ok(Some(parent));
         }
         child = parent;
     }
-    None
+    Ok(None)
 }
 
 /// Whether this is `mcp-sessiond token` or `mcp-sessiond debug`. Before and after an upgrade they have the name in common,
 /// and where they have another name, the file.
-fn is_our_command(pid: u32) -> bool {
+fn is_our_command(pid: u32) -> Result<bool, Scarce> {
     let ours = |path: PathBuf| {
         base_name(&path) == "mcp-sessiond" || executable::own().is_some_and(|own| own == path)
     };
     let verbs: [&[u8]; 2] = [b"token", b"debug"];
-    os::executable(pid).is_ok_and(ours)
-        && arguments(pid).get(1).is_some_and(|verb| verbs.contains(&verb.as_slice()))
+    if !seen(os::executable(pid))?.is_some_and(ours) {
+        return Ok(false);
+    }
+    Ok(arguments(pid)?.get(1).is_some_and(|verb| verbs.contains(&verb.as_slice())))
 }
 
 /// Whether the arguments of a process say `--for` this pid.
-fn is_given(named: u32, pid: u32) -> bool {
-    let text = arguments(pid).join(&b' ');
+fn is_given(named: u32, pid: u32) -> Result<bool, Scarce> {
+    let text = arguments(pid)?.join(&b' ');
     let text = String::from_utf8_lossy(&text);
-    [format!("--for {named}"), format!("--for={named}")].iter().any(|said| {
+    Ok([format!("--for {named}"), format!("--for={named}")].iter().any(|said| {
         text.match_indices(said)
             .any(|(at, _)| !text[at + said.len()..].starts_with(|next: char| next.is_ascii_digit()))
-    })
+    }))
 }
 
-fn arguments(pid: u32) -> Vec<Vec<u8>> {
-    os::arguments(pid).ok().flatten().unwrap_or_default()
+fn arguments(pid: u32) -> Result<Vec<Vec<u8>>, Scarce> {
+    Ok(seen(os::arguments(pid))?.flatten().unwrap_or_default())
 }

@@ -184,7 +184,10 @@ fn the_walk_has_an_end() {
     let instance = tree.pinned();
     let walk = find_host(&instance, &Table::default());
     assert_eq!(walk.host.err(), Some(HostDoubt::TooManyLaunchers));
-    assert_eq!(ancestor(&instance, std::process::id()).map(|found| found.pid()), Some(std::process::id()));
+    assert_eq!(
+        ancestor(&instance, std::process::id()).expect("read").map(|found| found.pid()),
+        Some(std::process::id())
+    );
 }
 
 #[test]
@@ -225,8 +228,11 @@ fn only_the_peer_and_its_ancestors_can_be_named() {
     for pid in [0, 1, stranger.id().pid, u32::MAX] {
         assert_eq!(pid_of(Some(pid)), Err(Misnamed::Stranger(pid)));
     }
-    assert_eq!(ancestor(&process, test).map(|found| found.pid()), Some(test));
-    assert!(ancestor(&process, own).is_none() && ancestor(&process, stranger.pid()).is_none());
+    assert_eq!(ancestor(&process, test).expect("read").map(|found| found.pid()), Some(test));
+    assert!(
+        ancestor(&process, own).expect("read").is_none()
+            && ancestor(&process, stranger.pid()).expect("read").is_none()
+    );
     tree.end();
     assert!(instance(&process, Some(test), &Table::default()).is_err(), "the dead speak for nobody");
 }
@@ -241,7 +247,7 @@ fn the_traits_of_a_process_are_those_it_was_started_with() {
         change(&mut command);
         let mut tree = Tree::spawn(&mut command);
         let process = tree.pinned();
-        traits_of(&process, &Table::default())
+        traits_of(&process, &Table::default()).expect("read")
     };
     let usual = read(&|command| command);
     assert_eq!(usual.doubt, None);
@@ -260,7 +266,7 @@ fn nothing_is_read_from_a_zombie() {
     let mut tree = Tree::shell(STAY);
     let process = tree.pinned();
     make_zombie(&mut tree.child);
-    let traits = traits_of(&process, &Table::default());
+    let traits = traits_of(&process, &Table::default()).expect("read");
     assert_eq!((traits.core, traits.doubt), (None, Some(KeyDoubt::Gone)));
     assert_eq!(find_host(&process, &Table::default()).host.err(), Some(HostDoubt::Changed));
 }

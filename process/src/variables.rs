@@ -1,6 +1,15 @@
 //! Which variables of a server's environment say what it is for.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+
+use mcp_sessiond_identity::digest;
+
 use super::launchers::{Table, matches};
+
+/// Bytes of a digest that are enough to see that two values differ.
+const DIGEST_SHOWN: usize = 8;
 
 /// Variables in which a host tells its servers the conversation that they serve.
 const CONVERSATION_VARIABLES: [&str; 1] = ["CLAUDE_CODE_SESSION_ID"];
@@ -71,4 +80,40 @@ pub(super) fn sorted(variables: &[Vec<u8>], wanted: impl Fn(&str) -> bool) -> Ve
         variables.iter().map(Vec::as_slice).filter(|variable| wanted(&name(variable))).collect();
     chosen.sort_unstable();
     chosen
+}
+
+/// This process's variables, by name, each with a digest of its value: but for those that say nothing about what a server is for,
+/// and those that tell the conversation.
+#[must_use]
+pub fn own_variables() -> BTreeMap<String, String> {
+    digests(std::env::vars_os())
+}
+
+fn digests(variables: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+    let table = Table::default();
+    let of = |(name, value): (OsString, OsString)| {
+        let name = name.to_string_lossy().into_owned();
+        let counts = !is_ignored(&name, &table) && !is_conversation(&name, &table);
+        counts.then(|| (name, hex(&digest("mcp-sessiond variable", value.as_bytes())[..DIGEST_SHOWN])))
+    };
+    variables.filter_map(of).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_compared_by_name_and_digest() {
+        let of = |all: &[(&str, &str)]| digests(all.iter().map(|(name, value)| (name.into(), value.into())));
+        let one = of(&[("A", "secret"), ("SHLVL", "1"), ("CLAUDE_CODE_SESSION_ID", "x")]);
+        assert_eq!(one.keys().collect::<Vec<_>>(), ["A"]);
+        assert!(one["A"].len() == 16 && !one["A"].contains("secret"));
+        assert_eq!(one, of(&[("SHLVL", "2"), ("A", "secret")]));
+        assert_ne!(one, of(&[("A", "other")]));
+    }
 }

@@ -9,6 +9,7 @@ use nix::unistd::geteuid;
 use super::launchers::{Evidence, Kind, Table, base_name, is_packaged};
 use super::os;
 use super::pinned::Pinned;
+use super::scarce::{Scarce, seen};
 
 /// Launchers that may lie between an instance and its host. The longest chains seen have four (`sh`, `npm`, `sh`,
 /// `env`).
@@ -85,6 +86,20 @@ pub enum HostDoubt {
     /// The operating system's words.
     #[error("the parent could not be read: {0}")]
     Unreadable(String),
+    /// There may be one: this passes.
+    #[error(transparent)]
+    Scarce(#[from] Scarce),
+}
+
+impl HostDoubt {
+    /// What was found. None: nothing, and that does not pass.
+    pub(super) fn settled<T>(found: Result<T, Self>) -> Result<Option<T>, Scarce> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(Self::Scarce(scarce)) => Err(scarce),
+            Err(_) => Ok(None),
+        }
+    }
 }
 
 /// Walks from the instance up to its host: the first process above it that is no launcher.
@@ -138,21 +153,22 @@ fn read_parent(child: &Pinned, pid: u32, uid: u32, table: &Table) -> Result<(Pin
 /// What the process with this pid is to its child: never [`Kind::Unclear`].
 pub(super) fn kind_above(child: &Pinned, pid: u32, table: &Table) -> Result<Kind, HostDoubt> {
     Ok(match if pid == PID_ONE { Kind::Program } else { kind_of(pid, table)? } {
-        Kind::Unclear(evidence) if has_given(evidence, child.pid(), pid) => Kind::Launcher,
+        Kind::Unclear(evidence) if has_given(evidence, child.pid(), pid)? => Kind::Launcher,
         Kind::Unclear(_) => Kind::Program,
         kind => kind,
     })
 }
 
 /// Whether the evidence is there that a parent is a launcher. What can't be read is none.
-fn has_given(evidence: Evidence, child: u32, parent: u32) -> bool {
-    let streams = os::standard_streams(parent).ok().flatten();
-    let given = streams.is_some() && os::standard_streams(child).ok().flatten() == streams;
-    given
-        && match evidence {
-            Evidence::Streams => true,
-            Evidence::StreamsAndPackage => os::executable(child).is_ok_and(|path| is_packaged(&path)),
-        }
+fn has_given(evidence: Evidence, child: u32, parent: u32) -> Result<bool, Scarce> {
+    let streams = seen(os::standard_streams(parent))?.flatten();
+    if streams.is_none() || seen(os::standard_streams(child))?.flatten() != streams {
+        return Ok(false);
+    }
+    Ok(match evidence {
+        Evidence::Streams => true,
+        Evidence::StreamsAndPackage => seen(os::executable(child))?.is_some_and(|path| is_packaged(&path)),
+    })
 }
 
 /// The pid of the parent, as of a moment at which the child was alive.
@@ -229,7 +245,11 @@ fn kind_without_executable(name: &str, arguments: &[Vec<u8>], table: &Table) -> 
 }
 
 fn unreadable(error: &io::Error) -> HostDoubt {
-    if os::is_gone(error) { HostDoubt::Changed } else { HostDoubt::Unreadable(error.to_string()) }
+    match error {
+        error if os::is_gone(error) => HostDoubt::Changed,
+        error if Scarce::is_why(error) => HostDoubt::Scarce(Scarce),
+        error => HostDoubt::Unreadable(error.to_string()),
+    }
 }
 
 /// What people know a process by. For display alone.

@@ -7,6 +7,7 @@
 //! line among the messages for a front says that the keeper takes its backend down on purpose: no other one is to be started
 //! before the host has something to say.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -229,6 +230,11 @@ pub enum KeeperRequest {
     Status {},
     /// The backend is to be replaced by a fresh one.
     Restart {},
+    /// Which variables of the backend's environment differ from these.
+    Compare {
+        /// Digests of their values, by name.
+        variables: BTreeMap<String, String>,
+    },
 }
 
 /// A front shows its lease.
@@ -257,6 +263,11 @@ pub enum KeeperReply {
     Status(Box<BackendStatus>),
     /// The backend is taken down, and then a fresh one is started.
     Restarting {},
+    /// What was compared.
+    Compared {
+        /// The names of the variables that differ, in order.
+        differing: Vec<String>,
+    },
     /// The request was refused.
     Refused(Error),
 }

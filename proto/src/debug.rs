@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::StreamId;
 use crate::sessions::Status;
-use crate::types::{Epoch, Label, SessionId};
+use crate::types::{Epoch, Label, Loss, SessionId};
 
 /// The daemon about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,9 +33,12 @@ pub struct About {
     /// What else is wrong: with the settings, or with its own records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ailments: Vec<Ailment>,
+    /// What users may have to set, as what has happened shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hints: Vec<Ailment>,
 }
 
-/// Something that is wrong.
+/// Something that is wrong, or may be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ailment {
     /// What was looked at: `settings` or `records`.
@@ -61,6 +64,9 @@ pub struct HostInfo {
     pub held: u32,
     /// Keys under which sessions can't be told apart.
     pub plural_keys: u32,
+    /// What was lost of its servers, and was told to none of them yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
 }
 
 /// A session.

@@ -114,12 +114,21 @@ pub enum Error {
         /// The operating system's words.
         sentence: String,
     },
-    /// For the moment it can't be done: try again after the given time.
+    /// For the moment it can't be done, and nothing was: try again after the given time.
     #[error("{sentence}; try again in {retry_after_ms} ms")]
     Unavailable {
         /// What is the matter.
         sentence: String,
         /// When to try again, in ms.
+        retry_after_ms: u32,
+    },
+    /// It was carried out, or will be, or not: repeat it with the same `request`, which has no further effect. Without
+    /// one, look first.
+    #[error("{sentence}: whether it was carried out is not known")]
+    OutcomeUnknown {
+        /// What is the matter.
+        sentence: String,
+        /// When to ask again, in ms.
         retry_after_ms: u32,
     },
     /// A code that this build does not know: the daemon is newer.
@@ -155,6 +164,7 @@ impl Error {
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::WriteFailed { .. } => "write_failed",
             Self::Unavailable { .. } => "unavailable",
+            Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::Unknown => "unknown",
         }
     }
@@ -176,12 +186,14 @@ impl Error {
             | Self::StreamClosed => 409,
             // MCP 2025-11-25, Streamable HTTP: the client must begin a new session then.
             Self::UnknownSession | Self::SessionTerminated => 404,
-            Self::UnknownHandle | Self::UnknownStream | Self::UnknownCursor | Self::UnknownBackend => 404,
+            Self::UnknownHandle | Self::UnknownBackend => 404,
             Self::HandleExpired => 410,
-            Self::InvalidArgument { .. } => 400,
+            // Nothing is the matter with the session: by a 404 its client would throw that away.
+            Self::InvalidArgument { .. } | Self::UnknownStream | Self::UnknownCursor => 400,
             Self::QuotaExceeded { .. } => 429,
             Self::WriteFailed { .. } => 507,
             Self::Unavailable { .. } => 503,
+            Self::OutcomeUnknown { .. } => 504,
             Self::Unknown => 500,
         }
     }
@@ -215,6 +227,7 @@ mod tests {
             Error::QuotaExceeded { what: "x".into(), limit: 1 },
             Error::WriteFailed { sentence: "x".into() },
             Error::Unavailable { sentence: "x".into(), retry_after_ms: 1 },
+            Error::OutcomeUnknown { sentence: "x".into(), retry_after_ms: 1 },
         ];
         for error in errors {
             let json = serde_json::to_value(&error).expect("json");

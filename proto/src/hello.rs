@@ -11,7 +11,7 @@
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
 //! | 20 | 4 | 0 |
-//! | 24 | 8 | feature bits; unknown ones are ignored |
+//! | 24 | 8 | feature bits; unknown ones are ignored. From the daemon: [`REQUESTS`] |
 //!
 //! Numbers are big-endian. Fields that are 0 here are ignored by the receiver.
 
@@ -27,6 +27,9 @@ pub const MAGIC: [u8; 8] = *b"mcpsessd";
 
 /// The largest frame, in bytes, without its length: the limit that the SDKs of MCP have for a message.
 pub const FRAME_MAX: u32 = 4 * 1024 * 1024;
+
+/// The feature bit of a daemon whose `write_state` and `reset_session` take a `request`: an older one refuses it.
+pub const REQUESTS: u64 = 1;
 
 /// How the frames after the hello are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +106,7 @@ pub struct Hello {
     pub answer: u8,
     /// The largest frame that the sender takes, in bytes.
     pub frame_max: u32,
-    /// Feature bits. None are defined yet.
+    /// Feature bits.
     pub features: u64,
 }
 
@@ -136,7 +139,7 @@ impl Hello {
             codec: self.codec,
             answer: answer as u8,
             frame_max: FRAME_MAX,
-            features: 0,
+            features: REQUESTS,
         }
     }
 

@@ -15,8 +15,8 @@ use crate::debug::{
 };
 use crate::error::Error;
 use crate::sessions::{
-    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, RotateRequest, Session, SessionRef,
-    UpdateRequest,
+    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
+    SessionRef, UpdateRequest,
 };
 use crate::state::{ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest};
 use crate::streams::{
@@ -109,7 +109,7 @@ service! {
     /// A client has gone: when it was the last, the timer of the grace period starts.
     async fn detach_session(request: SessionRef) -> Result<(), Error>;
     /// Empties a session: state, streams and events go; id, owner, lease, token, binding and counters stay.
-    async fn reset_session(request: SessionRef) -> Result<Session, Error>;
+    async fn reset_session(request: ResetRequest) -> Result<Session, Error>;
     /// Ends a session. What is left says so, until it expires.
     async fn terminate_session(request: SessionRef) -> Result<(), Error>;
     /// Binds a session to a new credential; the former one stays good for a while.

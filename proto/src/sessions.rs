@@ -25,6 +25,43 @@ pub struct SessionRef {
     pub caller: Option<Caller>,
 }
 
+/// A session to be emptied. On the wire it is a [`SessionRef`] with one field more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResetRequest {
+    /// As in [`SessionRef`].
+    pub session: SessionId,
+    /// As in [`SessionRef`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
+    /// As in [`SessionRef`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Epoch>,
+    /// As in [`SessionRef`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
+    /// The caller's id of this request: the same once more empties nothing. Only for a daemon whose hello has
+    /// [`REQUESTS`](crate::hello::REQUESTS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+}
+
+impl ResetRequest {
+    /// Of this session.
+    #[must_use]
+    pub fn new(of: SessionRef, request: Option<RequestId>) -> Self {
+        let SessionRef { session, service, epoch, caller } = of;
+        Self { session, service, epoch, caller, request }
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn of(self) -> SessionRef {
+        let Self { session, service, epoch, caller, .. } = self;
+        SessionRef { session, service, epoch, caller }
+    }
+}
+
 /// The caller of a server, as the server has verified it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::json::Json;
-use crate::names::StateKey;
+use crate::names::{RequestId, StateKey};
 use crate::sessions::SessionRef;
 
 /// Keys that one call may name: what DynamoDB writes in one batch, twice over.
@@ -43,6 +43,10 @@ pub struct WriteStateRequest {
     pub of: SessionRef,
     /// 1 to [`STATE_KEYS_MAX`] writes, of different keys.
     pub writes: Vec<StateWrite>,
+    /// The caller's id of this request: the same once more gets the first answer, and writes nothing. Only for a daemon
+    /// whose hello has [`REQUESTS`](crate::hello::REQUESTS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
 }
 
 /// One value to be written.

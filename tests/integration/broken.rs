@@ -1,9 +1,11 @@
 //! What the daemon does where something on its disk is damaged, misconfigured or full: hosts have their servers all the same.
 
 mod full;
+mod locked;
 mod records;
 mod storage;
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use mcp_sessiond_tests::World;
@@ -46,19 +48,25 @@ fn assert_tokens_are_kept(world: &World) {
     host.instance(&[]).load().assert_resumed(&session, Some("a token"));
 }
 
-/// Holds `sessions.db` as a curious `sqlite3` does, until it is dropped.
+/// Holds a database as a curious `sqlite3` does, until it is dropped.
 struct Curious(std::process::Child);
 
 impl Curious {
     fn holds(world: &World) -> Self {
-        let script = "import sqlite3, sys\n\
-                      base = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
-                      base.execute('BEGIN IMMEDIATE')\n\
-                      print('held', flush=True)\n\
-                      sys.stdin.read()";
-        let database = world.directory().join("sessions.db");
+        Self::runs(&world.directory().join("sessions.db"), "sys.stdin.read()")
+    }
+
+    /// One that has just begun to write, and then goes on with this.
+    fn runs(database: &Path, and_then: &str) -> Self {
+        let script = format!(
+            "import select, sqlite3, sys, time\n\
+             base = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
+             base.execute('BEGIN IMMEDIATE')\n\
+             print('held', flush=True)\n\
+             {and_then}"
+        );
         let mut command = Command::new("python3");
-        command.args(["-c", script]).arg(database).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["-c", &script]).arg(database).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut front = command.spawn().expect("python3");
         let mut said = [0; 4];
         std::io::Read::read_exact(front.stdout.as_mut().expect("piped"), &mut said).expect("it has it");

@@ -142,3 +142,55 @@ fn a_packages_shim_is_a_launcher_and_a_host_in_a_package_is_not() {
         assert_eq!(host_of(&mut instance).0, u64::from(expected), "{script} {server}");
     }
 }
+
+/// What `debug check` has doubts about, in a text.
+fn doubts(world: &World) -> String {
+    let check = world.sessiond(&["debug", "check"]).output().expect("debug");
+    String::from_utf8(check.stdout).expect("UTF-8")
+}
+
+#[test]
+fn a_host_that_ends_with_its_only_server_is_named_once() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let unknown = "import subprocess, sys; subprocess.run(sys.argv[1:])";
+    for _ in 0..2 {
+        let host = world.host();
+        let mut server = start(&host, &["python3", "-c", unknown, world.binaries.instance], &json!({}));
+        server.first_run("lost");
+        // That is python. The server ends with its input.
+        server.kill();
+        world.wait_stat("sessions", 0);
+    }
+    let said = "ended together with `instance`, the only server that it ever had";
+    world.log.wait(said);
+    assert_eq!(world.log.text().matches(said).count(), 1);
+    let doubts = doubts(&world);
+    assert!(doubts.contains(said) && doubts.contains("name it in `launchers`"), "{doubts}");
+    // One whose servers come again is a host.
+    let host = world.host();
+    let mut first = host.instance(&[]);
+    let session = first.first_run("kept").session();
+    first.kill();
+    host.instance(&[]).load().assert_resumed(&session, Some("kept"));
+    drop(host);
+    world.wait_stat("sessions", 0);
+    assert_eq!(world.log.text().matches("ended together").count(), 1);
+}
+
+#[test]
+fn a_server_that_has_another_key_at_each_start_is_told_what_differs() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    for port in ["4001", "4002", "4003", "4004"] {
+        let mut instance = start(&host, &[world.binaries.instance, "--port", port], &json!({}));
+        instance.first_run("lost");
+        instance.kill();
+        world.wait_stat("leases", 0);
+    }
+    world.log.wait("finds nothing of what its former starts have left");
+    let doubts = doubts(&world);
+    assert!(doubts.contains("its arguments differ at each start"), "{doubts}");
+    assert_eq!(doubts.matches("finds nothing of what").count(), 1, "{doubts}");
+}

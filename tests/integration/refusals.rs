@@ -109,6 +109,43 @@ fn nobody_claims_for_a_process_that_is_no_ancestor() {
     }
 }
 
+/// What can't be read for the moment is there all the same: no client may take that for the last word.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_daemon_without_descriptors_says_so_and_nothing_final() {
+    let world = world("");
+    let daemon = world.daemon();
+    let mut peer = world.peer();
+    peer.call("ping", json!({})).expect("it is let in");
+    let mut until_answered = |method: &str, params: Value| {
+        for free in 0..32 {
+            daemon.leave_descriptors(Some(free));
+            let answer = peer.call(method, params.clone());
+            match answer {
+                Err(refused) if refused["code"] == "unavailable" => {
+                    assert!(refused["sentence"].to_string().contains("file descriptors"), "{refused}");
+                }
+                answer => {
+                    daemon.leave_descriptors(None);
+                    assert!(free > 0, "{method}: nothing had to be read");
+                    return answer;
+                }
+            }
+        }
+        panic!("{method} was never answered");
+    };
+    let parent = nix::unistd::getppid().as_raw();
+    for method in ["claim", "who_am_i"] {
+        let answer = until_answered(method, json!({ "instance": parent }));
+        assert_refused(answer, "names_host");
+    }
+    let seen = until_answered("who_am_i", json!({})).expect("answered");
+    assert_eq!((&seen["host"], &seen["key_doubt"]), (&json!(parent), &Value::Null), "{seen}");
+    let claimed = until_answered("claim", json!({})).expect("claimed");
+    assert_eq!(claimed["outcome"], "fresh_first");
+    assert_eq!(world.stat("claims_doubtful_total") + world.stat("claims_unverified_total"), 0);
+}
+
 /// Two servers that named their host would share one session.
 #[test]
 fn nobody_claims_for_the_host_or_what_is_above_it() {

@@ -277,7 +277,7 @@ fn the_example_says_again_what_was_missed() {
     assert_eq!(again.split_once("\r\n\r\n").map(|(_, said)| said), Some(rest));
     assert!(service.ask("POST", &[of], call).contains(r#""calls":2"#));
     let unknown = service.ask("GET", &[of, ("Last-Event-ID", "made-up")], "");
-    assert!(unknown.starts_with("HTTP/1.1 404 "), "{unknown}");
+    assert!(unknown.starts_with("HTTP/1.1 400 "), "{unknown}: the client would throw its session away");
     assert!(service.ask("DELETE", &[of], "").starts_with("HTTP/1.1 204 "));
     assert!(service.ask("POST", &[of], call).starts_with("HTTP/1.1 404 "));
 }

@@ -56,6 +56,9 @@ const HOLD: Duration = Duration::from_secs(2);
 /// The exit code of what can't be run (EX_OSERR of sysexits.h).
 const FAILED: u8 = 71;
 
+/// Variables that are named when they differ. Another host may have dozens of its own.
+const NAMES_SHOWN: usize = 8;
+
 /// How long a front waits before it goes on without.
 #[derive(Debug, Clone, Copy)]
 pub struct Waits {
@@ -189,6 +192,12 @@ fn tell(voice: &Voice, attachment: &Attachment) {
         )),
         (None, _) => {}
     }
+    if let Some(names) = listed(&attachment.differing) {
+        voice.say(&format_args!(
+            "the server has the environment of its first start, in which these variables differ: {names}; `--fresh` gives one with \
+             yours"
+        ));
+    }
     match attachment.attached.lost {
         0 => {}
         1 => {
@@ -197,6 +206,16 @@ fn tell(voice: &Voice, attachment: &Attachment) {
         lost => voice.say(&format_args!(
             "{lost} messages were on their way when the former connection ended, and may not have arrived"
         )),
+    }
+}
+
+/// Names for people: the first of them. None where there are none.
+fn listed(names: &[String]) -> Option<String> {
+    let shown = names.get(..NAMES_SHOWN).unwrap_or(names).join(", ");
+    match names.len() {
+        0 => None,
+        all if all <= NAMES_SHOWN => Some(shown),
+        all => Some(format!("{shown} and {} more", all - NAMES_SHOWN)),
     }
 }
 

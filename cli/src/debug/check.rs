@@ -9,7 +9,7 @@ use mcp_sessiond_proto::debug::{About, Ailment, WhoAmI};
 use serde::Serialize;
 
 use super::super::table::{BAD, DOUBTFUL, GOOD, paint};
-use super::super::{FAILED, UNAVAILABLE, block_on, complain, install};
+use super::super::{FAILED, UNAVAILABLE, block_on, complain, install, kept};
 use super::{Asked, Failure, PATIENCE, print, to_json};
 
 #[derive(Debug, Args)]
@@ -161,7 +161,11 @@ async fn ask(connection: &Connection, asked: &Asked, findings: &mut Vec<Finding>
     let about = connection.about(PATIENCE).await.map_err(|error| error.to_string())?;
     findings.push(versions(&about));
     findings.push(storage(&about));
-    findings.extend(about.ailments.iter().map(ailment));
+    findings.extend(about.ailments.iter().map(|one| told(one, State::Bad)));
+    findings.extend(about.hints.iter().map(|one| told(one, State::Doubtful)));
+    let lost = kept::lost(connection).await.map_err(|error| error.to_string())?;
+    let advice = "its host's next server begins afresh, and says so";
+    findings.extend(lost.iter().map(|lost| Finding::other("lost", State::Doubtful, lost.sentence(), advice)));
     let caller = nix::unistd::getppid().as_raw().unsigned_abs();
     let request = ClaimRequest {
         instance: Some(asked.instance.unwrap_or(caller)),
@@ -212,14 +216,15 @@ fn storage(about: &About) -> Finding {
     }
 }
 
-fn ailment(ailment: &Ailment) -> Finding {
+fn told(ailment: &Ailment, state: State) -> Finding {
     // Those of a newer daemon are found, too.
     let what = match ailment.what.as_str() {
         "settings" => "settings",
         "records" => "records",
+        "key" => "key",
         _ => "daemon",
     };
-    Finding::other(what, State::Bad, ailment.finding.clone(), ailment.advice.clone())
+    Finding::other(what, state, ailment.finding.clone(), ailment.advice.clone())
 }
 
 fn host(who: &WhoAmI) -> Finding {

@@ -251,6 +251,8 @@ impl Calls {
     where
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
+        // What it came to last where that was not known. Then it is not known at the end either.
+        let mut doubt = None;
         loop {
             let calling = call(link.connection.clone(), patience.left());
             let answer = match patience.bound(calling).await {
@@ -262,11 +264,16 @@ impl Calls {
             };
             let pause = match answer {
                 Ok(Ok(value)) => return Ok(value),
-                Ok(Err(Error::Unavailable { sentence, retry_after_ms })) => {
+                Ok(Err(
+                    error @ (Error::Unavailable { retry_after_ms, .. }
+                    | Error::OutcomeUnknown { retry_after_ms, .. }),
+                )) => {
                     let pause = Duration::from_millis(retry_after_ms.into());
+                    if matches!(error, Error::OutcomeUnknown { .. }) {
+                        doubt = Some(error.clone());
+                    }
                     if pause >= patience.left() {
-                        let error = Error::Unavailable { sentence, retry_after_ms };
-                        return Err(Failure::Gone(error.into()));
+                        return Err(Failure::Gone(doubt.unwrap_or(error).into()));
                     }
                     pause
                 }

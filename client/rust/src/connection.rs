@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use mcp_sessiond_proto::client::Client;
-use mcp_sessiond_proto::hello::Hello;
+use mcp_sessiond_proto::hello::{Hello, REQUESTS};
 use tokio::sync::watch;
 
 use crate::directory::Directory;
@@ -39,6 +39,11 @@ impl Connection {
     #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello
+    }
+
+    /// Whether writing and emptying may say a `request`: a daemon of before would refuse that.
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.hello.features & REQUESTS != 0
     }
 
     /// Whether it has ended, as far as is known.

@@ -160,8 +160,9 @@ pub enum SessionError {
     /// The daemon did not answer in time. Whether the call was carried out is not known.
     #[error("the daemon did not answer within {} ms; see `mcp-sessiond debug check`", .0.as_millis())]
     NoAnswer(Duration),
-    /// The answer to a conditional write was lost, and when it was repeated the condition did not hold any more: by its
-    /// own doing, or by somebody else's. Read the value, and decide again.
+    /// The answer to a conditional write was lost, and when it was repeated the condition did not hold any more: by
+    /// somebody else's doing, or by its own where many other writes have followed or the daemon is an older one. Read
+    /// the value, and decide again.
     #[error("the answer to a write was lost, and then {0}: whether it was carried out is not known")]
     Uncertain(Error),
     /// The value is not of the type that it was to be read as, or can't be written as JSON. It is not shown.
@@ -196,7 +197,9 @@ impl SessionError {
 
     /// Whether the same call may go better later.
     pub(crate) fn passes(&self) -> bool {
-        matches!(self, Self::Connect(_) | Self::NoAnswer(_) | Self::Refused(Error::Unavailable { .. }))
+        let busy = |error: &Error| matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. });
+        matches!(self, Self::Connect(_) | Self::NoAnswer(_))
+            || matches!(self, Self::Refused(error) if busy(error))
     }
 }
 

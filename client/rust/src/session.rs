@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use mcp_sessiond_proto::client::CallError;
 use mcp_sessiond_proto::sessions::{
-    Caller, Lifetimes, MintRequest, Minted, RotateRequest, Session as View, SessionRef, Status, UpdateRequest,
+    Caller, Lifetimes, MintRequest, Minted, ResetRequest, RotateRequest, Session as View, SessionRef, Status,
+    UpdateRequest,
 };
-use mcp_sessiond_proto::{Epoch, Error, Json, ServiceName, SessionId};
+use mcp_sessiond_proto::{Epoch, Error, Json, RequestId, ServiceName, SessionId};
 
 pub use attachment::Attachment;
 pub use stream::Stream;
@@ -32,7 +33,8 @@ use crate::sessiond::Sessiond;
 /// A session of a host's or of a service's. Clones are the same session.
 ///
 /// Calls may be made from several tasks at once. One whose answer is lost is made again, and that comes to the same: an
-/// append is not appended twice. Where it can't be told, it says so ([`SessionError::Uncertain`]).
+/// append is not appended twice. Where it can't be told, it says so ([`SessionError::Uncertain`], and `outcome_unknown`
+/// where the daemon could not tell until [`Options::timeout`](crate::Options::timeout)).
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -144,7 +146,14 @@ impl Session {
     /// # Errors
     /// Those of every change ([`Session::update`]).
     pub async fn reset(&self) -> Result<View, SessionError> {
-        self.call(|connection, context, of| async move { connection.reset_session(context, of).await }).await
+        // By this a repetition is known.
+        let request = RequestId::mint();
+        self.call(|connection, context, of| {
+            let request = connection.takes_requests().then(|| request.clone());
+            let request = ResetRequest::new(of, request);
+            async move { connection.reset_session(context, request).await }
+        })
+        .await
     }
 
     /// Ends the session, once and for all. What is left says so, for a while.

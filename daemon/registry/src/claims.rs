@@ -9,6 +9,7 @@ use mcp_sessiond_identity::{Key, ProcessId, Said};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Epoch, Error, Loss, RequestId, SessionId, Siblings};
 
+use super::indexes::OfKey;
 use super::records::{CLAIMED_KEYS_MAX, Spot};
 use super::{Claimant, Effect, Lease, Millis, Owner, Registry, SessionRecord, Ticket, TokenFile};
 
@@ -100,13 +101,13 @@ impl Registry {
     ///
     /// Every exit that is known must have been told before.
     pub fn claim(&mut self, claim: Claim, now: Millis) {
-        self.now = self.now.max(now);
+        self.at(now);
         if let Entry::Vacant(place) = self.owners.entry(claim.host) {
             place.insert(Owner::new(claim.host_name.clone(), claim.row));
             self.save_owner(claim.host);
         }
-        if self.is_late(&claim) {
-            self.refuse_late(&claim);
+        if claim.expires <= self.now {
+            self.effects.push(Effect::Answer(claim.ticket, Err(too_late())));
             return self.drop_idle_user();
         }
         if let Some(key) = claim.key {
@@ -130,7 +131,7 @@ impl Registry {
         let Some(key) = claim.key else {
             match self.held_without_key(&claim) {
                 Some(held) if claim.wants == Wants::Fresh => {
-                    self.end(&held);
+                    self.end_session(&held);
                     self.open(&claim, Outcome::FreshDoubtful, None);
                 }
                 Some(held) => self.keep(&claim, &held),
@@ -152,10 +153,10 @@ impl Registry {
 
     /// Time has passed: claims that waited long enough get a fresh session. Every exit that is known must have been told before.
     pub fn passed(&mut self, now: Millis) {
-        self.now = self.now.max(now);
+        self.at(now);
         while let Some(at) = self.waiting.iter().position(|waiting| waiting.claim.deadline <= self.now) {
             let Waiting { claim, key } = self.waiting.remove(at);
-            if self.is_late(&claim) { self.refuse_late(&claim) } else { self.give_up(&claim, key) }
+            self.give_up(&claim, key);
         }
         self.drop_idle_user();
     }
@@ -188,15 +189,10 @@ impl Registry {
         });
     }
 
-    /// Nobody waits for the answer: a lease would be held by a process that does not know of it.
-    fn is_late(&self, claim: &Claim) -> bool {
-        claim.expires <= self.now
-    }
-
-    fn refuse_late(&mut self, claim: &Claim) {
-        let sentence = "the claim came too late: the caller had stopped waiting for it".into();
-        let refusal = Error::Unavailable { sentence, retry_after_ms: LATE_RETRY_MS };
-        self.effects.push(Effect::Answer(claim.ticket, Err(refusal)));
+    /// Nobody waits for the answers of these: a lease would be held by a process that does not know of it.
+    pub(super) fn refuse_late(&mut self) {
+        let now = self.now;
+        self.refuse_waiting(|claim| claim.expires <= now, &too_late());
     }
 
     /// Something has changed about the sessions of this key: answers whoever can be answered now, and ends what nobody can resume.
@@ -209,17 +205,6 @@ impl Registry {
         let leads = |waiting: &Waiting| {
             waiting.claim.host == owner && (waiting.key == key || waiting.claim.former == Some(key))
         };
-        let late: Vec<Ticket> = self
-            .waiting
-            .iter()
-            .filter(|waiting| leads(waiting) && self.is_late(&waiting.claim))
-            .map(|waiting| waiting.claim.ticket)
-            .collect();
-        for waiting in
-            self.waiting.extract_if(.., |waiting| late.contains(&waiting.claim.ticket)).collect::<Vec<_>>()
-        {
-            self.refuse_late(&waiting.claim);
-        }
         let wanted: BTreeSet<Key> =
             self.waiting.iter().filter(|waiting| leads(waiting)).map(|waiting| waiting.key).collect();
         for key in wanted {
@@ -254,8 +239,8 @@ impl Registry {
             self.waiting.iter().filter(contends).map(|waiting| &waiting.claim).collect();
         let processes: BTreeSet<ProcessId> = contenders.iter().map(|claim| claim.process).collect();
         let former = contenders.iter().find_map(|claim| claim.former);
-        let is_held = |id: &SessionId| self.sessions.get(id).is_some_and(|session| session.holder.is_some());
-        if processes.len() < 2 || self.led_to(owner, key, former).any(is_held) {
+        let is_held = self.led_to(owner, key, former).any(|sessions| sessions.held().len() > 0);
+        if processes.len() < 2 || is_held {
             return;
         }
         let tickets: Vec<Ticket> = contenders.iter().map(|claim| claim.ticket).collect();
@@ -267,23 +252,10 @@ impl Registry {
         }
     }
 
-    /// The sessions that claims with this key are led to: those that have it, and those that have the former recipe's.
-    pub(super) fn led_to(
-        &self,
-        owner: ProcessId,
-        key: Key,
-        former: Option<Key>,
-    ) -> impl Iterator<Item = &SessionId> {
-        let former = former.filter(|former| *former != key);
-        let keys = core::iter::once(key).chain(former);
-        keys.filter_map(move |key| self.by_key.get(&(owner, key))).flatten()
-    }
-
     fn held_with_key(&self, claim: &Claim, key: Key) -> Option<SessionId> {
-        let is_own = |id: &&SessionId| {
-            self.sessions.get(*id).is_some_and(|session| session.holder == Some(claim.process))
-        };
-        self.led_to(claim.host, key, claim.former).find(is_own).cloned()
+        let held = self.held_by.get(&claim.process)?.iter().filter_map(|id| self.sessions.get(id));
+        let with = |key| held.clone().find(|session| session.leading_key() == Some(key));
+        with(key).or_else(|| with(claim.former?)).map(|session| session.id.clone())
     }
 
     fn choose(&self, claim: &Claim, key: Key) -> Choice {
@@ -294,21 +266,17 @@ impl Registry {
             return self.choose_users(claim, key);
         }
         let siblings = self.siblings(claim.host, claim.siblings);
-        let (mut free, mut others) = (Vec::new(), 0);
-        for id in self.led_to(claim.host, key, claim.former) {
-            match self.sessions.get(id).map(|session| session.holder) {
-                Some(None) => free.push(id),
-                Some(Some(_)) => others += 1,
-                None => {}
-            }
-        }
+        let led_to = || self.led_to(claim.host, key, claim.former);
+        // Of those that are free, more than two are as good as two.
+        let free: Vec<&SessionId> = led_to().flat_map(OfKey::free).take(2).collect();
+        let is_held = led_to().any(|sessions| sessions.held().len() > 0);
         match (siblings, &free[..]) {
             (Siblings::Never, _) => Choice::Open(Outcome::FreshNever),
-            (_, []) if others == 0 => Choice::Open(Outcome::FreshFirst),
+            (_, []) if !is_held => Choice::Open(Outcome::FreshFirst),
             (Siblings::Oldest, [oldest, ..]) => Choice::Resume((*oldest).clone()),
             (Siblings::Oldest, []) => Choice::Wait,
             // It may be the predecessor that is about to go; then the next one is to find it gone.
-            (Siblings::Fresh, _) if others > 0 => Choice::Wait,
+            (Siblings::Fresh, _) if is_held => Choice::Wait,
             (Siblings::Fresh | Siblings::Successor, [only]) => Choice::Resume((*only).clone()),
             (Siblings::Fresh | Siblings::Successor, [_, _, ..]) => Choice::Open(Outcome::FreshPlural),
             // Such a host has closed the predecessor before: whoever lives is a sibling, and stays one.
@@ -320,7 +288,7 @@ impl Registry {
     pub(super) fn carry_out(&mut self, claim: &Claim, key: Key, choice: Choice, edited: Option<Loss>) {
         match choice {
             Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
-                self.end(&id);
+                self.end_session(&id);
                 self.open(claim, Outcome::FreshFirst, None);
             }
             Choice::Keep(id) => self.keep(claim, &id),
@@ -345,18 +313,16 @@ impl Registry {
             (Outcome::FreshNever, _) => return self.is_crowded(claim).then_some(Loss::Crowd),
             (Outcome::FreshFirst, _) => {
                 let edited = self.edited_without_entry(claim, key)?;
-                self.end(&edited);
+                self.end_session(&edited);
                 return Some(Loss::Edited);
             }
             _ => return None,
         };
-        let is_free =
-            |id: &&SessionId| self.sessions.get(*id).is_some_and(|session| session.holder.is_none());
         let free: Vec<SessionId> =
-            self.led_to(claim.host, key, claim.former).filter(is_free).cloned().collect();
+            self.led_to(claim.host, key, claim.former).flat_map(OfKey::free).cloned().collect();
         let none = free.is_empty();
         for id in free {
-            self.end(&id);
+            self.end_session(&id);
         }
         // Of those that only waited, nothing is lost.
         Some(because).filter(|because| *because == Loss::Sibling || !none)
@@ -393,10 +359,7 @@ impl Registry {
 
     /// The session that this process has made by this request.
     fn made_before(&self, claim: &Claim, request: Option<&RequestId>) -> Option<SessionId> {
-        let made = |id: &&SessionId| {
-            self.sessions.get(*id).is_some_and(|session| session.made_by.as_ref() == request)
-        };
-        self.held_by.get(&claim.process)?.iter().filter(|_| request.is_some()).find(made).cloned()
+        self.made.get(&(claim.process, request?.clone())).cloned()
     }
 
     /// A session is taken up by its id. What is another owner's, or another key's, is as if it were not there.
@@ -449,10 +412,10 @@ impl Registry {
 
     pub(super) fn resume(&mut self, claim: &Claim, id: &SessionId, key: Key) {
         self.rekey(id, key);
+        self.give(id, Some(claim.process));
         let recorded = self.take_loss(claim.host, key, claim.former);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.epoch = Epoch(session.epoch.0 + 1);
-        session.holder = Some(claim.process);
         session.offered = session.digest.is_some();
         if session.name.is_none() {
             (session.said, session.asked) = (claim.said.clone(), claim.siblings);
@@ -466,7 +429,6 @@ impl Registry {
             file: session.file,
         };
         self.effects.push(Effect::SaveSession(session.clone()));
-        self.held_by.entry(claim.process).or_default().insert(id.clone());
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_company(id);
     }
@@ -520,4 +482,9 @@ impl Registry {
         self.effects.push(Effect::Answer(claim.ticket, Ok(lease)));
         self.note_company(&id);
     }
+}
+
+fn too_late() -> Error {
+    let sentence = "the claim came too late: the caller had stopped waiting for it".into();
+    Error::Unavailable { sentence, retry_after_ms: LATE_RETRY_MS }
 }

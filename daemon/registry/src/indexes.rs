@@ -1,12 +1,115 @@
 //! Sessions, and everything that leads to them: kept as one.
 
+use alloc::collections::BTreeSet;
+
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::SessionId;
+use mcp_sessiond_proto::{RequestId, SessionId};
 
 use super::keepers::Served;
 use super::{Effect, Registry, SessionRecord};
 
+/// The sessions of an owner that one key leads to, each with its place in the order of opening.
+#[derive(Debug, Default)]
+pub(super) struct OfKey {
+    free: BTreeSet<(u64, SessionId)>,
+    held: BTreeSet<(u64, SessionId)>,
+}
+
+impl OfKey {
+    /// Those that nobody holds, the oldest first.
+    pub(super) fn free(&self) -> impl Iterator<Item = &SessionId> {
+        self.free.iter().map(|(_, id)| id)
+    }
+
+    /// Those that somebody holds, the oldest first.
+    pub(super) fn held(&self) -> impl ExactSizeIterator<Item = &SessionId> {
+        self.held.iter().map(|(_, id)| id)
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &SessionId> {
+        self.free().chain(self.held())
+    }
+
+    /// The one that was opened last.
+    pub(super) fn newest(&self) -> Option<&SessionId> {
+        self.free.last().max(self.held.last()).map(|(_, id)| id)
+    }
+
+    fn put(&mut self, session: &SessionRecord) {
+        let place = (session.opened, session.id.clone());
+        let (to, from) = match session.holder {
+            Some(_) => (&mut self.held, &mut self.free),
+            None => (&mut self.free, &mut self.held),
+        };
+        from.remove(&place);
+        to.insert(place);
+    }
+
+    fn take(&mut self, session: &SessionRecord) {
+        let place = (session.opened, session.id.clone());
+        let _ = self.free.remove(&place) || self.held.remove(&place);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.free.is_empty() && self.held.is_empty()
+    }
+}
+
 impl Registry {
+    /// The keys of an owner that lead to sessions, and those sessions.
+    pub(super) fn keys_of(&self, owner: ProcessId) -> impl Iterator<Item = (Key, &OfKey)> {
+        let of_owner = self.by_key.range((owner, Key::FIRST)..).take_while(move |((of, _), _)| *of == owner);
+        of_owner.map(|((_, key), sessions)| (*key, sessions))
+    }
+
+    /// The sessions that claims with this key are led to: those that have it, and those that have the former recipe's.
+    pub(super) fn led_to(
+        &self,
+        owner: ProcessId,
+        key: Key,
+        former: Option<Key>,
+    ) -> impl Iterator<Item = &OfKey> {
+        let former = former.filter(|former| *former != key);
+        let keys = core::iter::once(key).chain(former);
+        keys.filter_map(move |key| self.by_key.get(&(owner, key)))
+    }
+
+    /// A session has this holder from now on, or none.
+    pub(super) fn give(&mut self, id: &SessionId, holder: Option<ProcessId>) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let former = core::mem::replace(&mut session.holder, holder);
+        if let Some(key) = session.leading_key() {
+            self.by_key.entry((session.owner, key)).or_default().put(session);
+        }
+        let request = session.made_by.clone();
+        if let Some(former) = former {
+            self.drop_from_holder(former, id, request.clone());
+        }
+        if let Some(holder) = holder {
+            self.add_to_holder(holder, id, request);
+        }
+    }
+
+    fn add_to_holder(&mut self, holder: ProcessId, id: &SessionId, made_by: Option<RequestId>) {
+        self.held_by.entry(holder).or_default().insert(id.clone());
+        if let Some(request) = made_by {
+            self.made.insert((holder, request), id.clone());
+        }
+    }
+
+    fn drop_from_holder(&mut self, holder: ProcessId, id: &SessionId, made_by: Option<RequestId>) {
+        if let Some(request) = made_by {
+            self.made.remove(&(holder, request));
+        }
+        if let Some(ids) = self.held_by.get_mut(&holder) {
+            ids.remove(id);
+            if ids.is_empty() {
+                self.held_by.remove(&holder);
+            }
+        }
+    }
+
     /// Takes a session in.
     pub(super) fn insert(&mut self, session: SessionRecord) {
         if let Some(owner) = self.owners.get_mut(&session.owner) {
@@ -14,13 +117,13 @@ impl Registry {
             owner.files = owner.files.max(session.file.number);
         }
         if let Some(key) = session.leading_key() {
-            self.by_key.entry((session.owner, key)).or_default().push(session.id.clone());
+            self.by_key.entry((session.owner, key)).or_default().put(&session);
         }
         if *session.told() != session.id {
             self.names.insert((session.owner, session.told().clone()), session.id.clone());
         }
         if let Some(holder) = session.holder {
-            self.held_by.entry(holder).or_default().insert(session.id.clone());
+            self.add_to_holder(holder, &session.id, session.made_by.clone());
         }
         if let Some(keeper) = &session.keeper {
             self.kept_by.insert(keeper.process, session.id.clone());
@@ -31,22 +134,18 @@ impl Registry {
     /// A session that the former recipe's key led to is led to by this one from now on.
     pub(super) fn rekey(&mut self, id: &SessionId, key: Key) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let (owner, opened) = (session.owner, session.opened);
         let Some(former) = session.leading_key().filter(|former| *former != key) else { return };
         session.key = Some(key);
-        self.drop_from_key(owner, former, id);
-        let ids = self.by_key.entry((owner, key)).or_default();
-        let is_earlier =
-            |other: &SessionId| self.sessions.get(other).is_some_and(|other| other.opened < opened);
-        let at = ids.partition_point(is_earlier);
-        ids.insert(at, id.clone());
+        self.by_key.entry((session.owner, key)).or_default().put(session);
+        let session = session.clone();
+        self.drop_from_key(former, &session);
     }
 
-    fn drop_from_key(&mut self, owner: ProcessId, key: Key, id: &SessionId) {
-        if let Some(ids) = self.by_key.get_mut(&(owner, key)) {
-            ids.retain(|other| other != id);
-            if ids.is_empty() {
-                self.by_key.remove(&(owner, key));
+    fn drop_from_key(&mut self, key: Key, session: &SessionRecord) {
+        if let Some(of_key) = self.by_key.get_mut(&(session.owner, key)) {
+            of_key.take(session);
+            if of_key.is_empty() {
+                self.by_key.remove(&(session.owner, key));
             }
         }
     }
@@ -57,15 +156,10 @@ impl Registry {
         self.left.remove(id);
         self.touched.remove(id);
         if let Some(key) = session.leading_key() {
-            self.drop_from_key(session.owner, key, id);
+            self.drop_from_key(key, &session);
         }
-        if let Some(holder) = session.holder
-            && let Some(ids) = self.held_by.get_mut(&holder)
-        {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.held_by.remove(&holder);
-            }
+        if let Some(holder) = session.holder {
+            self.drop_from_holder(holder, id, session.made_by.clone());
         }
         self.names.remove(&(session.owner, session.told().clone()));
         // On record before the session is off it: a keeper is never forgotten.

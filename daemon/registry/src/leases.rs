@@ -70,15 +70,7 @@ impl Registry {
     /// # Errors
     /// Those of a lease that is not the newest.
     pub fn release(&mut self, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
-        let holder = self.leased(id, epoch)?.holder;
-        if let Some(holder) = holder
-            && let Some(held) = self.held_by.get_mut(&holder)
-        {
-            held.remove(id);
-            if held.is_empty() {
-                self.held_by.remove(&holder);
-            }
-        }
+        self.leased(id, epoch)?;
         self.vacate(core::slice::from_ref(id));
         Ok(())
     }

@@ -39,9 +39,10 @@ pub use records::{
 pub use unreachable::Left;
 
 use claims::Waiting;
+use indexes::OfKey;
 use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{Loss, SessionId, Siblings};
+use mcp_sessiond_proto::{Loss, RequestId, SessionId, Siblings};
 use owners::Owner;
 
 /// Milliseconds on a clock that never goes back. Where it began does not matter.
@@ -64,11 +65,12 @@ pub struct Registry {
     sessions: BTreeMap<SessionId, SessionRecord>,
     /// The processes that have claimed, and what was read of them then.
     claimants: BTreeMap<ProcessId, Claimant>,
-    /// The sessions of an owner with one key, in the order in which they were opened.
-    by_key: BTreeMap<(ProcessId, Key), Vec<SessionId>>,
+    by_key: BTreeMap<(ProcessId, Key), OfKey>,
     /// The ids of sessions whose owners chose others for them.
     names: BTreeMap<(ProcessId, SessionId), SessionId>,
     held_by: BTreeMap<ProcessId, BTreeSet<SessionId>>,
+    /// What their holders have made by these requests.
+    made: BTreeMap<(ProcessId, RequestId), SessionId>,
     /// The sessions whose backends these keepers hold.
     kept_by: BTreeMap<ProcessId, SessionId>,
     /// Keepers that belong to no session any more, until they exit.
@@ -105,6 +107,7 @@ impl Registry {
             by_key: BTreeMap::new(),
             names: BTreeMap::new(),
             held_by: BTreeMap::new(),
+            made: BTreeMap::new(),
             kept_by: BTreeMap::new(),
             ending: BTreeMap::new(),
             exited_keepers: BTreeMap::new(),
@@ -209,23 +212,18 @@ impl Registry {
     /// The keys of a host under which several instances hold sessions now.
     #[must_use]
     pub fn plural_keys(&self, host: ProcessId) -> usize {
-        let is_held =
-            |id: &&SessionId| self.sessions.get(*id).is_some_and(|session| session.holder.is_some());
-        let of_host = self.by_key.range((host, Key::FIRST)..).take_while(|((of, _), _)| *of == host);
-        of_host.filter(|(_, ids)| ids.iter().filter(is_held).count() > 1).count()
+        self.keys_of(host).filter(|(_, sessions)| sessions.held().len() > 1).count()
     }
 
-    /// What was lost last, host by host, and was not told yet.
-    pub fn losses(&self) -> impl Iterator<Item = (ProcessId, Loss)> {
-        let of = |(host, owner): (&ProcessId, &Owner)| {
-            owner.losses.values().map(|loss| (*host, *loss)).collect::<Vec<_>>()
-        };
-        self.owners.iter().flat_map(of)
+    /// What was lost last of a host's servers, and was told to none of them yet.
+    pub fn losses(&self, host: ProcessId) -> impl Iterator<Item = Loss> {
+        self.owners.get(&host).into_iter().flat_map(|owner| owner.losses.values().copied())
     }
 
-    /// The time, before anything else that happens at it is told.
+    /// The time, before anything else that happens at it is told: refuses the claims that nobody waits for any more.
     pub fn at(&mut self, now: Millis) {
         self.now = self.now.max(now);
+        self.refuse_late();
     }
 
     /// Whether a process is a host that has sessions.
@@ -333,7 +331,7 @@ impl Registry {
         self.effects.push(Effect::DropOwner(host));
     }
 
-    /// Ends the leases of sessions whose holders are no longer in `held_by`, and then sees who can have them.
+    /// Ends the leases of sessions, and then sees who can have them.
     fn vacate(&mut self, ids: &[SessionId]) {
         self.free(ids);
         self.give_out(ids);
@@ -341,14 +339,15 @@ impl Registry {
 
     fn free(&mut self, ids: &[SessionId]) {
         for id in ids {
+            self.give(id, None);
             let Some(session) = self.sessions.get_mut(id) else { continue };
             self.order += 1;
-            (session.holder, session.freed) = (None, self.order);
+            session.freed = self.order;
             if session.key.is_some() {
                 self.effects.push(Effect::SaveSession(session.clone()));
             } else {
                 // Nobody could ever resume it.
-                self.end(id);
+                self.end_session(id);
             }
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Owner {
     pub(super) row: Option<Siblings>,
     /// It was seen with [`CROWD`] leases of one key at once.
     pub(super) crowded: bool,
-    /// Programs with their directories of which it has held sessions of two keys at once.
+    /// Programs with their directories of which it has held sessions of two keys at once, or one whose key was doubtful.
     pub(super) doubles: BTreeSet<Spot>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub(super) losses: BTreeMap<Key, Loss>,
@@ -97,21 +97,10 @@ impl Registry {
         if host == ProcessId::USER {
             return;
         }
-        let Some(owner) = self.owners.get(&host) else { return };
-        let held = || {
-            owner
-                .sessions
-                .iter()
-                .filter_map(|id| self.sessions.get(id))
-                .filter(|other| other.holder.is_some())
-        };
-        let of_key = |other: &&SessionRecord| {
-            other.leading_key().is_some() && other.leading_key() == session.leading_key()
-        };
-        let crowded = session.asked.is_none() && held().filter(of_key).count() >= CROWD;
-        let differs = |other: &SessionRecord| other.spot == spot && other.key != session.key;
-        let double = spot
-            .filter(|_| session.name.is_none() && held().any(|other| other.name.is_none() && differs(other)));
+        let of_key = session.leading_key().and_then(|key| self.by_key.get(&(host, key)));
+        let crowded = session.asked.is_none() && of_key.is_some_and(|of_key| of_key.held().len() >= CROWD);
+        let is_double = session.name.is_none() && (session.key.is_none() || self.has_company(session));
+        let double = spot.filter(|_| is_double);
         let Some(owner) = self.owners.get_mut(&host) else { return };
         let is_new_crowd = crowded && !owner.crowded;
         owner.crowded |= crowded;
@@ -122,6 +111,14 @@ impl Registry {
         if is_new_crowd {
             self.end_unreachable_of(host);
         }
+    }
+
+    /// Whether the session's host runs another server of its program and directory, with another key.
+    #[must_use]
+    pub fn has_company(&self, session: &SessionRecord) -> bool {
+        let held = self.keys_of(session.owner).flat_map(|(_, sessions)| sessions.held());
+        held.filter_map(|id| self.sessions.get(id))
+            .any(|other| other.spot == session.spot && other.key != session.key)
     }
 
     /// Something is lost that a claim with this key may ask for.
@@ -158,7 +155,7 @@ impl Registry {
             .filter(|session| session.holder.is_none() && session.keeper.is_none())
             .filter_map(|session| Some((session.freed, session.id.clone(), session.leading_key()?)));
         let Some((_, longest, key)) = spare.min_by_key(|(freed, ..)| *freed) else { return false };
-        self.end(&longest);
+        self.end_session(&longest);
         self.note_loss(host, key, Loss::Quota);
         true
     }

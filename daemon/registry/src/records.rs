@@ -27,7 +27,7 @@ pub struct OwnerRecord {
     pub row: Option<Siblings>,
     /// Whether it was seen with three leases of one key at once.
     pub crowded: bool,
-    /// Programs with their directories of which it has held sessions of two keys at once.
+    /// Programs with their directories of which it has held sessions of two keys at once, or one whose key was doubtful.
     pub doubles: BTreeSet<Spot>,
     /// What was lost last, by the key that led to it, and was not told yet.
     pub losses: BTreeMap<Key, Loss>,

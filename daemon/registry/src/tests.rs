@@ -1,6 +1,7 @@
 //! The rules of claims, one example each. [`model`](super::model) has the interleavings.
 
 mod keepers;
+mod many;
 mod siblings;
 mod strangers;
 mod unreachable;
@@ -8,7 +9,7 @@ mod users;
 
 use mcp_sessiond_identity::{Conversation, KeyDoubt, RECIPE, Said, StartTime, Traits};
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Siblings};
+use mcp_sessiond_proto::{Epoch, Error, RequestId, Siblings};
 
 use super::*;
 
@@ -357,7 +358,7 @@ fn a_session_with_an_id_is_found_by_it_alone() {
 #[test]
 fn a_request_that_is_repeated_makes_one_session() {
     let mut bench = Bench::new();
-    let request = mcp_sessiond_proto::RequestId::mint();
+    let request = RequestId::mint();
     let made = bench.claim_that(HOST, 1, Wants::New(None, Some(request.clone()))).expect("made");
     let again = bench.claim_that(HOST, 1, Wants::New(None, Some(request.clone()))).expect("the same");
     assert_eq!((&again.session, again.outcome), (&made.session, Outcome::Held));

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Error, Loss, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Error, Label, Loss, SessionId, Siblings};
 
 use super::{Claim, Effect, Registry, SessionRecord};
 
@@ -46,12 +46,11 @@ impl Registry {
 
     /// Ends the sessions of this key that are free and that nobody can resume.
     pub(super) fn end_unreachable(&mut self, owner: ProcessId, key: Key) {
-        let of_key: Vec<&SessionRecord> =
-            self.led_to(owner, key, None).filter_map(|id| self.sessions.get(id)).collect();
-        let is_held = of_key.iter().any(|session| session.holder.is_some());
+        let Some(of_key) = self.by_key.get(&(owner, key)) else { return };
+        let is_held = of_key.held().len() > 0;
         let mut doomed: Vec<(SessionId, Option<Loss>)> = Vec::new();
         let mut rest: Vec<&SessionRecord> = Vec::new();
-        for session in of_key.into_iter().filter(|session| session.holder.is_none()) {
+        for session in of_key.free().filter_map(|id| self.sessions.get(id)) {
             let siblings = self.siblings(owner, session.asked);
             if siblings == Siblings::Never {
                 doomed.push((session.id.clone(), None));
@@ -77,7 +76,7 @@ impl Registry {
         }
         for (id, loss) in doomed {
             self.effects.push(Effect::Unreachable(id.clone(), loss));
-            self.end(&id);
+            self.end_session(&id);
             if let Some(loss) = loss {
                 self.note_loss(owner, key, loss);
             }
@@ -86,12 +85,7 @@ impl Registry {
 
     /// The same for all keys of a host.
     pub(super) fn end_unreachable_of(&mut self, owner: ProcessId) {
-        let keys: Vec<Key> = self
-            .by_key
-            .range((owner, Key::FIRST)..)
-            .take_while(|((of, _), _)| *of == owner)
-            .map(|((_, key), _)| *key)
-            .collect();
+        let keys: Vec<Key> = self.keys_of(owner).map(|(key, _)| key).collect();
         for key in keys {
             self.end_unreachable(owner, key);
         }
@@ -109,58 +103,29 @@ impl Registry {
     /// Why a free session is no longer what its host would ask for: a newer one of the host has taken its place.
     fn is_superseded(&self, session: &SessionRecord) -> Option<Loss> {
         let key = session.leading_key()?;
-        let owner = self.owners.get(&session.owner)?;
-        let newer = owner
-            .sessions
-            .iter()
-            .filter_map(|id| self.sessions.get(id))
-            .filter(|other| other.opened > session.opened);
-        newer
-            .filter_map(|other| {
-                self.supersedes(&other.leading_key()?, other.said.entry.as_ref(), session, &key)
-            })
-            .next()
-    }
-
-    /// Whether a server of this key and entry has taken the place of this session: in another conversation of the same host, or
-    /// as what the same entry of the host's file has become.
-    fn supersedes(
-        &self,
-        newer: &Key,
-        entry: Option<&mcp_sessiond_proto::Label>,
-        session: &SessionRecord,
-        key: &Key,
-    ) -> Option<Loss> {
-        let same_entry = entry.is_some() && entry == session.said.entry.as_ref();
-        if newer.is_another_conversation_of(key) {
-            Some(Loss::Conversation)
-        } else if same_entry && newer.is_another_program_for(key) {
-            Some(Loss::Edited)
-        } else {
-            None
-        }
+        let newer = self.keys_of(session.owner).filter_map(|(newer, sessions)| {
+            let other = self.sessions.get(sessions.newest()?)?;
+            (other.opened > session.opened).then_some(())?;
+            supersedes(&newer, other.said.entry.as_ref(), session, &key)
+        });
+        newer.min_by_key(|loss| *loss != Loss::Conversation)
     }
 
     /// A claim shows that the host has gone on: ends the free sessions whose place it takes. Returns what it has to be told, where
     /// one of them was what its own entry was before.
     pub(super) fn leave_behind(&mut self, claim: &Claim, key: Key) -> Option<Loss> {
-        let owner = self.owners.get(&claim.host)?;
-        let free = owner
-            .sessions
-            .iter()
-            .filter_map(|id| self.sessions.get(id))
-            .filter(|session| session.holder.is_none());
+        let free =
+            self.keys_of(claim.host).flat_map(|(old, sessions)| sessions.free().map(move |id| (old, id)));
         let left: Vec<(SessionId, Key, Loss)> = free
-            .filter_map(|session| {
-                let old = session.leading_key()?;
-                let loss = self.supersedes(&key, claim.said.entry.as_ref(), session, &old)?;
-                Some((session.id.clone(), old, loss))
+            .filter_map(|(old, id)| {
+                let loss = supersedes(&key, claim.said.entry.as_ref(), self.sessions.get(id)?, &old)?;
+                Some((id.clone(), old, loss))
             })
             .collect();
         let mut edited = None;
         for (id, old, loss) in left {
             self.effects.push(Effect::Unreachable(id.clone(), Some(loss)));
-            self.end(&id);
+            self.end_session(&id);
             match loss {
                 Loss::Edited => edited = Some(loss),
                 loss => self.note_loss(claim.host, old, loss),
@@ -174,10 +139,11 @@ impl Registry {
     pub(super) fn edited_without_entry(&self, claim: &Claim, key: Key) -> Option<SessionId> {
         let may_be = claim.said.entry.is_none() && claim.host != ProcessId::USER;
         let spot = claim.spot.filter(|_| may_be)?;
-        let owner = self.owners.get(&claim.host).filter(|owner| !owner.doubles.contains(&spot))?;
-        let mut of_spot = owner.sessions.iter().filter_map(|id| self.sessions.get(id)).filter(|session| {
-            session.spot == Some(spot) && session.name.is_none() && session.said.entry.is_none()
-        });
+        self.owners.get(&claim.host).filter(|owner| !owner.doubles.contains(&spot))?;
+        let keyed = self.keys_of(claim.host).flat_map(|(_, sessions)| sessions.all());
+        let mut of_spot = keyed
+            .filter_map(|id| self.sessions.get(id))
+            .filter(|session| session.spot == Some(spot) && session.said.entry.is_none());
         let only = of_spot.next().filter(|_| of_spot.next().is_none())?;
         let left = self.left.get(&only.id).filter(|left| left.epoch == only.epoch);
         let is_closed = only.holder.is_none() && left.is_some_and(|left| left.orderly);
@@ -187,8 +153,22 @@ impl Registry {
 
     /// Something was kept in this session: it counts as used.
     pub fn touch(&mut self, id: &SessionId) {
-        if self.sessions.get(id).is_some_and(|session| session.keeper.is_some()) {
+        let may_be_unused = self.sessions.get(id).is_some_and(|session| session.keeper.is_some());
+        if may_be_unused && !self.touched.contains(id) {
             self.touched.insert(id.clone());
         }
+    }
+}
+
+/// Whether a server of this key and entry has taken the place of this session: in another conversation of the same host, or
+/// as what the same entry of the host's file has become.
+fn supersedes(newer: &Key, entry: Option<&Label>, session: &SessionRecord, key: &Key) -> Option<Loss> {
+    let same_entry = entry.is_some() && entry == session.said.entry.as_ref();
+    if newer.is_another_conversation_of(key) {
+        Some(Loss::Conversation)
+    } else if same_entry && newer.is_another_program_for(key) {
+        Some(Loss::Edited)
+    } else {
+        None
     }
 }

@@ -4,8 +4,8 @@
 use alloc::format;
 
 use mcp_sessiond_identity::{Key, ProcessId};
+use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Error, SessionId};
 
 use super::claims::{Choice, Claim, Wants};
 use super::{Effect, Registry};
@@ -30,7 +30,6 @@ impl Registry {
                 }
             }
             Some((id, Some(holder), _)) if take && holder != claim.process => {
-                self.take_from(holder, &id);
                 self.resume(&claim, &id, key);
             }
             _ => match self.choose_users(&claim, key) {
@@ -71,19 +70,6 @@ impl Registry {
         self.effects.push(Effect::Answer(claim.ticket, Err(Error::NameTaken { sentence })));
     }
 
-    /// The lease of this session ends, whoever has it.
-    fn take_from(&mut self, holder: ProcessId, id: &SessionId) {
-        if let Some(held) = self.held_by.get_mut(&holder) {
-            held.remove(id);
-            if held.is_empty() {
-                self.held_by.remove(&holder);
-            }
-        }
-        if let Some(session) = self.sessions.get_mut(id) {
-            session.holder = None;
-        }
-    }
-
     /// The user owns something as long as there is a session with a name: nobody would tell of an end.
     pub(super) fn drop_idle_user(&mut self) {
         let is_idle = self.owners.get(&ProcessId::USER).is_some_and(|user| user.sessions.is_empty());
@@ -95,7 +81,7 @@ impl Registry {
     }
 
     fn of_name(&self, key: Key) -> Option<&super::SessionRecord> {
-        let id = self.by_key.get(&(ProcessId::USER, key))?.first()?;
+        let id = self.by_key.get(&(ProcessId::USER, key))?.all().next()?;
         self.sessions.get(id)
     }
 }

@@ -185,7 +185,7 @@ impl Contents {
                             self.read(place, read, &[]).await.map_err(|error| failed(&error))?;
                             continue;
                         }
-                        Err(error) => return Err(failed(&error)),
+                        Err(error) => return Err(failed(&error.known())),
                     }
                 }
                 return Err(refusal);

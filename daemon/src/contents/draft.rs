@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
-use mcp_sessiond_proto::{Error, StreamId};
+use mcp_sessiond_proto::{Error, RequestId, StreamId};
 
 use super::bounds::Bounds;
-use super::head::{self, Head, StreamRow};
+use super::head::{self, Done, Head, StreamRow};
 use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, Scan, StorageError, Version};
 
 /// Bytes that a head may grow by unnoticed: numbers in it become longer.
@@ -147,6 +147,41 @@ impl<'a> Draft<'a> {
         self.rows.remove(stream);
         self.head.streams = self.head.streams.saturating_sub(1);
         self.remove(head::stream_key(stream));
+    }
+
+    /// The state version before this request was carried out, if it was.
+    pub(super) fn done(&self, request: Option<&RequestId>) -> Result<Option<u64>, Halt> {
+        match request {
+            Some(request) => Ok(self.all_done()?.find(request)),
+            None => Ok(None),
+        }
+    }
+
+    /// This request is carried out; before it, the state version was this.
+    pub(super) fn set_done(&mut self, request: Option<&RequestId>, before: u64) -> Result<(), Halt> {
+        if let Some(request) = request {
+            let done = self.all_done()?.and(request, before);
+            self.put(head::done_key(), "", head::encode(&done));
+        }
+        Ok(())
+    }
+
+    /// What was carried out before is remembered, although everything else goes.
+    pub(super) fn keep_done(&mut self, request: Option<&RequestId>, before: u64) -> Result<(), Halt> {
+        match request {
+            Some(_) => self.set_done(request, before),
+            None => {
+                if let Some(item) = self.item(&head::done_key())? {
+                    self.put(item.key.clone(), "", item.value.clone());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn all_done(&self) -> Result<Done, Halt> {
+        let item = self.item(&head::done_key())?;
+        Ok(item.map(|item| head::decode(&item.value)).transpose()?.unwrap_or_default())
     }
 
     pub(super) fn put(&mut self, key: Key, tag: &str, value: Bytes) {

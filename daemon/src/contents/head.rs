@@ -4,6 +4,7 @@ use bytes::Bytes;
 use mcp_sessiond_proto::sessions::Status;
 use mcp_sessiond_proto::{Json, RequestId, StateKey, StreamId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
 
 use super::binding::Bound;
 use super::bounds::Bounds;
@@ -210,6 +211,35 @@ pub(super) struct Run {
     pub(super) count: u64,
 }
 
+/// The last requests that have written state or emptied the session, the latest last: each by its hash, with the version that
+/// was given to a state value last before it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Done(Vec<(u64, u64)>);
+
+/// How many are remembered. With more, the row would not fit into a page of SQLite's with others.
+const DONE_MAX: usize = 48;
+
+impl Done {
+    /// The state version before this request was carried out, if it was.
+    pub(super) fn find(&self, request: &RequestId) -> Option<u64> {
+        let hash = hash(request);
+        self.0.iter().find(|(known, _)| *known == hash).map(|(_, before)| *before)
+    }
+
+    /// The same with this request, too.
+    pub(super) fn and(mut self, request: &RequestId, before: u64) -> Self {
+        let surplus = (self.0.len() + 1).saturating_sub(DONE_MAX);
+        self.0.drain(..surplus);
+        self.0.push((hash(request), before));
+        self
+    }
+}
+
+fn hash(request: &RequestId) -> u64 {
+    let hash = Sha256::digest(request.as_str());
+    u64::from_be_bytes([hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7]])
+}
+
 /// A handle's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct HandleHead {
@@ -231,6 +261,7 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageErro
 }
 
 /// What an item is, by the first byte of its key; behind it, its name.
+const DONE: u8 = b'd';
 const EVENT: u8 = b'e';
 const STATE: u8 = b'k';
 const METADATA: u8 = b'm';
@@ -242,6 +273,10 @@ fn key(kind: u8, name: &[u8]) -> Key {
     key.push(kind);
     key.extend_from_slice(name);
     key.into()
+}
+
+pub(super) fn done_key() -> Key {
+    key(DONE, b"")
 }
 
 pub(super) fn event_key(number: u64) -> Key {

@@ -2,7 +2,7 @@
 
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes, RotateRequest, Session, Status, UpdateRequest};
-use mcp_sessiond_proto::{Error, Json, ServiceName, SessionId};
+use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
 
 use super::binding::{Bound, ROTATED_GRACE_MS};
 use super::bounds::Bounds;
@@ -279,17 +279,21 @@ impl Contents {
         }
     }
 
-    /// Empties a session.
+    /// Empties a session, unless this request has done so before.
     ///
     /// # Errors
     /// Those of a session that is not there, not the caller's, or terminated.
-    pub async fn reset(&self, access: &Access) -> Result<Session, Error> {
+    pub async fn reset(&self, access: &Access, request: Option<&RequestId>) -> Result<Session, Error> {
         let session = self
-            .change(access, Admit::Living, |draft| {
+            .change_of(access, Admit::Living, &[head::done_key()], |draft| {
+                if draft.done(request)?.is_some() {
+                    return self.view(access, draft);
+                }
                 draft.head.empty();
                 draft.head.status = Status::Initializing;
                 draft.head.active_ms = draft.head.active_ms.max(draft.now_ms);
                 draft.clear();
+                draft.keep_done(request, draft.head.state_version)?;
                 let bounds = draft.bounds;
                 Ok(self.session(&access.place, &draft.head, None, bounds))
             })

@@ -154,7 +154,7 @@ impl World {
             Step::Open(stream) => self.open(name(*stream)).await,
             Step::Close(stream) => self.close(name(*stream)).await,
             Step::Reset => {
-                self.contents.reset(&self.access).await.expect("reset");
+                self.contents.reset(&self.access, None).await.expect("reset");
                 self.streams.clear();
             }
             Step::ReplayEvent { nth, most } => {

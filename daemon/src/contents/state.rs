@@ -72,7 +72,7 @@ impl Contents {
         .await
     }
 
-    /// Writes and removes values, all or none.
+    /// Writes and removes values, all or none; nothing where this request has done so before.
     ///
     /// # Errors
     /// [`Error::VersionConflict`] where a write was conditional and the condition does not hold;
@@ -83,9 +83,14 @@ impl Contents {
         request: &WriteStateRequest,
     ) -> Result<Vec<StateEntry>, Error> {
         check_keys(request.writes.iter().map(|write| &write.key))?;
-        let keys: Vec<_> = request.writes.iter().map(|write| head::state_key(&write.key)).collect();
+        let mut keys: Vec<_> = request.writes.iter().map(|write| head::state_key(&write.key)).collect();
+        keys.extend(request.request.as_ref().map(|_| head::done_key()));
         self.change_of(access, Admit::Living, &keys, |draft| {
             draft.need(keys.iter().cloned())?;
+            if let Some(version) = draft.done(request.request.as_ref())? {
+                return Ok(repeated(&request.writes, version));
+            }
+            draft.set_done(request.request.as_ref(), draft.head.state_version)?;
             let before = (draft.head.state_keys, draft.head.state_bytes);
             let entries = request.writes.iter().map(|one| write(draft, one)).collect::<Result<_, _>>()?;
             // What makes it less is let through, although the limits may have become narrower meanwhile.
@@ -135,6 +140,16 @@ impl Contents {
         })
         .await
     }
+}
+
+/// What these writes were answered when they were carried out, which began behind this version.
+fn repeated(writes: &[StateWrite], mut version: u64) -> Vec<StateEntry> {
+    let entry = |write: &StateWrite| {
+        version += u64::from(write.value.is_some());
+        let version = StateVersion(if write.value.is_some() { version } else { 0 });
+        StateEntry { key: write.key.clone(), version, value: None }
+    };
+    writes.iter().map(entry).collect()
 }
 
 fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> {

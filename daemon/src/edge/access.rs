@@ -9,7 +9,7 @@ use mcp_sessiond_proto::{Epoch, Error, Label, SessionId};
 use mcp_sessiond_registry::Claimant;
 
 use super::Edge;
-use super::claim::{Verified, failed, verify};
+use super::claim::{Verified, failed, scarce, verify};
 use crate::contents::{Access, Lease, Standing, Writer};
 use crate::storage::Place;
 
@@ -49,7 +49,7 @@ impl Edge {
     /// A process as it claims, or would: its host is verified, and its traits are read, where they are not known yet.
     ///
     /// # Errors
-    /// [`Error::NoVerifiedHost`].
+    /// [`Error::NoVerifiedHost`], [`Error::Unavailable`].
     pub async fn claimant(&self, peer: &Pinned) -> Result<Claimant, Error> {
         if let Some(known) = self.look(|registry| registry.claimant(&peer.id()).cloned()) {
             return Ok(known);
@@ -106,11 +106,21 @@ impl Edge {
     }
 
     /// The instance that a peer has just claimed for.
-    #[must_use]
-    pub fn instance_of(&self, peer: &Pinned, instance: Option<u32>) -> Option<(ProcessId, Claimant)> {
-        let above = instance.filter(|pid| *pid != peer.id().pid);
-        let instance = above.map_or(Some(peer.id()), |pid| Some(process::ancestor(peer, pid)?.id()))?;
-        self.peek(|registry| registry.claimant(&instance).map(|claimant| (instance, claimant.clone())))
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub fn instance_of(
+        &self,
+        peer: &Pinned,
+        instance: Option<u32>,
+    ) -> Result<Option<(ProcessId, Claimant)>, Error> {
+        let instance = match instance.filter(|pid| *pid != peer.id().pid) {
+            None => Some(peer.id()),
+            Some(pid) => process::ancestor(peer, pid).map_err(scarce)?.map(|found| found.id()),
+        };
+        Ok(instance.and_then(|instance| {
+            self.peek(|registry| registry.claimant(&instance).map(|claimant| (instance, claimant.clone())))
+        }))
     }
 
     /// Where the contents of a host's session are.

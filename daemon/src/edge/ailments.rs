@@ -59,6 +59,12 @@ impl Edge {
         self.lock().ledger.failure().is_some()
     }
 
+    /// What users may have to set.
+    #[must_use]
+    pub fn hints(&self) -> Vec<Ailment> {
+        self.lock().hints.list()
+    }
+
     /// What is wrong with the settings and the records.
     #[must_use]
     pub fn ailments(&self) -> Vec<Ailment> {

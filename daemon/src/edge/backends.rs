@@ -9,7 +9,7 @@ use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::{Epoch, Error, SessionId, paths};
 use mcp_sessiond_registry::{KeeperRecord, Left, Registry, SessionRecord};
 
-use super::claim::failed;
+use super::claim::{failed, scarce};
 use super::{Edge, State};
 use crate::counters::count;
 
@@ -54,7 +54,7 @@ impl Edge {
         if program.len() > PROGRAM_MAX {
             return Err(refused(format!("`program` has at most {PROGRAM_MAX} bytes")));
         }
-        if !process::leads_session(peer) {
+        if !process::leads_session(peer).map_err(scarce)? {
             return Err(refused("a keeper leads a session of processes of its own (setsid)".into()));
         }
         let (id, holder) = self.held_above(peer, &told, epoch)?;
@@ -111,8 +111,10 @@ impl Edge {
             found.map(|session| (session.owner, session.id.clone(), session.holder)).collect()
         });
         let held = called_so.iter().filter_map(|(_, id, holder)| Some((id.clone(), (*holder)?)));
-        if let Some(found) = held.clone().find(|(_, holder)| is_above(*holder, peer)) {
-            return Ok(found);
+        for found in held.clone() {
+            if is_above(found.1, peer)? {
+                return Ok(found);
+            }
         }
         if held.clone().any(|(_, holder)| holder == peer.id()) {
             let sentence = "a keeper is a process of its own, below the one that holds the lease".into();
@@ -121,14 +123,15 @@ impl Edge {
         // Whoever is below an instance that the session is for may know it, and that the lease has gone to another process.
         let instances =
             |id: &SessionId| self.look(|registry| registry.instances_of(id).collect::<Vec<ProcessId>>());
-        let is_for = |id: &SessionId| instances(id).into_iter().any(|process| is_above(process, peer));
-        match called_so.into_iter().find(|(_, id, _)| is_for(id)) {
-            Some((_, id, holder)) => {
-                self.tell(|registry| registry.check(&id, epoch))?;
-                Err(Error::NotAnAncestor { pid: holder.map_or(0, |holder| holder.pid) })
+        for (_, id, holder) in called_so {
+            for process in instances(&id) {
+                if is_above(process, peer)? {
+                    self.tell(|registry| registry.check(&id, epoch))?;
+                    return Err(Error::NotAnAncestor { pid: holder.map_or(0, |holder| holder.pid) });
+                }
             }
-            None => Err(Error::UnknownSession),
         }
+        Err(Error::UnknownSession)
     }
 
     /// A keeper, which is `peer` itself, has started its backend.
@@ -138,6 +141,7 @@ impl Edge {
     pub async fn backend_started(&self, peer: &Pinned, request: StartedRequest) -> Result<(), Error> {
         let StartedRequest { session, keeper, pid, why } = request;
         let child = process::child_of(peer, pid)
+            .map_err(scarce)?
             .ok_or_else(|| refused(format!("process {pid} is no child of the keeper, or has exited")))?;
         let known = self.tell_and_keep(|registry| {
             let known = registry.keepers().find(|known| known.process == peer.id());
@@ -317,8 +321,12 @@ fn register(
 }
 
 /// Whether this very process is an ancestor of the peer's.
-fn is_above(process: ProcessId, peer: &Pinned) -> bool {
-    process != peer.id() && process::ancestor(peer, process.pid).is_some_and(|found| found.id() == process)
+fn is_above(process: ProcessId, peer: &Pinned) -> Result<bool, Error> {
+    if process == peer.id() {
+        return Ok(false);
+    }
+    let found = process::ancestor(peer, process.pid).map_err(scarce)?;
+    Ok(found.is_some_and(|found| found.id() == process))
 }
 
 fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {

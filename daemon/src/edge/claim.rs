@@ -3,14 +3,15 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mcp_sessiond_process::{
-    self as process, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Traits, Walk, digest,
+    self as process, HostDoubt, Key, KeyDoubt, Misnamed, Pinned, ProcessId, Said, Scarce, Traits, Walk,
+    digest,
 };
 use mcp_sessiond_proto::debug::{Step, WhoAmI};
 use mcp_sessiond_proto::types::{Outcome, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Named, SessionId, Siblings, Token};
 use mcp_sessiond_registry::{Claim, Claimant, Lease, Registry, SessionRecord, Wants};
 
-use super::{Answer, Edge, Settings, State};
+use super::{Answer, Edge, Settings, State, in_doubt};
 use crate::counters::count;
 use crate::tokens::{self, Corruption, Found};
 
@@ -89,6 +90,8 @@ impl Edge {
             let sentence = format!("`program` is printable, and has 1 to {PROGRAM_MAX} bytes");
             return Err(Error::InvalidArgument { sentence });
         }
+        // A claim comes to the same when repeated; a session that is to be made does so only by its request.
+        let is_once = matches!(wants, Wants::New(..));
         let instance = self.instance(peer, request.instance).await?;
         let known = self.look(|registry| registry.claimant(&instance.id()).is_some());
         let receiver = if known || request.named.is_some() {
@@ -105,7 +108,7 @@ impl Edge {
         };
         let Answer { lease, kept } = receiver.await.map_err(|error| failed(&error))?;
         let lease = lease?;
-        kept.kept().await?;
+        kept.kept().await.map_err(|error| if is_once { in_doubt(error) } else { error })?;
         self.hand_over(lease).await
     }
 
@@ -214,32 +217,25 @@ impl Edge {
     fn note_start(&self, record: &SessionRecord, outcome: Outcome) {
         let (Some(spot), Some(holder)) = (record.spot, record.holder) else { return };
         let mut state = self.lock();
-        let State { registry, restless, .. } = &mut *state;
-        // Several that run at once are several servers, and no starts of one.
-        let is_beside = |other: &SessionRecord| {
-            other.owner == record.owner
-                && other.spot == record.spot
-                && other.id != record.id
-                && other.holder.is_some()
-        };
-        let said = match outcome {
+        let State { registry, restless, hints, .. } = &mut *state;
+        let advice = match outcome {
             Outcome::Resumed => {
                 restless.resumes(record.owner, spot);
                 None
             }
-            Outcome::FreshFirst if record.said.label.is_none() && !registry.sessions().any(is_beside) => {
-                registry
-                    .claimant(&holder)
-                    .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits))
-            }
+            // Several that run at once are several servers, and no starts of one.
+            Outcome::FreshFirst if record.said.label.is_none() && !registry.has_company(record) => registry
+                .claimant(&holder)
+                .and_then(|claimant| restless.begins(record.owner, spot, &claimant.traits)),
             _ => None,
         };
-        drop(state);
-        if let Some(what) = said {
-            tracing::warn!(
-                server = %record.program, host = record.owner.pid, what,
-                "a server finds nothing of what its former starts have left"
+        if let Some(advice) = advice {
+            let SessionRecord { program, owner, .. } = record;
+            let finding = format!(
+                "`{program}`, started by process {}, finds nothing of what its former starts have left: each start differs",
+                owner.pid
             );
+            hints.say(finding, advice);
         }
     }
 
@@ -345,12 +341,18 @@ impl Edge {
         let known = self.peek(|registry| registry.claimant(&instance.id()).map(|known| known.traits.clone()));
         let reading = tokio::task::spawn_blocking(move || {
             let walk = process::find_host(&instance, &settings.table);
+            if let Err(HostDoubt::Scarce(short)) = walk.host {
+                return Err(scarce(short));
+            }
             // What counts is what was read at its first claim.
-            let traits = known.unwrap_or_else(|| process::traits_of(&instance, &settings.table));
+            let traits = match known {
+                Some(known) => known,
+                None => process::traits_of(&instance, &settings.table).map_err(scarce)?,
+            };
             let key = traits.key(&said(&request));
-            describe(instance.id().pid, walk, key)
+            Ok(describe(instance.id().pid, walk, key))
         });
-        reading.await.map_err(|error| failed(&error))
+        reading.await.map_err(|error| failed(&error))?
     }
 }
 
@@ -365,6 +367,7 @@ fn misnamed(error: Misnamed) -> Error {
     match error {
         Misnamed::Stranger(pid) => Error::NotAnAncestor { pid },
         Misnamed::Host(pid) => Error::NamesHost { pid },
+        Misnamed::Scarce(short) => scarce(short),
     }
 }
 
@@ -373,9 +376,11 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
     match host {
         Ok(host) => {
             let host_name = steps.last().map(|step| step.name.clone()).unwrap_or_default();
-            let row = settings.loaded.config.row_of(&process::appearance(&host));
-            Ok(Verified { host, host_name, row, traits: process::traits_of(instance, &settings.table) })
+            let row = settings.loaded.config.row_of(&process::appearance(&host).map_err(scarce)?);
+            let traits = process::traits_of(instance, &settings.table).map_err(scarce)?;
+            Ok(Verified { host, host_name, row, traits })
         }
+        Err(HostDoubt::Scarce(short)) => Err(scarce(short)),
         Err(doubt) => {
             let pid = instance.id().pid;
             tracing::warn!(
@@ -407,6 +412,15 @@ fn role(role: process::Role) -> &'static str {
         process::Role::Launcher => "launcher",
         process::Role::Host => "host",
         process::Role::Ended => "ended here",
+    }
+}
+
+/// Nothing is known of a process for the moment: whoever asked must not take that for the last word.
+pub(super) fn scarce(short: Scarce) -> Error {
+    tracing::error!(error = %short, "could not answer a call");
+    Error::Unavailable {
+        sentence: format!("the daemon can't look at processes: {short}"),
+        retry_after_ms: UNREADABLE_RETRY_MS,
     }
 }
 

@@ -25,6 +25,7 @@ impl Edge {
                     sessions: bounded(sessions.len()),
                     held: bounded(held.count()),
                     plural_keys: bounded(registry.plural_keys(host)),
+                    losses: registry.losses(host).collect(),
                 }
             };
             let mut hosts: Vec<HostInfo> = registry.owners().map(host).collect();

@@ -7,6 +7,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
 use tokio::sync::oneshot;
 
+use super::hints::Hints;
 use super::restless::Restless;
 use crate::ledger::{Ledger, Waiter};
 
@@ -19,6 +20,7 @@ pub(super) struct State {
     pub(super) tickets: u64,
     /// Servers whose keys don't hold still.
     pub(super) restless: Restless,
+    pub(super) hints: Hints,
     /// Whether a former daemon's records are still compared with what is there: nobody has seen these exits.
     pub(super) is_starting: bool,
 }
@@ -39,6 +41,7 @@ impl State {
             answers: HashMap::new(),
             tickets: 0,
             restless: Restless::default(),
+            hints: Hints::default(),
             is_starting: true,
         }
     }
@@ -49,6 +52,7 @@ impl State {
         for process in &exited {
             tracing::debug!(pid = process.pid, "a process has exited");
         }
+        self.hints.exited(&self.registry, &exited, now);
         self.registry.exited(&exited);
     }
 

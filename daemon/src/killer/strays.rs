@@ -68,7 +68,7 @@ fn end(path: &Path) -> io::Result<bool> {
         Err(process::PeerError::Gone) => return Ok(false),
         Err(error) => return Err(io::Error::other(error)),
     };
-    if !process::leads_session(&keeper) {
+    if !process::leads_session(&keeper)? {
         return Err(io::Error::other("it leads no session of processes, as a keeper does"));
     }
     let backend = backend_of(&keeper, stream, path);
@@ -124,7 +124,7 @@ fn backend_of(keeper: &Pinned, stream: UnixStream, path: &Path) -> Option<Proces
         }
         asked => asked,
     };
-    let backend = process::child_of(keeper, status.ok()?.pid?)?;
+    let backend = process::child_of(keeper, status.ok()?.pid?).ok()??;
     Some(backend.id())
 }
 

@@ -12,6 +12,8 @@ use mcp_sessiond_registry::{
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
+use crate::writer::begin;
+
 /// Grows with every change of the tables. A database of another version is discarded.
 const VERSION: i64 = 4;
 
@@ -84,7 +86,7 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
     };
     for (version, upgrade) in UPGRADES {
         if user_version(&connection)? == version {
-            let transaction = connection.transaction()?;
+            let transaction = begin(&mut connection)?;
             transaction.execute_batch(upgrade)?;
             transaction.pragma_update(None, "user_version", version + 1)?;
             transaction.commit()?;
@@ -120,7 +122,7 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 }
 
 fn create(connection: &mut Connection, boot: &str) -> rusqlite::Result<()> {
-    let transaction = connection.transaction()?;
+    let transaction = begin(connection)?;
     let mut tables = transaction.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
     let names = tables.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
     drop(tables);
@@ -141,7 +143,7 @@ pub(super) fn commit<'a>(
     connection: &mut Connection,
     effects: impl Iterator<Item = &'a Effect>,
 ) -> rusqlite::Result<()> {
-    let transaction = connection.transaction()?;
+    let transaction = begin(connection)?;
     for effect in effects {
         apply(&transaction, effect)?;
     }

@@ -88,7 +88,10 @@ impl Conversation {
     /// What the registry calls a session. Another host's, or another key's, is as if it were not there.
     pub(super) async fn own(&self, told: &SessionId) -> Result<SessionId, Error> {
         // An unverified peer sees nothing, and learns nothing from that.
-        let instances = self.instances().await.unwrap_or_default();
+        let instances = match self.instances().await {
+            Err(error @ Error::Unavailable { .. }) => return Err(error),
+            known => known.unwrap_or_default(),
+        };
         self.daemon.edge.find(&instances, told).map(|(_, session)| session).ok_or(Error::UnknownSession)
     }
 
@@ -105,7 +108,7 @@ impl Conversation {
             // Version 1 has no word for it. This one says the same: nobody will resume it.
             claimed.outcome = Outcome::FreshPlural;
         }
-        if let Some((process, claimant)) = edge.instance_of(&self.peer, instance) {
+        if let Some((process, claimant)) = edge.instance_of(&self.peer, instance)? {
             let host = claimant.host;
             lock(&self.instances).insert(process, Arc::new(claimant));
             if claimed.outcome == Outcome::Resumed {

@@ -198,14 +198,12 @@ impl Postgres {
             }
         }
         // An earlier attempt, whose answer was lost, may have been what changed the record.
-        let is_ours = self.version(place).await? == change.head.as_ref().map(|_| next);
-        if is_ours {
+        let found = self.version(place).await.map_err(StorageError::unknown)?;
+        if found == change.head.as_ref().map(|_| next) {
             return Ok(());
         }
         // Its successor may have been somebody else's. To call that a conflict would have the change made twice.
-        Err(StorageError::Unavailable(
-            "PostgreSQL: the answer was lost; whether it was written is unknown".into(),
-        ))
+        Err(StorageError::Unavailable("PostgreSQL: the answer was lost".into()).unknown())
     }
 }
 

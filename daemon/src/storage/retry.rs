@@ -35,7 +35,8 @@ impl Failure {
     pub(super) fn known(self) -> Self {
         match self {
             Self::Unknown(why) => Self::Passing(why),
-            other => other,
+            Self::Final(error) => Self::Final(error.known()),
+            Self::Passing(why) => Self::Passing(why),
         }
     }
 }
@@ -70,12 +71,13 @@ impl Patience {
                 self.unknown = true;
                 why
             }
+            Failure::Final(error) if self.unknown => return Err(error.unknown()),
             Failure::Final(error) => return Err(error),
         };
         let next = Instant::now() + jittered(self.pause);
         if next > self.until {
-            let doubt = if self.unknown { "; whether it was written is unknown" } else { "" };
-            return Err(StorageError::Unavailable(format!("{why}{doubt}")));
+            let error = StorageError::Unavailable(why);
+            return Err(if self.unknown { error.unknown() } else { error });
         }
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
         time::sleep_until(next).await;
@@ -113,7 +115,9 @@ impl Health {
     /// database's.
     pub(super) fn note<T>(&self, outcome: Result<T, StorageError>) -> Result<T, StorageError> {
         let failure = match &outcome {
-            Err(error @ StorageError::Unavailable(_)) => Some(error.clone()),
+            Err(error @ (StorageError::Unavailable(_) | StorageError::Unknown { .. })) => {
+                Some(error.clone().known())
+            }
             Ok(_) | Err(_) => None,
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = failure;
@@ -182,7 +186,7 @@ mod tests {
             }
         };
         assert!(patience.is_unknown());
-        assert_eq!(outcome, unavailable("down; whether it was written is unknown"));
+        assert_eq!(outcome, unavailable("down").unknown());
     }
 
     #[test]

@@ -161,8 +161,8 @@ fn stalled(Stalled(failure): Stalled) -> StorageError {
     StorageError::Unusable { why, passes: !failure.is_full }
 }
 
-fn later(waiter: Waiter) -> Durable {
-    Durable::Later(async move { waiter.kept().await.map_err(stalled) }.boxed())
+fn later(waiter: Waiter, failed: impl FnOnce(Stalled) -> StorageError + Send + 'static) -> Durable {
+    Durable::Later(async move { waiter.kept().await.map_err(failed) }.boxed())
 }
 
 impl Storage for Sqlite {
@@ -207,7 +207,8 @@ impl Storage for Sqlite {
                 marks.retain(|_, mark| !writer.has_kept(*mark));
             }
             journal.marks.insert(place.clone(), mark);
-            later(journal.writer.waiter_for(mark))
+            // It is on its way, and stays so: the thread tries until it can be written, or the daemon ends.
+            later(journal.writer.waiter_for(mark), |failure| stalled(failure).unknown())
         });
         future::ready(durable).boxed()
     }
@@ -215,7 +216,7 @@ impl Storage for Sqlite {
     fn settled(&self, place: &Place) -> Durable {
         let journal = self.journal();
         match journal.marks.get(place) {
-            Some(mark) if !journal.writer.has_kept(*mark) => later(journal.writer.waiter_for(*mark)),
+            Some(mark) if !journal.writer.has_kept(*mark) => later(journal.writer.waiter_for(*mark), stalled),
             _ => Durable::Now,
         }
     }

@@ -104,27 +104,91 @@ impl Url {
     }
 }
 
+/// A URL, taken apart: `SCHEME://USER@PLACE?QUERY`.
+pub(super) struct Parts<'a> {
+    pub(super) scheme: &'a str,
+    /// The user, and behind a colon the password.
+    pub(super) user: Option<&'a str>,
+    /// Hosts with their ports, and the path.
+    pub(super) place: &'a str,
+    pub(super) query: Option<&'a str>,
+}
+
+/// The options of PostgreSQL's URLs in which an `@` may well stand. Before any other word it ends a password.
+const TEXTS: [&str; 7] = ["password", "user", "dbname", "options", "application_name", "host", "sslrootcert"];
+
+/// Takes a URL apart. None: it is none. Whoever reads a URL and whoever shows it must agree on what is a password, so both
+/// ask here.
+pub(super) fn split(url: &str) -> Option<Parts<'_>> {
+    let (scheme, rest) = url.split_once("://")?;
+    if !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let (user, rest) = match user_end(rest) {
+        Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
+        None => (None, rest),
+    };
+    let (place, query) = match rest.split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (rest, None),
+    };
+    Some(Parts { scheme, user, place, query })
+}
+
+/// Where the user and the password end: a password may have anything in it, but for an `@` behind a slash or question mark.
+fn user_end(rest: &str) -> Option<usize> {
+    let first = rest.find('@')?;
+    if rest[..first].split_once('?').is_some_and(|(place, query)| has_ports(place) && is_text(query)) {
+        return None;
+    }
+    let host = &rest[first + 1..];
+    let host = &host[..host.find(['/', '?']).unwrap_or(host.len())];
+    Some(host.rfind('@').map_or(first, |more| first + 1 + more))
+}
+
+/// Whether what stands behind the colons of these hosts can be ports.
+fn has_ports(place: &str) -> bool {
+    let hosts = place.split('/').next().unwrap_or_default();
+    hosts.split(',').all(|host| {
+        let name = host.rfind(']').map_or(0, |end| end + 1);
+        let port = host[name..].split_once(':').map_or("", |(_, port)| port);
+        port.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// Whether a query that is cut off somewhere ends in the value of an option in which anything may stand.
+fn is_text(query: &str) -> bool {
+    let last = query.rsplit('&').next().unwrap_or_default();
+    last.split_once('=').is_some_and(|(name, _)| TEXTS.contains(&name))
+}
+
 /// A storage URL as it may be shown: without what could be a password.
 #[must_use]
 pub fn shown(url: &str) -> String {
-    // A password may have a question mark in it: what ends it is the last `@`.
-    let host = url.rfind('@').unwrap_or_default();
-    let (plain, has_query) = match url[host..].find('?') {
-        Some(at) => (&url[..host + at], true),
-        None => (url, false),
-    };
-    let query = if has_query { "?…" } else { "" };
-    match plain.split_once("://") {
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((user, host)) => {
-                let name = user.split(':').next().unwrap_or_default();
-                let password = if user.contains(':') { ":…" } else { "" };
-                format!("{scheme}://{name}{password}@{host}{query}")
-            }
-            None => format!("{plain}{query}"),
-        },
-        None => format!("{plain}{query}"),
+    if url.starts_with("sqlite:") {
+        return url.to_owned();
     }
+    let Some(Parts { scheme, user, place, query }) = split(url) else {
+        let plain = url.split('?').next().unwrap_or_default();
+        return match plain.split_once(':') {
+            Some((scheme, _)) if plain.contains('@') => format!("{scheme}:…"),
+            _ if plain.len() < url.len() => format!("{plain}?…"),
+            _ => plain.to_owned(),
+        };
+    };
+    // What may be the end of a password is not shown.
+    let is_plain = |query: &str| query.split_once('@').is_none_or(|(before, _)| is_text(before));
+    let is_name = |user: &str| !user.split(':').next().unwrap_or_default().contains(['/', '?']);
+    let is_clear = user.is_none_or(is_name) && !place.contains('@') && has_ports(place);
+    if !is_clear || !query.is_none_or(is_plain) {
+        return format!("{scheme}://…");
+    }
+    let user = user.map_or_else(String::new, |user| match user.split_once(':') {
+        Some((name, _)) => format!("{name}:…@"),
+        None => format!("{user}@"),
+    });
+    let query = if query.is_some() { "?…" } else { "" };
+    format!("{scheme}://{user}{place}{query}")
 }
 
 #[cfg(test)]
@@ -162,6 +226,22 @@ mod tests {
             ("postgres://me:pa@ss@db:5432/x", "postgres://me:…@db:5432/x"),
             ("postgres://me@db/x?password=p&sslmode=require", "postgres://me@db/x?…"),
             ("postgres://me:pa?ss@db/x?a=b", "postgres://me:…@db/x?…"),
+            ("postgres://me@db/x?password=pa@ss", "postgres://me@db/x?…"),
+            ("postgres://me@db:5432?sslmode=require&password=pa@ss@w", "postgres://me@db:5432?…"),
+            ("postgres://db,[::1]:5433/x?password=pa@ss", "postgres://db,[::1]:5433/x?…"),
+            ("postgresql://%2Frun/x?user=me&password=pa@ss", "postgresql://%2Frun/x?…"),
+            ("postgres://me:pa/ss@db/x", "postgres://me:…@db/x"),
+            ("postgres://me:pass", "postgres://…"),
+            // What can be understood in several ways is not shown.
+            ("postgres://me:pa/s?password=s@db/x", "postgres://me:…@db/x"),
+            ("postgres://me:pa@s/s@db/x", "postgres://…"),
+            ("postgres://me:pa@s/s?w=d@db/x", "postgres://…"),
+            ("postgres://db/x?pass=pa@ss", "postgres://…"),
+            ("postgres:me:pass@db/x", "postgres:…"),
+            ("mysql://me:pass@db/x", "mysql://me:…@db/x"),
+            ("dynamodb:t?endpoint=http://me:pa@ss", "dynamodb:t?…"),
+            ("dynamodb://me:pass@db/t", "dynamodb://me:…@db/t"),
+            ("sqlite:///home/me@work:/a?b", "sqlite:///home/me@work:/a?b"),
         ] {
             assert_eq!(shown(url), seen);
         }

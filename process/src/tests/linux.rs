@@ -15,12 +15,12 @@ fn a_replaced_executable_is_the_same_program() {
     };
     let mut tree = start();
     let process = tree.pinned();
-    let before = traits_of(&process, &Table::default());
+    let before = traits_of(&process, &Table::default()).expect("read");
     std::fs::remove_file(&program).expect("removed");
-    assert_eq!(traits_of(&process, &Table::default()), before);
+    assert_eq!(traits_of(&process, &Table::default()).expect("read"), before);
     assert_eq!(before.program, "server");
     let mut upgraded = start();
-    assert_eq!(traits_of(&upgraded.pinned(), &Table::default()), before);
+    assert_eq!(traits_of(&upgraded.pinned(), &Table::default()).expect("read"), before);
 }
 
 /// perl overwrites its command line in place when `$0` is set.
@@ -28,13 +28,13 @@ fn a_replaced_executable_is_the_same_program() {
 fn a_title_makes_the_key_doubtful() {
     let stay = r#"$0 = shift; $| = 1; print "$$\n"; <STDIN>"#;
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, "my server", "--db", "prod"]));
-    let traits = traits_of(&tree.pinned(), &Table::default());
+    let traits = traits_of(&tree.pinned(), &Table::default()).expect("read");
     assert_eq!((traits.core, traits.doubt), (None, Some(KeyDoubt::Rewritten)));
     assert!(traits.place.is_some());
 
     let long = "x".repeat(300);
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", stay, &long]));
-    let doubt = traits_of(&tree.pinned(), &Table::default()).doubt;
+    let doubt = traits_of(&tree.pinned(), &Table::default()).expect("read").doubt;
     assert_eq!(doubt, Some(KeyDoubt::Rewritten), "it has written past the end of its arguments");
 }
 
@@ -66,7 +66,7 @@ fn another_user_is_no_host() {
     let mut tree = Tree::spawn(command.args(["-c", &format!("sh -c '{STAY}'; :")]).uid(65_534));
     let instance = tree.pinned();
     assert_eq!(find_host(&instance, &Table::default()).host.err(), Some(HostDoubt::OtherUser));
-    assert!(ancestor(&instance, tree.child.id()).is_none());
+    assert!(ancestor(&instance, tree.child.id()).expect("read").is_none());
 }
 
 #[test]

@@ -12,9 +12,9 @@ const LEADER: &str = r#"use POSIX; $| = 1; setsid() or die; print "$$\n";
 fn a_session_has_those_that_its_leader_has_started() {
     let mut tree = Tree::spawn(Command::new("perl").args(["-e", LEADER]));
     let (leader, child) = (tree.pinned(), tree.pinned());
-    assert!(leads_session(&leader) && !leads_session(&child));
+    assert!(leads_session(&leader).expect("read") && !leads_session(&child).expect("read"));
     let session = leader.id().pid;
-    assert_eq!(session_of(&child), Some(session));
+    assert_eq!(session_of(&child).expect("read"), Some(session));
     let members = || {
         let members = session_members(session).expect("listed");
         let mut members: Vec<ProcessId> = members.iter().map(Pinned::id).collect();
@@ -23,17 +23,26 @@ fn a_session_has_those_that_its_leader_has_started() {
     };
     assert_eq!(members(), [leader.id(), child.id()]);
 
-    assert_eq!(child_of(&leader, child.id().pid).map(|found| found.id()), Some(child.id()));
+    assert_eq!(child_of(&leader, child.id().pid).expect("read").map(|found| found.id()), Some(child.id()));
     let myself = Pinned::myself().expect("alive");
-    assert!(child_of(&myself, session).is_some() && child_of(&myself, child.id().pid).is_none());
-    assert!(child_of(&leader, session).is_none() && child_of(&leader, myself.id().pid).is_none());
+    assert!(
+        child_of(&myself, session).expect("read").is_some()
+            && child_of(&myself, child.id().pid).expect("read").is_none()
+    );
+    assert!(
+        child_of(&leader, session).expect("read").is_none()
+            && child_of(&leader, myself.id().pid).expect("read").is_none()
+    );
 
     child.signal(Signal::SIGKILL).expect("ours to kill");
     let mut watch = ExitWatch::new().expect("a watch");
     watch.add(child.clone()).expect("watched");
     until_readable(&watch);
     assert_eq!(members(), [leader.id()], "a zombie is no member");
-    assert!(child_of(&leader, child.id().pid).is_none() && session_of(&child).is_none());
+    assert!(
+        child_of(&leader, child.id().pid).expect("read").is_none()
+            && session_of(&child).expect("read").is_none()
+    );
     assert!(child.signal(Signal::SIGTERM).is_err() || !child.is_alive());
     assert!(is_taken(session).expect("known"));
     tree.end();

@@ -142,7 +142,7 @@ fn of(access: &Access) -> Outcome<SessionRef> {
 
 fn write(access: &Access) -> Outcome<WriteStateRequest> {
     let write = StateWrite { key: "k".parse()?, value: Some(json()), expected: None };
-    Ok(WriteStateRequest { of: of(access)?, writes: vec![write] })
+    Ok(WriteStateRequest { of: of(access)?, writes: vec![write], request: None })
 }
 
 fn append(access: &Access, count: usize) -> Outcome<AppendRequest> {

@@ -168,7 +168,7 @@ fn command(words: &[&str]) -> Vec<u8> {
 
 fn write(of: SessionRef) -> Outcome<SessiondRequest> {
     let write = StateWrite { key: "k".parse()?, value: Some(json()), expected: None };
-    Ok(SessiondRequest::WriteState { request: WriteStateRequest { of, writes: vec![write] } })
+    Ok(SessiondRequest::WriteState { request: WriteStateRequest { of, writes: vec![write], request: None } })
 }
 
 fn append(of: SessionRef, count: usize) -> SessiondRequest {

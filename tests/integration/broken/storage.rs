@@ -97,6 +97,29 @@ fn a_shared_storage_that_can_not_be_had_stops_nothing_else() {
     }
 }
 
+/// Wherever in a URL a password may stand, with whatever in it.
+#[test]
+fn no_password_in_a_url_is_shown() {
+    for url in [
+        "postgres://me@127.0.0.1:1/nowhere?password=hunter@2",
+        "postgres://127.0.0.1:1/nowhere?user=me&password=hunter@2",
+        "postgres://me:hunter@2@127.0.0.1:1/nowhere",
+    ] {
+        let world = world(&format!("storage.url = \"{url}\""));
+        let daemon = world.daemon();
+        daemon.log().wait("the storage of the sessions' contents can't be used");
+        for verb in ["config", "about", "check"] {
+            for form in [&["debug", verb][..], &["debug", verb, "--json"]] {
+                let shown = world.sessiond(form).output().expect("debug");
+                let shown = String::from_utf8_lossy(&[shown.stdout, shown.stderr].concat()).into_owned();
+                assert!(!shown.contains("hunter"), "{url}, {form:?}: {shown}");
+                assert!(shown.contains("127.0.0.1:1") || verb == "check", "{url}, {form:?}: {shown}");
+            }
+        }
+        assert!(daemon.log().lines("hunter").is_empty());
+    }
+}
+
 #[test]
 fn a_corrected_url_counts_without_a_restart() {
     let world = world("storage.url = \"sqlite:/no/such/directory/contents.db\"");

@@ -139,6 +139,7 @@ macro_rules! cases {
 
             at_any_moment
             answers_that_are_lost
+            writes_whose_answers_are_lost
             what_is_forgotten_late
 
         }

@@ -393,3 +393,26 @@ fn the_log_tells_how_servers_end() {
     let logged = world.log.wait_from(from, &["a server has ended"]);
     assert!(logged.contains("its session has ended"), "{logged}");
 }
+
+#[test]
+fn what_was_lost_is_shown_until_a_server_is_told() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let mut first = connect(&world, &tiny(&world));
+    first.count();
+    let backend = world.backend();
+    first.pipe.kill();
+    backend.wait_alone();
+    Pinned::open(backend.keeper).expect("it lives").signal(Signal::SIGKILL).expect("killed");
+    let sentence = "was killed while no host was connected";
+    until("it is shown", || words(&say(&world, &["status"])).contains(sentence).then_some(()));
+    let lost = &status_json(&world)["lost"];
+    assert_eq!((&lost[0]["because"], &lost[0]["host"]), (&json!("killed"), &json!(std::process::id())));
+    let check = say(&world, &["debug", "check"]);
+    assert!(check.out.contains(sentence), "{}", check.out);
+
+    let mut next = connect(&world, &tiny(&world));
+    assert_eq!(next.count(), 1);
+    next.pipe.errors.wait(sentence);
+    assert_eq!(status_json(&world)["lost"], json!([]));
+}

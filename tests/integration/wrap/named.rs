@@ -33,6 +33,31 @@ fn it_survives_the_end_of_its_host() {
     server.pipe.errors.wait("resumed the server");
 }
 
+/// It keeps the environment of its first start. Whoever comes with another one is told which variables, and never their values.
+#[test]
+fn variables_that_differ_are_named() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let with = |value: &str| {
+        let variables = [("API_KEY", value), ("SHLVL", value)];
+        Client::connected(world.front_with(&command(&world, &[]), &variables))
+    };
+    let mut first = with("secret-1");
+    assert_eq!(first.count(), 1);
+    first.pipe.kill();
+    world.backend().wait_alone();
+    let mut same = with("secret-1");
+    assert_eq!(same.count(), 2);
+    same.pipe.errors.wait("resumed the server");
+    assert!(!same.pipe.errors.text().contains("variables"), "{}", same.pipe.errors.text());
+    same.pipe.kill();
+    world.backend().wait_alone();
+    let mut other = with("secret-2");
+    assert_eq!(other.count(), 3);
+    let said = other.pipe.errors.wait("these variables differ: API_KEY; ");
+    assert!(!said.contains("secret"), "{said}");
+}
+
 #[test]
 fn it_is_found_again_when_the_daemon_was_killed() {
     let world = keeping("");

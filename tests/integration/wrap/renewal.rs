@@ -3,7 +3,9 @@
 
 use std::fs;
 
+use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_tests::{Backend, Client, Front, World, lives, signal, until};
+use mcp_sessiond_wrap::keeper::dial::dial;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -245,4 +247,23 @@ fn half_an_answer_of_a_server_that_ends_is_an_unknown_outcome() {
     let error = client.answer(id)["error"].take();
     assert_eq!(error["data"]["outcome"], "unknown", "{error}");
     assert_eq!(client.count(), 1);
+}
+
+#[test]
+fn what_is_answered_in_time_arrives_before_a_restart() {
+    let world = keeping("stop_wait_ms = 60000");
+    let _daemon = world.daemon();
+    let mut client = connect(&world, &counter(&world));
+    assert_eq!(client.count(), 1);
+    let former = world.backend().pid();
+    let restarts = gate(&world, "restarts");
+    let slow = client.begin_slow(&restarts);
+    let asked = dial(world.backend().socket(), &KeeperRequest::Restart {}).expect("the keeper");
+    assert!(matches!(asked.reply, KeeperReply::Restarting {}), "{:?}", asked.reply);
+    // What is called from now on is the next one's.
+    let next = client.begin("increment", json!({}));
+    open(&restarts);
+    client.text(slow).expect("what the former one said last");
+    assert_eq!(client.text(next).expect("an answer"), "1");
+    assert_ne!(world.backend().pid(), former);
 }

@@ -19,6 +19,8 @@ impl Relay {
                 && let Some(ask) = self.asks.open.get_mut(number)
             {
                 ask.kind.handed = Some(self.connections);
+                // Somebody has it before them, and the backend waits for what they say.
+                self.used |= &*ask.method != "ping";
             }
         }
         Some(entry.line)

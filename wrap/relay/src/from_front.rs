@@ -183,6 +183,7 @@ fn is_use(kind: &Kind<'_>) -> bool {
             &**method,
             "notifications/initialized" | "notifications/cancelled" | "notifications/progress"
         ),
-        Kind::Answer { .. } => true,
+        // What was asked is a use already.
+        Kind::Answer { .. } => false,
     }
 }

@@ -251,7 +251,7 @@ impl Relay {
         due.into_iter().flatten().min()
     }
 
-    /// Whether any front has had the backend do more than greet, ping and list; or has answered it.
+    /// Whether any front has had the backend do more than greet, ping and list; or was asked something by it, but for a ping.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.used

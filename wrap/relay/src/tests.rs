@@ -12,6 +12,7 @@ mod oversized;
 mod pulse;
 mod requests;
 mod unreadable;
+mod used;
 mod world;
 
 use bytes::Bytes;

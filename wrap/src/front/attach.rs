@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Control, Error, Loss, Options, Outcome, SessionError};
-use mcp_sessiond_process::executable;
+use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Json, KeeperName, paths};
@@ -16,7 +16,7 @@ use mcp_sessiond_proto::{ClaimRequest, Claimed, Json, KeeperName, paths};
 use tokio::time::timeout_at;
 
 use crate::keeper::backend::Program;
-use crate::keeper::dial::{DialError, Dialled, dial_until};
+use crate::keeper::dial::{DialError, Dialled, dial, dial_until};
 use crate::keeper::launch::{Report, report_of};
 use crate::keeper::lines::LineBuffer;
 use crate::signals::GivenMask;
@@ -74,6 +74,8 @@ pub struct Attachment {
     pub outcome: Outcome,
     /// What was lost before.
     pub because: Option<Loss>,
+    /// Variables that the server was started with in another way than this front, where the user has named it.
+    pub differing: Vec<String>,
 }
 
 /// Where a front gets in.
@@ -148,8 +150,11 @@ impl Door {
         }
         let Claimed { session, epoch, outcome, because, .. } = claimed;
         let lease = LeaseRef { session, epoch };
-        let knocked = self.reach(&lease, found.map(|found| found.keeper), initialize, until);
-        knocked.map(|attachment| Attachment { outcome, because, ..attachment })
+        let found = found.map(|found| found.keeper);
+        let knocked = self.reach(&lease, found, initialize, until)?;
+        let named = found.filter(|_| self.claim.named.is_some() && knocked.attached.resumed);
+        let differing = named.map(|keeper| self.differing(keeper)).unwrap_or_default();
+        Ok(Attachment { outcome, because, differing, ..knocked })
     }
 
     /// Attaches to the keeper that was found, or to one that is started.
@@ -295,7 +300,17 @@ impl Door {
             attached,
             outcome: Outcome::Held,
             because: None,
+            differing: Vec::new(),
         })
+    }
+
+    /// The variables that the backend was started with in another way than this process. An older keeper does not say.
+    fn differing(&self, keeper: KeeperName) -> Vec<String> {
+        let compare = KeeperRequest::Compare { variables: process::own_variables() };
+        match dial(&paths::keeper_socket(&self.directory, keeper), &compare) {
+            Ok(Dialled { reply: KeeperReply::Compared { differing }, .. }) => differing,
+            _ => Vec::new(),
+        }
     }
 
     /// What gives the lease up, from whichever thread.

@@ -106,7 +106,10 @@ impl Children {
     pub fn apart(&self, leader: Pid) -> BTreeSet<ProcessId> {
         let own = nix::unistd::getsid(None).map(|session| session.as_raw().cast_unsigned()).ok();
         let strays = self.strays(leader).into_iter();
-        strays.filter(|stray| process::session_of(stray) != own).map(|stray| stray.id()).collect()
+        strays
+            .filter(|stray| process::session_of(stray).ok().flatten() != own)
+            .map(|stray| stray.id())
+            .collect()
     }
 
     /// Ends the backend, whose standard input is closed: its process group, and its orphans. Returns when nobody is left of

@@ -1,5 +1,6 @@
 //! Who comes to a keeper's socket, and what for.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,7 +110,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
     let hello = Hello::read(&mut stream).await?;
     let newest = super::version();
     let answer = hello.accept_lines(newest).err().unwrap_or(Answer::Welcome);
-    Hello { version: newest, ..hello.reply(answer) }.write(&mut stream).await?;
+    Hello { version: newest, features: 0, ..hello.reply(answer) }.write(&mut stream).await?;
     if answer != Answer::Welcome {
         return Ok(None);
     }
@@ -130,15 +131,26 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
         }
         Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
         Ok(KeeperRequest::Restart {}) => Ok(Some(Visit::Restart { writer })),
+        Ok(KeeperRequest::Compare { variables }) => {
+            let differing = differing(&process::own_variables(), &variables);
+            reply(&mut writer, &KeeperReply::Compared { differing }).await?;
+            Ok(None)
+        }
         Err(_) => {
             // What stood in it is not repeated: it may hold a message.
             let sentence =
-                "a keeper is asked to `attach`, for a place `beside`, for its `status`, or to `restart`"
+                "a keeper is asked to `attach`, for a place `beside`, for its `status`, to `restart`, or to `compare`"
                     .into();
             reply(&mut writer, &KeeperReply::Refused(Error::InvalidArgument { sentence })).await?;
             Ok(None)
         }
     }
+}
+
+/// The names of what differs by value, or by being there.
+fn differing(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> Vec<String> {
+    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
 }
 
 /// Writes an answer, one line.

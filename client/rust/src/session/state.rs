@@ -6,7 +6,7 @@ use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::state::{
     ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, StateVersion, StateWrite, WriteStateRequest,
 };
-use mcp_sessiond_proto::{Error, Json, StateKey};
+use mcp_sessiond_proto::{Error, Json, RequestId, StateKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -136,16 +136,19 @@ impl Session {
         self.write_one(key, Some(expected), value).await
     }
 
-    /// Writes and removes up to 50 values, all or none. Returns their versions, in the order of the writes. What is not
-    /// conditional and has to be repeated is written over whatever was written in between.
+    /// Writes and removes up to 50 values, all or none. Returns their versions, in the order of the writes. What has to
+    /// be repeated is written once; by a daemon of before it knew repetitions, over whatever was written in between.
     ///
     /// # Errors
     /// As [`Session::compare_and_set`], and `invalid_argument`.
     pub async fn write(&self, writes: Vec<StateWrite>) -> Result<Vec<StateEntry>, SessionError> {
         let tries = AtomicU32::new(0);
+        // By this a repetition is known.
+        let request = RequestId::mint();
         let written = self.call(|connection, context, of| {
             tries.fetch_add(1, Ordering::Relaxed);
-            let request = WriteStateRequest { of, writes: writes.clone() };
+            let request = connection.takes_requests().then(|| request.clone());
+            let request = WriteStateRequest { of, writes: writes.clone(), request };
             async move { connection.write_state(context, request).await }
         });
         match written.await {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
@@ -18,8 +19,8 @@ use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
 use mcp_sessiond_proto::service::Sessiond as Service;
 use mcp_sessiond_proto::sessions::{
-    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, RotateRequest, Session, SessionRef,
-    UpdateRequest,
+    CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
+    SessionRef, UpdateRequest,
 };
 use mcp_sessiond_proto::state::{
     ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest,
@@ -72,6 +73,8 @@ pub(crate) struct Shared {
     turns: Mutex<VecDeque<Turn>>,
     /// The answers to the next hellos. Without one: welcome.
     pub(crate) hellos: Mutex<VecDeque<Answer>>,
+    /// A daemon of before there were feature bits.
+    pub(crate) is_old: AtomicBool,
     heard: Mutex<Vec<String>>,
     pub(crate) stalled: Notify,
 }
@@ -147,7 +150,11 @@ async fn serve(mut stream: UnixStream, daemon: Daemon) {
     let hello = Hello::read(&mut stream).await.expect("hello");
     let codec = hello.accept().expect("a version of ours");
     let answer = daemon.shared.hellos.lock().expect("hellos").pop_front().unwrap_or(Answer::Welcome);
-    hello.reply(answer).write(&mut stream).await.expect("answered");
+    let mut reply = hello.reply(answer);
+    if daemon.shared.is_old.load(Ordering::Relaxed) {
+        reply.features = 0;
+    }
+    reply.write(&mut stream).await.expect("answered");
     if answer == Answer::Welcome {
         let transport = codec::server(stream, codec, FRAME_MAX, Budget::new(usize::MAX));
         let channel = BaseChannel::with_defaults(transport);
@@ -245,7 +252,7 @@ impl Service for Daemon {
     async fn detach_session(self, _: Context, request: SessionRef) -> Result<(), Error> {
         self.told("detach_session", &request).await
     }
-    async fn reset_session(self, _: Context, request: SessionRef) -> Result<Session, Error> {
+    async fn reset_session(self, _: Context, request: ResetRequest) -> Result<Session, Error> {
         self.told("reset_session", &request).await
     }
     async fn terminate_session(self, _: Context, request: SessionRef) -> Result<(), Error> {

@@ -1,5 +1,7 @@
 //! Sessions against a daemon that loses answers, refuses, and is not there.
 
+use std::sync::atomic::Ordering;
+
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{Error, Json, StateKey};
 use serde_json::{Value, json};
@@ -119,7 +121,47 @@ async fn a_conditional_write_that_may_have_met_itself_says_so() {
     assert!(matches!(refused, SessionError::Uncertain(Error::VersionConflict { .. })), "{refused:?}");
     let heard = requests(&fake);
     assert_eq!(heard[0].1["writes"], json!([{"key": "k", "value": "1", "expected": "3"}]));
-    assert!(heard.iter().all(|one| *one == heard[0]));
+    assert!(heard[0].1["request"].is_string() && heard[0] != heard[1], "another write is another request");
+    assert_eq!(heard[1], heard[2]);
+}
+
+#[tokio::test]
+async fn what_may_be_carried_out_later_is_asked_for_by_its_request() {
+    let unknown = || Turn::Refuse(Error::OutcomeUnknown { sentence: "the disk".into(), retry_after_ms: 1 });
+    let written = Turn::Tell(json!([{"key": "k", "version": "5"}]));
+    let turns = [Turn::Tell(view("s1", None)), unknown(), written, unknown(), Turn::Tell(view("s1", None))];
+    let fake = Fake::new(turns);
+    let session = session(&fake).await;
+    let one = Json::new("1").expect("JSON");
+    let version = session.compare_and_set(&key(), StateVersion(3), Some(&one)).await;
+    assert_eq!(version.expect("written"), StateVersion(5));
+    session.reset().await.expect("emptied");
+    let heard = requests(&fake);
+    assert!(heard[0] == heard[1] && heard[2] == heard[3], "{heard:?}");
+    assert!(heard[0].1["request"].is_string() && heard[2].1["request"].is_string(), "{heard:?}");
+}
+
+#[tokio::test]
+async fn what_is_not_known_until_the_end_is_told_as_that() {
+    let unknown = Error::OutcomeUnknown { sentence: "the disk".into(), retry_after_ms: 1 };
+    let busy = Error::Unavailable { sentence: "the disk".into(), retry_after_ms: 60_000 };
+    let turns = [Turn::Tell(view("s1", None)), Turn::Refuse(unknown.clone()), Turn::Refuse(busy)];
+    let fake = Fake::new(turns);
+    let session = session(&fake).await;
+    let told = session.standalone().append(message()).await.expect_err("it is not known");
+    assert_eq!((told.refusal(), told.http_status()), (Some(&unknown), 504));
+}
+
+#[tokio::test]
+async fn a_daemon_of_before_is_told_no_request_that_it_would_refuse() {
+    let written = Turn::Tell(json!([{"key": "k", "version": "5"}]));
+    let fake = Fake::new([Turn::Tell(view("s1", None)), written, Turn::Tell(view("s1", None))]);
+    fake.shared.is_old.store(true, Ordering::Relaxed);
+    let session = session(&fake).await;
+    session.remove(&key()).await.expect("removed");
+    session.reset().await.expect("emptied");
+    let write = r#"write_state {"of":{"service":"web","session":"s1"},"writes":[{"key":"k"}]}"#;
+    assert_eq!(fake.heard(), [write, r#"reset_session {"service":"web","session":"s1"}"#]);
 }
 
 #[tokio::test]

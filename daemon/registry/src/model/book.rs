@@ -113,6 +113,7 @@ impl Book {
 
     pub(super) fn at(&mut self, now: Millis) {
         self.now = now;
+        self.refuse(|claim| claim.expires <= now, "unavailable");
     }
 
     pub(super) fn waiting(&self) -> BTreeSet<Ticket> {
@@ -230,11 +231,7 @@ impl Book {
     pub(super) fn passed(&mut self) {
         while let Some(at) = self.waiting.iter().position(|claim| claim.deadline <= self.now) {
             let claim = self.waiting.remove(at);
-            if claim.expires <= self.now {
-                self.expected.insert(claim.ticket, Err("unavailable"));
-            } else {
-                self.give_up(&claim);
-            }
+            self.give_up(&claim);
         }
         self.drop_idle_user();
     }
@@ -401,9 +398,7 @@ impl Book {
     }
 
     fn look_after(&mut self, owner: ProcessId, key: Key) {
-        let now = self.now;
-        let same = move |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
-        self.refuse(|claim| same(claim) && claim.expires <= now, "unavailable");
+        let same = |claim: &Claim| claim.host == owner && [claim.key, claim.former].contains(&Some(key));
         let wanted: BTreeSet<Option<Key>> =
             self.waiting.iter().filter(|claim| same(claim)).map(|claim| claim.key).collect();
         for key in wanted {
@@ -573,8 +568,10 @@ impl Book {
         let held = || self.entries.values().filter(|other| other.owner == host && other.holder.is_some());
         let of_key = held().filter(|other| other.key.is_some() && other.key == entry.key).count();
         let is_crowd = entry.asked.is_none() && of_key >= 3;
-        let double =
-            entry.spot.filter(|_| held().any(|other| other.spot == entry.spot && other.key != entry.key));
+        let is_doubtful = entry.key.is_none();
+        let mut others = held().filter(|other| other.key.is_some() && other.key != entry.key);
+        let has_company = others.any(|other| other.spot == entry.spot);
+        let double = entry.spot.filter(|_| is_doubtful || has_company);
         let facts = self.hosts.get_mut(&host).expect("a host");
         let is_new = is_crowd && !facts.crowded;
         facts.crowded |= is_crowd;
@@ -610,7 +607,9 @@ impl Book {
             let siblings = self.siblings(owner, entry.asked);
             let newer =
                 self.entries.range(number + 1..).map(|(_, other)| other).filter(|other| other.owner == owner);
-            let superseded = newer.filter_map(|other| supersedes(&other.key?, &other.said, entry)).next();
+            let superseded = newer
+                .filter_map(|other| supersedes(&other.key?, &other.said, entry))
+                .min_by_key(|loss| *loss != Loss::Conversation);
             if siblings == Siblings::Never {
                 doomed.push((number, None));
             } else if superseded.is_some() {

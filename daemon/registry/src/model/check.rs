@@ -11,7 +11,7 @@ use crate::{Registry, SessionRecord};
 pub(super) fn check(registry: &Registry) {
     let mut in_order: Vec<&SessionRecord> = registry.sessions.values().collect();
     in_order.sort_by_key(|session| session.opened);
-    let mut by_key: BTreeMap<(ProcessId, Key), Vec<SessionId>> = BTreeMap::new();
+    let mut by_key: BTreeMap<(ProcessId, Key), [Vec<SessionId>; 2]> = BTreeMap::new();
     let mut held_by: BTreeMap<ProcessId, BTreeSet<SessionId>> = BTreeMap::new();
     let mut of_owner: BTreeMap<ProcessId, BTreeSet<SessionId>> = BTreeMap::new();
     let mut files = HashSet::new();
@@ -19,7 +19,7 @@ pub(super) fn check(registry: &Registry) {
         let id = || session.id.clone();
         of_owner.entry(session.owner).or_default().insert(id());
         if let Some(key) = session.leading_key() {
-            by_key.entry((session.owner, key)).or_default().push(id());
+            by_key.entry((session.owner, key)).or_default()[usize::from(session.holder.is_some())].push(id());
         }
         if let Some(holder) = session.holder {
             held_by.entry(holder).or_default().insert(id());
@@ -27,14 +27,17 @@ pub(super) fn check(registry: &Registry) {
         assert!(session.key.is_some() || session.holder.is_some(), "a doubtful session that nobody holds");
         assert!(files.insert(session.file.to_string()), "two sessions with the file {}", session.file);
     }
-    assert_eq!(registry.by_key, by_key, "by_key");
+    let kept = registry.by_key.iter().map(|(key, sessions)| {
+        (*key, [sessions.free().cloned().collect::<Vec<_>>(), sessions.held().cloned().collect()])
+    });
+    assert_eq!(kept.collect::<BTreeMap<_, _>>(), by_key, "by_key");
     assert_eq!(registry.held_by, held_by, "held_by");
     for (host, owner) in &registry.owners {
         assert_eq!(owner.sessions, of_owner.remove(host).unwrap_or_default(), "the sessions of {host:?}");
     }
     assert_eq!(of_owner, BTreeMap::new(), "sessions without an owner");
-    for ids in by_key.values() {
-        let holders: Vec<ProcessId> = ids.iter().filter_map(|id| registry.sessions[id].holder).collect();
+    for [_, held] in by_key.values() {
+        let holders: Vec<ProcessId> = held.iter().filter_map(|id| registry.sessions[id].holder).collect();
         let distinct: HashSet<&ProcessId> = holders.iter().collect();
         assert_eq!(holders.len(), distinct.len(), "a process holds two sessions of one key");
     }

@@ -32,6 +32,7 @@ struct Base {
 /// What a commit is about to install.
 struct Plan<'a> {
     place: &'a Place,
+    expected: Option<Version>,
     next: Version,
     change: &'a Change,
     generation: Generation,
@@ -69,7 +70,7 @@ impl DynamoDb {
             && !is_delete
         {
             let partition = facts.generation.partition(place);
-            let replaced = self.apply(&partition, facts.count, pending).await?;
+            let replaced = self.apply(&partition, facts.count, pending).await.map_err(StorageError::known)?;
             self.best_effort(self.delete_parts(&partition, replaced)).await;
         }
         let generation = match &base.facts {
@@ -84,7 +85,7 @@ impl DynamoDb {
             self.best_effort(self.delete_parts(&partition, ids)).await;
             return Err(error);
         }
-        let plan = Plan { place, next, change, generation, pending };
+        let plan = Plan { place, expected, next, change, generation, pending };
         match self.install(&plan, base.facts).await? {
             Installed::Overtaken => Ok(()),
             Installed::Conflict { doubtful } => {
@@ -134,13 +135,20 @@ impl DynamoDb {
                 Answer::Done(()) => return Ok(Installed::Over(former)),
                 Answer::Refused { doubtful } => doubtful,
             };
-            match self.head(plan.place).await? {
+            let found = self.head(plan.place).await;
+            let found = found.map_err(|error| if doubtful { error.unknown() } else { error })?;
+            match found {
                 Some(head) if head.facts.version == plan.next => return Ok(Installed::Over(former)),
                 Some(head) if head.facts.knows(plan.next) => return Ok(Installed::Overtaken),
                 Some(head) if is_create && head.facts.dead => former = Some(head.facts),
                 None if is_create => former = None,
                 // A record that is doomed by this very change may have been buried by others already.
                 None if doubtful && plan.change.head.is_none() => return Ok(Installed::Overtaken),
+                // It was in place, perhaps, and so many others since that nothing tells.
+                Some(head) if doubtful && head.facts.may_have_followed(plan.expected) => {
+                    return Err(StorageError::Conflict.unknown());
+                }
+                None if doubtful => return Err(StorageError::Conflict.unknown()),
                 _ => return Ok(Installed::Conflict { doubtful }),
             }
         }

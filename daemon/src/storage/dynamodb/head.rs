@@ -66,6 +66,11 @@ impl Facts {
         self.was[from..].iter().copied().chain([self.version]).collect()
     }
 
+    /// Whether there may have been a version between this base, or the creation, and those that are remembered.
+    pub(super) fn may_have_followed(&self, base: Option<Version>) -> bool {
+        self.was.len() >= REMEMBERED && !base.is_some_and(|base| self.knows(base))
+    }
+
     /// Whether this version is in place, or was not long ago.
     pub(super) fn knows(&self, version: Version) -> bool {
         self.version == version || self.was.contains(&version)

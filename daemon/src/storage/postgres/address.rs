@@ -11,6 +11,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::super::url::{self, Parts};
 use super::OpenError;
 use super::pool::ANSWER_TIMEOUT;
 
@@ -33,10 +34,9 @@ pub(super) struct Address {
 
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
-        // A password may have anything in it but what ends it.
-        let host = url.find('@').unwrap_or_default();
-        let (base, query) = url.split_at(url[host..].find('?').map_or(url.len(), |at| host + at));
-        let query = query.strip_prefix('?').unwrap_or_default();
+        let is_ours = |parts: &Parts<'_>| ["postgres", "postgresql"].contains(&parts.scheme);
+        let Parts { scheme, user, place, query } = url::split(url).filter(is_ours).ok_or(OpenError::Url)?;
+        let query = query.unwrap_or_default();
         let mut schema = SCHEMA.to_owned();
         let (mut certificates, mut options) = (None, Vec::new());
         for option in query.split('&').filter(|option| !option.is_empty()) {
@@ -51,11 +51,13 @@ impl Address {
         if !is_schema(&schema) {
             return Err(OpenError::Schema(schema));
         }
-        let is_url = base.starts_with("postgres://") || base.starts_with("postgresql://");
-        let config: Option<Config> = format!("{base}?{}", options.join("&")).parse().ok();
+        // The parser takes the first `@` for the end of the password, wherever it stands.
+        let quoted = |text: &str| text.replace('@', "%40");
+        let user = user.map_or_else(String::new, |user| format!("{}@", quoted(user)));
+        let options = quoted(&options.join("&"));
+        let config: Option<Config> = format!("{scheme}://{user}{place}?{options}").parse().ok();
         // What the parser has to say might have part of a password in it.
-        let mut config =
-            config.filter(|config| is_url && !config.get_hosts().is_empty()).ok_or(OpenError::Url)?;
+        let mut config = config.filter(|config| !config.get_hosts().is_empty()).ok_or(OpenError::Url)?;
         if config.get_application_name().is_none() {
             config.application_name(APPLICATION);
         }
@@ -133,6 +135,14 @@ mod tests {
         let address = parsed("postgres://me:sec?schema=ret&@host/base?schema=other");
         assert_eq!(address.config.get_password(), Some(&b"sec?schema=ret&"[..]));
         assert_eq!(address.schema, "other");
+        for url in ["postgres://me@host/base?password=p@ss", "postgres://me:p@ss@host/base"] {
+            let address = parsed(url);
+            assert_eq!(address.config.get_password(), Some(&b"p@ss"[..]), "{url}");
+            assert_eq!(address.config.get_hosts(), [Host::Tcp("host".into())], "{url}");
+        }
+        let address = parsed("postgres://host/base?user=me&password=p@ss");
+        assert_eq!(address.config.get_hosts(), [Host::Tcp("host".into())]);
+        assert_eq!((address.config.get_user(), address.config.get_dbname()), (Some("me"), Some("base")));
         let address = parsed("postgres://one,other/base");
         assert_eq!(address.config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
     }

@@ -20,7 +20,7 @@ pub(super) fn of_statement(error: &Error) -> Verdict {
     match error.as_db_error() {
         Some(told) => of_told(told),
         None if error.is_closed() => Verdict { failure: Failure::Unknown(sentence(error)), is_lost: true },
-        None => Verdict { failure: Failure::Final(unavailable(error)), is_lost: true },
+        None => Verdict { failure: Failure::Final(unavailable(error).unknown()), is_lost: true },
     }
 }
 

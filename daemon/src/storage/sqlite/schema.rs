@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::{Durability, Entry};
 use crate::storage::{Change, Head, Item, Memory, Place, Version};
+use crate::writer::begin;
 
 /// Grows with every change of the tables.
 pub(super) const VERSION: i64 = 1;
@@ -57,7 +58,7 @@ pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Open
 }
 
 fn create(connection: &mut Connection) -> rusqlite::Result<()> {
-    let transaction = connection.transaction()?;
+    let transaction = begin(connection)?;
     transaction.execute_batch(TABLES)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -97,7 +98,7 @@ fn due_from(due_ms: i64) -> u64 {
 
 /// Writes all the changes or none. They were found to be right in memory, in this order.
 pub(super) fn commit(connection: &mut Connection, entries: &[Entry]) -> rusqlite::Result<()> {
-    let transaction = connection.transaction()?;
+    let transaction = begin(connection)?;
     for entry in entries {
         apply(&transaction, entry)?;
     }

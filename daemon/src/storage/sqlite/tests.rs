@@ -65,7 +65,7 @@ async fn a_full_disk_is_unavailable_and_then_everything_is_kept() {
     };
     let committed =
         sqlite.commit(&place("a"), Some(Version(1)), Version(2), change).await.expect("committed");
-    assert!(matches!(committed.kept().await, Err(StorageError::Unusable { .. })));
+    assert!(matches!(committed.kept().await, Err(StorageError::Unknown { passes: false, .. })));
     assert!(matches!(sqlite.check(), Err(StorageError::Unusable { .. })));
     // It is in memory, and may not be told.
     assert!(matches!(sqlite.settled(&place("a")).kept().await, Err(StorageError::Unusable { .. })));

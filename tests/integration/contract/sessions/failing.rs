@@ -7,9 +7,10 @@ use futures::future::BoxFuture;
 use mcp_sessiond_daemon::config::Limits;
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::sessions::Status;
+use mcp_sessiond_proto::state::{StateEntry, StateVersion, StateWrite};
 use mcp_sessiond_proto::streams::Cursor;
 
-use super::bench::{Bench, json, request, start_of, texts};
+use super::bench::{Bench, json, request, set, start_of, texts};
 use super::pruning::counted;
 use super::relay::Relay;
 use super::visit::Visit;
@@ -109,13 +110,13 @@ pub(crate) async fn answers_that_are_lost<B: Backend>(backend: B) {
     let (relay, session) = relayed(&bench).await;
     relay.lose_answers();
     let append = || session.append_all("a", Some(request("r")), vec![Some(json("3")), Some(json("4"))]);
-    assert_eq!(append().await.expect_err("lost").code(), "unavailable");
+    assert_eq!(append().await.expect_err("lost").code(), "outcome_unknown");
     let new = bench.visit("new").through(&session.contents);
     let asked = || mcp_sessiond_proto::sessions::CreateRequest {
         request: Some(request("r")),
         ..super::bench::endless()
     };
-    assert_eq!(new.create_with(asked()).await.expect_err("lost").code(), "unavailable");
+    assert_eq!(new.create_with(asked()).await.expect_err("lost").code(), "outcome_unknown");
     relay.recover();
     // Whoever repeats the request gets the answer that was lost, and nothing happens twice.
     let appended = append().await.expect("appended");
@@ -123,6 +124,55 @@ pub(crate) async fn answers_that_are_lost<B: Backend>(backend: B) {
     assert!(new.create_with(asked()).await.is_ok());
     let (events, _) = session.replay_all(start_of("a"), None).await;
     assert_eq!(texts(&events), ["1", "2", "3", "4"]);
+}
+
+pub(crate) async fn writes_whose_answers_are_lost<B: Backend>(backend: B) {
+    let bench = Bench::new(backend);
+    let (relay, session) = relayed(&bench).await;
+    let (version, _) = session.value("k").await;
+    relay.lose_answers();
+    let writes = [
+        StateWrite { expected: Some(StateVersion(version)), ..set("k", "2") },
+        StateWrite { value: None, ..set("none", "0") },
+        set("l", "3"),
+    ];
+    let write = || session.write_by(Some(request("w")), &writes);
+    assert_eq!(write().await.expect_err("lost").code(), "outcome_unknown");
+    relay.recover();
+    // It does not meet itself, nor what was written over it since.
+    session.set("l", "4").await.expect("written");
+    let versions = |entries: Vec<StateEntry>| entries.iter().map(|one| one.version.0).collect::<Vec<_>>();
+    assert_eq!(versions(write().await.expect("the first answer")), [version + 1, 0, version + 2]);
+    assert_eq!(session.value("l").await.1.as_deref(), Some("4"));
+    // Nor is anything emptied twice.
+    relay.lose_answers();
+    let reset = || session.reset_by(Some(request("e")));
+    assert_eq!(reset().await.expect_err("lost").code(), "outcome_unknown");
+    relay.recover();
+    session.set("m", "5").await.expect("written");
+    assert_eq!(reset().await.expect("as it is now").state_keys, 1);
+    assert_eq!(session.value("m").await.1.as_deref(), Some("5"));
+    assert_eq!(session.value("k").await, (0, None));
+    // What was written before is remembered over that, and over one that says no request.
+    assert_eq!(versions(write().await.expect("the first answer")), [version + 1, 0, version + 2]);
+    session.reset().await.expect("emptied");
+    assert_eq!(versions(write().await.expect("the first answer")), [version + 1, 0, version + 2]);
+    assert_eq!(session.get().await.expect("a session").state_keys, 0);
+    // A refusal is none to be remembered: the same may go well later.
+    let first = [StateWrite { expected: Some(StateVersion(0)), ..set("n", "6") }];
+    session.set("n", "0").await.expect("written");
+    assert!(session.write_by(Some(request("f")), &first).await.is_err());
+    session.write(&[StateWrite { value: None, ..set("n", "0") }]).await.expect("removed");
+    session.write_by(Some(request("f")), &first).await.expect("written");
+    // So many are remembered, and not more.
+    for number in 0..48 {
+        session.write_by(Some(request(&format!("x{number}"))), &[set("x", "1")]).await.expect("written");
+    }
+    let (version, _) = session.value("x").await;
+    session.write_by(Some(request("x0")), &[set("x", "2")]).await.expect("the first answer");
+    assert_eq!(session.value("x").await, (version, Some("1".into())));
+    let conflict = session.write_by(Some(request("f")), &first).await;
+    assert_eq!(conflict.expect_err("forgotten").code(), "version_conflict");
 }
 
 pub(crate) async fn what_is_forgotten_late<B: Backend>(backend: B) {

@@ -140,7 +140,7 @@ impl Storage for Relay {
             let durable = self.inner.commit(place, expected, next, change).await?;
             if self.loses_answers.load(Ordering::SeqCst) {
                 durable.kept().await?;
-                return Err(unavailable());
+                return Err(unavailable().unknown());
             }
             Ok(durable)
         }

@@ -88,7 +88,11 @@ impl Visit {
     }
 
     pub(super) async fn reset(&self) -> Result<Session, Error> {
-        self.contents.reset(&self.access).await
+        self.reset_by(None).await
+    }
+
+    pub(super) async fn reset_by(&self, request: Option<RequestId>) -> Result<Session, Error> {
+        self.contents.reset(&self.access, request.as_ref()).await
     }
 
     pub(super) async fn terminate(&self) -> Result<(), Error> {
@@ -105,7 +109,15 @@ impl Visit {
     }
 
     pub(super) async fn write(&self, writes: &[StateWrite]) -> Result<Vec<StateEntry>, Error> {
-        let request = WriteStateRequest { of: self.of(), writes: writes.to_vec() };
+        self.write_by(None, writes).await
+    }
+
+    pub(super) async fn write_by(
+        &self,
+        request: Option<RequestId>,
+        writes: &[StateWrite],
+    ) -> Result<Vec<StateEntry>, Error> {
+        let request = WriteStateRequest { of: self.of(), writes: writes.to_vec(), request };
         self.contents.write_state(&self.access, &request).await
     }
 

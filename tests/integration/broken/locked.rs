@@ -1,0 +1,70 @@
+//! Another program writes to `contents.db`: what that keeps waiting is done once, and what is not known is said.
+
+use mcp_sessiond_tests::{Daemon, Peer, Steady, World, assert_refused};
+use serde_json::{Value, json};
+
+use super::Curious;
+use crate::world;
+
+/// A world with a daemon and a service's session.
+fn with_session() -> (World, Daemon, Peer) {
+    let world = world("");
+    let daemon = world.daemon();
+    let mut peer = world.peer();
+    peer.call("create_session", json!({"service": "web", "session": "s"})).expect("made");
+    (world, daemon, peer)
+}
+
+fn of() -> Value {
+    json!({"service": "web", "session": "s"})
+}
+
+fn append(text: &str) -> Value {
+    json!({"of": of(), "stream": "_GET_stream", "messages": [json!(text).to_string()]})
+}
+
+/// What has been appended.
+fn said(world: &World) -> Vec<String> {
+    let mut caller = Steady::new(world.socket());
+    let page = caller.done("replay", json!({"of": of(), "after": {"number": "0"}}));
+    let events = page["events"].as_array().expect("events").iter();
+    events.map(|event| event["message"].as_str().expect("a text").to_owned()).collect()
+}
+
+#[test]
+fn what_waits_for_another_program_is_not_refused() {
+    let (world, _daemon, mut peer) = with_session();
+    // It writes for a moment, and again, until its input ends.
+    let writes = "import time\n\
+                  while True:\n\
+                  \x20   time.sleep(0.01)\n\
+                  \x20   base.execute('COMMIT')\n\
+                  \x20   if select.select([sys.stdin], [], [], 0.005)[0]: break\n\
+                  \x20   base.execute('BEGIN IMMEDIATE')";
+    let _curious = Curious::runs(&world.directory().join("contents.db"), writes);
+    for number in 0..20 {
+        peer.call("append", append(&number.to_string())).expect("appended, however long it took");
+    }
+    let expected: Vec<String> = (0..20).map(|number| format!("\"{number}\"")).collect();
+    assert_eq!(said(&world), expected);
+}
+
+#[test]
+fn what_may_be_done_later_is_not_told_as_refused_and_is_done_once() {
+    let (world, _daemon, mut peer) = with_session();
+    let curious = Curious::runs(&world.directory().join("contents.db"), "sys.stdin.read()");
+    let mut twice = append("with a request");
+    twice["request"] = json!("r1");
+    let mut beside = world.peer();
+    let other = std::thread::spawn(move || beside.call("append", append("without one")));
+    let unknown = assert_refused(peer.call("append", twice.clone()), "outcome_unknown");
+    assert_refused(other.join().expect("no panic"), "outcome_unknown");
+    assert!(unknown["retry_after_ms"].is_u64(), "{unknown}");
+    // Now it is known that it would not be kept: nothing has begun.
+    assert_refused(peer.call("append", append("too late")), "unavailable");
+    drop(curious);
+    Steady::new(world.socket()).done("append", twice);
+    let mut said = said(&world);
+    said.sort();
+    assert_eq!(said, ["\"with a request\"", "\"without one\""]);
+}
