@@ -39,6 +39,7 @@ pub enum DirectoryError {
 ///
 /// # Errors
 /// [`DirectoryError`] when no such path can be used.
+#[cfg(unix)]
 pub fn directory() -> Result<PathBuf, DirectoryError> {
     let path = match std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty()) {
         Some(value) => PathBuf::from(value),
@@ -95,7 +96,7 @@ pub fn derived() -> Result<PathBuf, DirectoryError> {
 ///
 /// # Errors
 /// None here; macOS may have no home directory.
-#[cfg(not(target_os = "macos"))]
+#[cfg(all(unix, not(target_os = "macos")))]
 pub fn derived() -> Result<PathBuf, DirectoryError> {
     use std::os::unix::fs::MetadataExt;
     let uid = nix::unistd::geteuid().as_raw();

@@ -1,4 +1,4 @@
-//! The protocol in thirty lines of Python, standard library only: `tests/python/sessiond.py`.
+//! The protocol in forty lines of Python, standard library only: `tests/python/sessiond.py`.
 
 use crate::{fixture, world};
 
@@ -27,7 +27,7 @@ fn a_server_in_python_speaks_the_protocol_itself() {
 }
 
 #[test]
-fn the_same_thirty_lines_are_a_command() {
+fn the_same_forty_lines_are_a_command() {
     let world = world("");
     let _daemon = world.daemon();
     let host = world.host();
@@ -43,4 +43,38 @@ fn the_same_thirty_lines_are_a_command() {
     let mut other = host.server(&["sh", "-c", next, &script]);
     assert_eq!(other.read(), "", "it has other arguments");
     assert_eq!(host.server(&["sh", "-c", steps, &script]).read(), "one 0");
+}
+
+#[test]
+fn a_server_in_python_outlives_the_daemon() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let mut server = host.server(&["python3", &fixture("python/server.py"), "protocol"]);
+    assert_eq!(server.ask("store one"), "0");
+    daemon.restart();
+    assert_eq!(server.ask("load"), "0 one", "over a connection that is none any more");
+    daemon.restart();
+    assert_eq!(server.ask("store two"), "0");
+    assert_eq!(server.ask("load"), "0 two");
+}
+
+#[test]
+fn a_server_in_python_starts_a_daemon_where_none_runs() {
+    let world = world("");
+    let host = world.host();
+    let mut server = host.server(&["python3", &fixture("python/server.py"), "protocol"]);
+    assert_eq!(server.ask("store one"), "0");
+    assert_eq!(world.about()["started_by"], "on_demand");
+    assert_eq!(server.ask("load"), "0 one");
+}
+
+#[test]
+fn a_refusal_in_python_has_its_code() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let host = world.host();
+    let mut server = host.server(&["python3", &fixture("python/server.py"), "protocol"]);
+    assert_eq!(server.ask("stale"), "stale_epoch");
+    assert_eq!(server.ask("wrong"), "-32602");
 }

@@ -1,10 +1,15 @@
 """A server in Python, without a library: server.py command MCP_SESSIOND [ANYTHING], or server.py protocol [ANYTHING].
 
 Takes `load`, `store TOKEN`, `reject` from standard input, and answers each with a code and what was loaded: by the
-command `mcp-sessiond token`, or in the daemon's own protocol, with sessiond.py."""
+command `mcp-sessiond token`, or in the daemon's own protocol, with sessiond.py. There `stale` and `wrong` are refused, and
+answered with the code of the refusal."""
 import base64
 import subprocess
 import sys
+
+
+# What makes a lease one that is refused.
+WRONG = {"stale": {"epoch": "0"}, "wrong": {"epoch": []}}
 
 
 def by_command(verb, token):
@@ -18,6 +23,11 @@ def by_protocol(verb, token):
 
     claimed = sessiond.call("claim", {})
     lease = {name: claimed[name] for name in ("session", "epoch")}
+    if verb in WRONG:
+        try:
+            sessiond.call("reject_token", lease | WRONG[verb])
+        except sessiond.Refused as refused:
+            return str(refused.code)
     if verb == "load":
         loaded = base64.b64decode(claimed.get("token", "")).decode()
         return f"{0 if loaded else 3} {loaded}"

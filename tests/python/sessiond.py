@@ -1,10 +1,14 @@
 """mcp-sessiond for the process that runs this: python3 sessiond.py load|store|reject [--dir DIRECTORY]"""
-import base64, functools, json, os, socket, struct, sys
+import base64, functools, json, os, socket, struct, subprocess, sys, time
+class Refused(RuntimeError):
+    def __init__(self, error): super().__init__(error["message"]); self.code = error.get("data", error)["code"]
 def directory():
     uid, home = os.geteuid(), os.path.expanduser("~/Library/Application Support")
     base = home if sys.platform == "darwin" else f"/run/user/{uid}"
     ours = os.path.isdir(base) and os.lstat(base).st_uid == uid
     return os.environ.get("MCP_SESSIOND_DIR") or (base + "/mcp-sessiond" if ours else f"/tmp/mcp-sessiond-{uid}")
+def start(binary=os.environ.get("MCP_SESSIOND_BIN", "mcp-sessiond"), null=subprocess.DEVNULL):
+    subprocess.run([binary, "run", "--on-demand"], stdin=null, stdout=null, stderr=null)
 @functools.cache
 def connect(path):
     if (os.lstat(path).st_uid, os.lstat(path).st_mode) != (os.geteuid(), 0o040700):
@@ -16,10 +20,16 @@ def connect(path):
     if magic != b"mcpsessd" or answer: raise ConnectionError(f"refused: {answer}, version {version}")
     return file
 def call(method, params):
-    body, file = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}), connect(directory())
-    file.write(struct.pack(">I", len(body)) + body.encode()), file.flush()
-    reply = json.loads(file.read(*struct.unpack(">I", file.read(4))))
-    if "error" in reply: raise RuntimeError(reply["error"]["message"])
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    for attempt in range(100):
+        try:
+            (file := connect(directory())).write(struct.pack(">I", len(body)) + body), file.flush()
+            reply = json.loads(file.read(*struct.unpack(">I", file.read(4))))
+            break
+        except (FileNotFoundError, ConnectionError, struct.error, ValueError):  # No daemon, or one that was restarted.
+            connect.cache_clear(), start() if attempt == 1 else time.sleep(0.05) if attempt else None
+    else: raise ConnectionError("the daemon is not reached")
+    if "error" in reply: raise Refused(reply["error"])
     return reply["result"]
 if __name__ == "__main__":
     os.environ.update({"MCP_SESSIOND_DIR": sys.argv[3]} if "--dir" in sys.argv else {})

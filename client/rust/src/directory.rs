@@ -1,15 +1,17 @@
 //! The runtime directory, and what must hold of it before a word is said.
 
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::{io, os::unix::fs::MetadataExt as _};
 
 use mcp_sessiond_proto::paths;
 
 use crate::error::ConnectError;
 
 /// The permission bits that the directory must have. Set-id bits give nobody access, and some systems inherit them.
+#[cfg(unix)]
 const MODE: u32 = 0o700;
+#[cfg(unix)]
 const PERMISSIONS: u32 = 0o777;
 
 /// The path of a runtime directory.
@@ -21,8 +23,18 @@ impl Directory {
     ///
     /// # Errors
     /// [`ConnectError::Directory`] when there is none that can be used.
+    #[cfg(unix)]
     pub fn of_user() -> Result<Self, ConnectError> {
         Ok(Self(paths::directory()?))
+    }
+
+    /// There is none.
+    ///
+    /// # Errors
+    /// [`ConnectError::Unsupported`]
+    #[cfg(not(unix))]
+    pub fn of_user() -> Result<Self, ConnectError> {
+        Err(ConnectError::Unsupported)
     }
 
     /// A directory elsewhere.
@@ -50,6 +62,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`ConnectError::NotRunning`] when it isn't there; else what is wrong with it.
+    #[cfg(unix)]
     pub fn check(&self) -> Result<(), ConnectError> {
         let path = || self.0.clone();
         let found = match std::fs::symlink_metadata(&self.0) {

@@ -84,6 +84,9 @@ pub enum ConnectError {
         /// What the last attempt came to.
         last: String,
     },
+    /// There is no daemon for this operating system.
+    #[error("mcp-sessiond runs on Linux and macOS alone")]
+    Unsupported,
     /// There is no tokio runtime here, and none of our own could be started.
     #[error("the daemon can't be asked: no thread could be started for that: {0}")]
     NoRuntime(io::Error),
@@ -108,7 +111,8 @@ fn hint(status: std::process::ExitStatus) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The daemon could not be reached, or was not trusted. Tried again at a later call.
+    /// The daemon could not be reached, or was not trusted. Final where there is none for this operating system, else tried
+    /// again at a later call.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The daemon refused. Final where it could not identify this instance, else tried again at a later call.
@@ -137,7 +141,7 @@ impl Reason {
                         | Error::InvalidArgument { .. }
                 )
             }
-            Self::SessionLost => true,
+            Self::SessionLost | Self::Connect(ConnectError::Unsupported) => true,
             Self::Connect(_) | Self::NoAnswer(_) => false,
         }
     }

@@ -80,12 +80,18 @@
 //! (`#[tokio::main]` does). Under any other executor a thread of this crate's own does the work, and a server that is not async
 //! waits for a call with [`block_on`]. A future that is dropped half-way does no harm: the next call finds the lease again.
 //!
+//! **Systems.** The daemon runs on Linux and macOS. Elsewhere, as on Windows, the crate compiles, and resume is disabled.
+//!
 //! **Below.** [`connect`] is for who wants every failure to be visible, as the command line does: it finds or
 //! starts the daemon, makes sure that it is ours, and returns the service itself.
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(all(feature = "sessions", feature = "control")),
-    allow(dead_code, unreachable_pub, reason = "what tokens share with a feature that is off")
+    not(all(unix, feature = "sessions", feature = "control")),
+    allow(
+        dead_code,
+        unreachable_pub,
+        reason = "what tokens share with a feature that is off, or with other systems"
+    )
 )]
 
 mod calls;

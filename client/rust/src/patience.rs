@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+#[cfg(unix)]
 use nix::time::{ClockId, clock_gettime};
 use tokio::time::{Instant, timeout_at};
 
@@ -28,10 +29,17 @@ impl Patience {
     }
 
     /// When it is at its end, by the clock that all processes of the machine read alike (`CLOCK_MONOTONIC`), in ms.
+    #[cfg(unix)]
     pub(crate) fn until_ms(self) -> Option<u64> {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).ok()?;
         let now = Duration::new(now.tv_sec().try_into().ok()?, now.tv_nsec().try_into().ok()?);
         u64::try_from((now + self.left()).as_millis()).ok()
+    }
+
+    /// Nobody is told.
+    #[cfg(not(unix))]
+    pub(crate) fn until_ms(self) -> Option<u64> {
+        None
     }
 
     /// What comes of it in time.

@@ -111,6 +111,14 @@ impl Sessiond {
     }
 
     /// The token that a former instance stored, to be offered to the broker. None: start afresh.
+    ///
+    /// ```no_run
+    /// # async fn example(sessiond: mcp_sessiond_client::Sessiond) {
+    /// if let Some(token) = sessiond.load().await {
+    ///     println!("offer these {} bytes to the broker", token.expose().len());
+    /// }
+    /// # }
+    /// ```
     pub async fn load(&self) -> Option<Token> {
         self.driven(self.load_here()).await.flatten()
     }
@@ -144,6 +152,14 @@ impl Sessiond {
     /// May be repeated: the same token twice is the same as once. If the daemon has lost the lease meanwhile, the
     /// session is claimed again and the token goes into the same session, or into a fresh one. It never goes into
     /// a session that has another history.
+    ///
+    /// ```no_run
+    /// # async fn example(sessiond: mcp_sessiond_client::Sessiond) {
+    /// if !sessiond.store(b"the broker's token").await {
+    ///     println!("the next instance begins afresh: {}", sessiond.status());
+    /// }
+    /// # }
+    /// ```
     pub async fn store(&self, token: &[u8]) -> bool {
         self.driven(self.store_here(token)).await.unwrap_or(false)
     }
@@ -190,6 +206,13 @@ impl Sessiond {
 
     /// The broker refused the token: it is deleted. The session stays. Without a session nothing happens. True once
     /// no later load gives that token.
+    ///
+    /// ```no_run
+    /// # async fn example(sessiond: mcp_sessiond_client::Sessiond) {
+    /// // The broker has answered that it does not know the token.
+    /// sessiond.reject().await;
+    /// # }
+    /// ```
     pub async fn reject(&self) -> bool {
         self.driven(self.reject_here()).await.unwrap_or(false)
     }
@@ -251,7 +274,7 @@ impl Sessiond {
     /// Gives the session up, for the next instance with the same key. The process that exits need not: its exit is
     /// noticed.
     pub async fn release(&self) {
-        self.driven(self.release_here()).await.unwrap_or(());
+        let _ = self.driven(self.release_here()).await;
     }
 
     async fn release_here(&self) {
@@ -303,6 +326,17 @@ impl Sessiond {
     }
 
     /// Whether resume works for this instance, as of the last call.
+    ///
+    /// ```no_run
+    /// # fn example(sessiond: mcp_sessiond_client::Sessiond) {
+    /// use mcp_sessiond_client::Status;
+    ///
+    /// match sessiond.status() {
+    ///     Status::Disabled { reason } if reason.is_final() => println!("never: {reason}"),
+    ///     status => println!("{status}"),
+    /// }
+    /// # }
+    /// ```
     #[must_use]
     pub fn status(&self) -> Status {
         self.0.status.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -101,6 +101,17 @@ impl Sessions {
     ///
     /// # Errors
     /// `already_exists`, `session_terminated`, `quota_exceeded`, `invalid_argument`; for a host's `no_verified_host`.
+    ///
+    /// ```no_run
+    /// # async fn example(sessions: mcp_sessiond_client::Sessions) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_sessiond_client::{Binding, CreateOptions, OnMismatch, SessionStatus, credential};
+    ///
+    /// let binding = Binding { caller: credential(b"the client's key"), on_mismatch: OnMismatch::Refuse };
+    /// let options = CreateOptions::default().status(SessionStatus::Ready).binding(binding);
+    /// let session = sessions.create(options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn create(&self, options: CreateOptions) -> Result<Session, SessionError> {
         let CreateOptions { id, binding, lifetimes, status, metadata } = options;
         let caller = binding.as_ref().map(|binding| binding.caller.clone());

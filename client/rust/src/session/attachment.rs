@@ -33,6 +33,15 @@ impl Session {
     ///
     /// # Errors
     /// Those of every change ([`Session::update`]).
+    ///
+    /// ```no_run
+    /// # async fn example(session: mcp_sessiond_client::Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// let attachment = session.attach().await?;
+    /// // … answer the client for as long as it is there …
+    /// attachment.detach().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn attach(&self) -> Result<Attachment, SessionError> {
         driven(self.attach_here()).await
     }

@@ -49,6 +49,22 @@ impl Session {
     ///
     /// # Errors
     /// `invalid_argument`; as [`Session::replay`].
+    ///
+    /// ```no_run
+    /// # async fn example(session: mcp_sessiond_client::Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_sessiond_client::Cursor;
+    /// use std::time::Duration;
+    ///
+    /// let mut after = vec![Cursor::Number(0)];
+    /// loop {
+    ///     let said = session.wait(&after, Duration::from_secs(15)).await?;
+    ///     for event in said.events {
+    ///         println!("{}", event.message.as_str());
+    ///     }
+    ///     after = said.next;
+    /// }
+    /// # }
+    /// ```
     pub async fn wait(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
         driven(self.wait_here(after, time)).await
     }

@@ -76,6 +76,15 @@ impl Session {
     ///
     /// # Errors
     /// Those of every change ([`Session::update`]).
+    ///
+    /// ```no_run
+    /// # async fn example(session: mcp_sessiond_client::Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_sessiond_client::Json;
+    ///
+    /// session.set(&"cart".parse()?, &Json::new(r#"["apples"]"#)?).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn set(&self, key: &StateKey, value: &Json) -> Result<StateVersion, SessionError> {
         self.write_one(key, None, Some(value)).await
     }
@@ -106,6 +115,18 @@ impl Session {
     /// # Errors
     /// `version_conflict`: somebody else has written since. [`SessionError::Uncertain`]: this may have been written.
     /// Those of every change ([`Session::update`]).
+    ///
+    /// ```no_run
+    /// # async fn example(session: mcp_sessiond_client::Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_sessiond_client::{Json, StateKey};
+    ///
+    /// let key: StateKey = "visits".parse()?;
+    /// let entry = session.entry(&key).await?;
+    /// let visits: u64 = entry.value.map_or("0".into(), |value| value.as_str().to_owned()).parse()?;
+    /// session.compare_and_set(&key, entry.version, Some(&Json::new((visits + 1).to_string())?)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn compare_and_set(
         &self,
         key: &StateKey,

@@ -76,6 +76,18 @@ impl Stream {
     ///
     /// # Errors
     /// `unknown_stream`, `stream_closed`, `invalid_argument`; those of every change ([`Session::update`]).
+    ///
+    /// ```no_run
+    /// # async fn example(session: mcp_sessiond_client::Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_sessiond_client::Json;
+    ///
+    /// let stream = session.open_stream(&"answer-7".parse()?, None).await?;
+    /// let appended = stream.append(Json::new(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#)?).await?;
+    /// println!("id: {}", appended.id.0);
+    /// stream.close().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn append(&self, message: Json) -> Result<Appended, SessionError> {
         only(self.append_all(vec![Some(message)]).await?)
     }

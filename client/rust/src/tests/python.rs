@@ -47,10 +47,7 @@ async fn the_program_of_the_page_loads_stores_and_rejects() {
     assert_eq!((absent.status.code(), absent.stdout), (Some(3), vec![]));
     let refused = run(&fake, "store", b"new").await;
     assert_eq!(refused.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("RuntimeError: the lease has ended"),
-        "{refused:?}"
-    );
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("Refused: the lease has ended"), "{refused:?}");
     let heard =
         ["claim", "claim", "store s1 2 new", "claim", "reject s1 2", "claim", "claim", "store s1 2 new"];
     assert_eq!(fake.heard(), heard);
