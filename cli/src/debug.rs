@@ -4,6 +4,7 @@ mod backends;
 mod check;
 mod contents;
 mod stats;
+mod tend;
 
 use std::process::ExitCode;
 
@@ -26,7 +27,7 @@ Example: mcp-sessiond debug sessions --json | jq '.[].session'")]
 pub(super) struct Arguments {
     #[command(subcommand)]
     topic: Option<Topic>,
-    /// Print JSON: an array of objects, or for `about`, `stats` and `check` one object
+    /// Print JSON: an array of objects, or for `about`, `stats`, `prune` and `check` one object
     #[arg(long, global = true)]
     json: bool,
 }
@@ -72,12 +73,18 @@ Example: mcp-sessiond debug backends")]
     Tokens,
     /// Counters: name, value. Histograms: name with its unit, buckets, count, sum
     #[command(after_help = "\
+A scraper gets the same from the daemon itself: `mcp-sessiond run --metrics 127.0.0.1:9464`.
+
 Example, for a textfile collector: mcp-sessiond debug stats --prometheus > sessiond.prom")]
     Stats {
         /// Print the text format of Prometheus; durations are in seconds
         #[arg(long, conflicts_with = "json")]
         prometheus: bool,
     },
+    /// End sessions now that have outlived their time, or that a service has not used: session, owner, why
+    Sweep(tend::Sweep),
+    /// Prune events of a service's session now: events, bytes
+    Prune(tend::Prune),
     /// Settings in force: name, value, source
     #[command(after_help = "Example: mcp-sessiond debug config")]
     Config,
@@ -144,8 +151,12 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
             either(json, &seen, |seen| text(seen))
         }
         Some(Topic::Tokens) => either(json, &all_tokens(&connection).await?, |rows| tokens_text(rows)),
-        Some(Topic::Stats { prometheus: true }) => stats::prometheus(&connection.stats(PATIENCE).await?),
+        Some(Topic::Stats { prometheus: true }) => connection.metrics(PATIENCE).await?,
         Some(Topic::Stats { .. }) => either(json, &connection.stats(PATIENCE).await?, stats::text),
+        Some(Topic::Sweep(asked)) => {
+            either(json, &tend::sweep(&connection, asked).await?, |ended| tend::sweep_text(ended))
+        }
+        Some(Topic::Prune(asked)) => either(json, &tend::prune(&connection, asked).await?, tend::prune_text),
         Some(Topic::Config) => either(json, &connection.settings(PATIENCE).await?, |rows| config_text(rows)),
         // Answered before a connection was made.
         Some(Topic::Check(_)) => String::new(),

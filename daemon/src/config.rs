@@ -4,6 +4,7 @@
 mod backends;
 mod hosts;
 mod limits;
+mod metrics;
 mod range;
 mod section;
 mod sessions;
@@ -21,6 +22,7 @@ use crate::storage;
 pub use backends::Backends;
 pub use hosts::HostRow;
 pub use limits::Limits;
+pub use metrics::Metrics;
 pub use sessions::Sessions;
 pub use settings::{Config, LogLevel, Storage};
 pub use wrap::Wrap;

@@ -26,6 +26,8 @@ mod replay;
 mod state;
 mod streams;
 mod sweep;
+mod tally;
+mod unused;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -41,11 +43,13 @@ pub use clock::Clock;
 pub use head::Why;
 pub use locks::Locks;
 pub use sweep::{Standing, SweptSession};
+pub use tally::Tally;
 
 use crate::counters::{Meters, count};
 use crate::storage::{Place, Storage, StorageError, Version};
 use carry::{Admit, CONFLICTS_MAX};
 use presence::Presence;
+use unused::LastUses;
 
 /// When a client is told to come back after the storage failed, in ms: about as long as a failover takes to be noticed.
 const RETRY_AFTER_MS: u32 = 500;
@@ -61,6 +65,9 @@ pub struct Contents {
     meters: Arc<Meters>,
     locks: Locks<Place>,
     presence: Presence,
+    uses: LastUses,
+    /// When this daemon began to look, in ms since the Unix epoch.
+    began_ms: u64,
     /// Sessions whose former holder was still changing something when the next one claimed.
     fences: Mutex<HashSet<Place>>,
     /// Who waits for events of a session.
@@ -68,6 +75,8 @@ pub struct Contents {
     /// Who is told of sessions that have ended in here.
     on_end: OnceLock<OnEnd>,
     closing: AtomicBool,
+    /// What the storage held when it was counted last.
+    tally: tokio::sync::Mutex<Option<(std::time::Instant, Tally)>>,
 }
 
 type OnEnd = Box<dyn Fn(&Place) + Send + Sync>;
@@ -82,6 +91,7 @@ impl Contents {
     /// Keeps sessions in `storage`.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>, clock: Arc<Clock>, bounds: Bounds, meters: Arc<Meters>) -> Self {
+        let began_ms = clock.now_ms();
         Self {
             storage,
             clock,
@@ -89,10 +99,13 @@ impl Contents {
             meters,
             locks: Locks::default(),
             presence: Presence::default(),
+            uses: LastUses::default(),
+            began_ms,
             fences: Mutex::default(),
             news: Mutex::default(),
             on_end: OnceLock::new(),
             closing: AtomicBool::new(false),
+            tally: tokio::sync::Mutex::default(),
         }
     }
 

@@ -1,9 +1,17 @@
-//! What is counted, for `debug stats`.
+//! What is counted, for `debug stats` and for Prometheus.
+
+mod histogram;
+mod text;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::debug::{self, Counter};
+use mcp_sessiond_proto::service::METHODS;
+use mcp_sessiond_proto::types::Outcome;
+
+pub use histogram::Histogram;
+pub use text::{Gauge, text};
 
 /// The codes of refusals, as [`Error::code`] has them.
 pub const CODES: [&str; 23] = [
@@ -32,17 +40,35 @@ pub const CODES: [&str; 23] = [
     "outcome_unknown",
 ];
 
+/// How claims were answered, with the words for it.
+pub const OUTCOMES: [(Outcome, &str); 7] = [
+    (Outcome::Held, "held"),
+    (Outcome::Resumed, "resumed"),
+    (Outcome::FreshFirst, "fresh_first"),
+    (Outcome::FreshHeld, "fresh_held"),
+    (Outcome::FreshPlural, "fresh_plural"),
+    (Outcome::FreshNever, "fresh_never"),
+    (Outcome::FreshDoubtful, "fresh_doubtful"),
+];
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// Counters since the start.
         #[derive(Debug, Default)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: AtomicU64,)*
+            $($(#[doc = $doc])* pub $name: AtomicU64,)*
             /// Refusals by [`CODES`].
             refusals: [AtomicU64; CODES.len()],
+            /// Claims by [`OUTCOMES`].
+            claims: [AtomicU64; OUTCOMES.len()],
         }
 
         impl Counters {
+            /// Each counter with what it counts.
+            fn described(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), concat!($($doc),*).trim_ascii(), self.$name.load(Ordering::Relaxed)),)*]
+            }
+
             /// Each counter with its name, in the order in which they should be read.
             #[must_use]
             pub fn list(&self) -> Vec<Counter> {
@@ -91,7 +117,7 @@ counters! {
     stale_writes_total,
     /// Sessions that were made by their ids.
     sessions_created_total,
-    /// Sessions that were terminated.
+    /// Sessions that were terminated, by their servers or for who asked for them.
     sessions_terminated_total,
     /// Sessions that ended by themselves.
     sessions_expired_total,
@@ -99,8 +125,18 @@ counters! {
     backends_kept_total,
     /// Registered keepers that have ended, with their backends.
     backends_ended_total,
+    /// Backends that were started again.
+    wrap_restarts_total,
+    /// Fronts that had a backend after another front.
+    wrap_reconnects_total,
+    /// Messages that were on their way to a front when it ended, as far as keepers have told.
+    wrap_lost_total,
+    /// Answers to calls of former fronts, which nobody gets, as far as keepers have told.
+    wrap_parked_total,
     /// Events appended.
     events_appended_total,
+    /// Events that were pruned.
+    events_pruned_total,
     /// Times that the storage did not answer, or could not be read.
     storage_errors_total,
     /// Changes that met another daemon's, and were tried again.
@@ -114,54 +150,55 @@ pub struct Meters {
     pub counters: Counters,
     /// How long, and how much.
     pub histograms: Histograms,
+    /// How long calls took, by [`METHODS`].
+    requests: ByName<{ METHODS.len() }>,
+    /// How long the storage took, by [`OPERATIONS`].
+    storage: ByName<{ OPERATIONS.len() }>,
 }
 
-/// The powers of two that the buckets of a histogram end at: 1, 2, 4 … 2^25, which is 34 s in µs and 32 MiB in bytes.
-const BUCKETS: usize = 26;
+/// What a storage is asked to do; `keep` is from a change to its being kept, where that comes later.
+pub const OPERATIONS: [&str; 8] = ["read", "scan", "commit", "keep", "list", "list_all", "due", "count"];
 
-/// How often something was at most 1, 2, 4 … of its unit.
-#[derive(Debug, Default)]
-pub struct Histogram {
-    buckets: [AtomicU64; BUCKETS],
-    count: AtomicU64,
-    sum: AtomicU64,
+/// A histogram for each of some names.
+#[derive(Debug)]
+struct ByName<const COUNT: usize>([Histogram; COUNT]);
+
+impl<const COUNT: usize> Default for ByName<COUNT> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Histogram::default()))
+    }
 }
 
-impl Histogram {
-    /// Takes down one measurement.
-    pub fn record(&self, value: u64) {
-        let at = value.max(1).next_power_of_two().trailing_zeros() as usize;
-        if let Some(bucket) = self.buckets.get(at) {
-            bucket.fetch_add(1, Ordering::Relaxed);
+impl Meters {
+    /// Takes down how long a call took.
+    pub fn requested(&self, method: &str, us: u64) {
+        if let Some(at) = METHODS.iter().position(|known| *known == method) {
+            self.requests.0[at].record(us);
         }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    fn read(&self, name: &str) -> debug::Histogram {
-        let mut so_far = 0;
-        let bucket = |(at, bucket): (usize, &AtomicU64)| {
-            so_far += bucket.load(Ordering::Relaxed);
-            debug::Bucket { at_most: 1 << at, count: so_far }
-        };
-        debug::Histogram {
-            name: name.into(),
-            buckets: self.buckets.iter().enumerate().map(bucket).collect(),
-            count: self.count.load(Ordering::Relaxed),
-            sum: self.sum.load(Ordering::Relaxed),
+    /// Takes down how long the storage took for one of [`OPERATIONS`].
+    pub fn stored(&self, operation: &str, us: u64) {
+        if let Some(at) = OPERATIONS.iter().position(|known| *known == operation) {
+            self.storage.0[at].record(us);
         }
     }
 }
 
 macro_rules! histograms {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// Measurements since the start.
         #[derive(Debug, Default)]
         pub struct Histograms {
-            $($(#[$doc])* pub $name: Histogram,)*
+            $($(#[doc = $doc])* pub $name: Histogram,)*
         }
 
         impl Histograms {
+            /// Each histogram with what it measures.
+            fn described(&self) -> Vec<(debug::Histogram, &'static str)> {
+                vec![$((self.$name.read(stringify!($name)), concat!($($doc),*).trim_ascii()),)*]
+            }
+
             /// Each histogram with its name.
             #[must_use]
             pub fn list(&self) -> Vec<debug::Histogram> {
@@ -196,12 +233,31 @@ histograms! {
     write_state_bytes,
 }
 
+/// The time since then, in µs.
+#[must_use]
+pub fn us_since(began: std::time::Instant) -> u64 {
+    u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Counts one.
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
 impl Counters {
+    /// Counts a claim that was answered with a lease.
+    pub fn claimed(&self, outcome: Outcome) {
+        count(&self.claims_total);
+        match outcome {
+            Outcome::Held => {}
+            Outcome::Resumed => count(&self.claims_resumed_total),
+            _ => count(&self.claims_fresh_total),
+        }
+        if let Some(at) = OUTCOMES.iter().position(|(known, _)| *known == outcome) {
+            count(&self.claims[at]);
+        }
+    }
+
     /// Counts a refusal under its kind.
     pub fn refused(&self, error: &Error) {
         let code = error.code();

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -12,13 +12,14 @@ use mcp_sessiond_process::{self as process, Peer, PeerError};
 use mcp_sessiond_proto::codec;
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
-use mcp_sessiond_proto::service::Sessiond;
+use mcp_sessiond_proto::service::{METHODS, Sessiond, SessiondRequest};
+use tarpc::RequestName as _;
 use tarpc::server::{BaseChannel, Channel, Config as ChannelConfig};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::counters::count;
+use crate::counters::{count, us_since};
 use crate::service::{Conversation, Daemon, Service};
 
 /// How long a peer may take for its hello.
@@ -126,7 +127,14 @@ async fn converse(
             biased;
             request = requests.next() => match request {
                 Some(Ok(request)) => {
-                    calls.push(request.execute(service.clone().serve()));
+                    let meters = daemon.meters.clone();
+                    let method = method(&request.get().message);
+                    let call = request.execute(service.clone().serve());
+                    calls.push(async move {
+                        let began = Instant::now();
+                        call.await;
+                        meters.requested(method, us_since(began));
+                    });
                     // Whoever sends many at once must not keep the first from being answered.
                     let _ = calls.next().now_or_never();
                 }
@@ -141,6 +149,14 @@ async fn converse(
             () = drained(&mut draining), if calls.is_empty() => return,
         }
     }
+}
+
+/// What a call is called.
+fn method(request: &SessiondRequest) -> &'static str {
+    // `Sessiond.store_token`
+    let name = request.name();
+    let name = name.rsplit('.').next().unwrap_or_default();
+    METHODS.into_iter().find(|method| *method == name).unwrap_or_default()
 }
 
 /// Returns when the daemon is about to exit.

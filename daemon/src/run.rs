@@ -22,9 +22,11 @@ use crate::config::{self, ConfigError, Loaded};
 use crate::contents::{Bounds, Clock, Contents};
 use crate::counters::Meters;
 use crate::edge::{Edge, StartError};
+use crate::exporter;
 use crate::killer::{Killer, end_strays};
 use crate::listener;
 use crate::logging::Logging;
+use crate::metered::Metered;
 use crate::reaper::Reaper;
 use crate::service::Daemon;
 use crate::storage;
@@ -169,7 +171,10 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         _ => Ok(loaded.config.storage.url.as_str()),
     };
     let (storage, opener) = storage::open(url, loaded.config.storage.durability, directory.path()).await;
+    let storage = Arc::new(Metered::new(storage, meters.clone()));
     let bounds = Bounds::of(&loaded.config);
+    // It was looked at when the configuration was read.
+    let scraped = loaded.config.metrics.bound().ok().flatten();
     let contents = Arc::new(Contents::new(storage, Arc::new(Clock::system()), bounds, meters.clone()));
     let (dropped, incoming) = mpsc::unbounded_channel();
     let (charges, charged) = mpsc::unbounded_channel();
@@ -196,6 +201,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
         let daemon = daemon.clone();
         tokio::spawn(async move { daemon.edge.run().await })
     };
+    let scraped = scraped.map(|address| tokio::spawn(exporter::serve(address, daemon.clone())));
     report_ready(options.detached)?;
     tracing::info!(directory = %directory.path().display(), started_by, "ready");
     let end = tokio::select! {
@@ -216,6 +222,9 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let patience = Duration::from_millis(daemon.edge.settings().loaded.config.drain_ms);
     if end.is_ok() && tokio::time::timeout(patience, serving).await.is_err() {
         tracing::warn!("calls were still under way when the time to drain was over");
+    }
+    if let Some(scraped) = scraped {
+        scraped.abort();
     }
     exits.abort();
     reaper.abort();

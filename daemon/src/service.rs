@@ -3,17 +3,18 @@
 //! tarpc aborts a handler when its caller hangs up, so everything that changes state runs in a task of its own.
 
 mod conversation;
+mod metrics;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use mcp_sessiond_proto::backends::{
-    Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
-    StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
+    StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::{
-    About, ContentInfo, ContentPage, Counter, Ended, HostInfo, InspectRequest, Inspected, PAGE_MAX, Page,
-    SessionInfo, Setting, Stats, TokenInfo, WhoAmI,
+    About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, PAGE_MAX, Page, SessionInfo,
+    Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::service::Sessiond;
 use mcp_sessiond_proto::sessions::{
@@ -24,15 +25,15 @@ use mcp_sessiond_proto::state::{
     ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest,
 };
 use mcp_sessiond_proto::streams::{
-    AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, ReplayRequest, Replayed, Stream,
-    StreamRef, WaitRequest,
+    AppendRequest, Appended, FindEventRequest, FoundEvent, ListStreamsRequest, OpenStreamRequest,
+    PruneRequest, Pruned, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json};
 use tarpc::context::Context;
 
 use crate::contents::{Access, Contents};
-use crate::counters::{Histogram, Meters};
+use crate::counters::{Histogram, Meters, us_since};
 use crate::edge::Edge;
 use crate::gauge::Gauge;
 use crate::storage::{Opener, Place};
@@ -98,7 +99,7 @@ impl Service {
         let began = Instant::now();
         let done = work.await;
         let meters = &self.daemon().meters;
-        histogram(meters).record(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        histogram(meters).record(us_since(began));
         if let Err(error) = &done {
             meters.counters.refused(error);
         }
@@ -271,6 +272,27 @@ impl Sessiond for Service {
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
+    async fn unorphan_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
+        let peer = self.0.clone();
+        let work = async move {
+            peer.daemon.contents.unorphan_stream(&peer.access(&request.of).await?, &request).await
+        };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn find_event(self, _: Context, request: FindEventRequest) -> Result<FoundEvent, Error> {
+        let work = async { self.contents().find_event(&self.access(&request.of).await?, &request).await };
+        self.measured(|meters| &meters.histograms.read_session_us, work).await
+    }
+
+    async fn prune_events(self, _: Context, request: PruneRequest) -> Result<Pruned, Error> {
+        let peer = self.0.clone();
+        let work = async move {
+            peer.daemon.contents.prune_events(&peer.access(&request.of).await?, &request).await
+        };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
     async fn append(self, _: Context, request: AppendRequest) -> Result<Vec<Appended>, Error> {
         let histograms = &self.daemon().meters.histograms;
         let bytes: usize = request.messages.iter().flatten().map(Json::len).sum();
@@ -326,6 +348,11 @@ impl Sessiond for Service {
         self.measured(|meters| &meters.histograms.change_session_us, work).await
     }
 
+    async fn backend_counted(self, _: Context, request: CountedRequest) -> Result<(), Error> {
+        let work = async { self.daemon().edge.backend_counted(&self.0.peer, &request) };
+        self.measured(|meters| &meters.histograms.change_session_us, work).await
+    }
+
     async fn check_front(self, _: Context, request: FrontRequest) -> Result<ProcessRef, Error> {
         let work = async { self.daemon().edge.check_front(&self.0.peer, &request) };
         self.measured(|meters| &meters.histograms.read_session_us, work).await
@@ -370,11 +397,22 @@ impl Sessiond for Service {
         self.0.inspect(request).await
     }
 
-    async fn sweep(self, _: Context) -> Result<Vec<Ended>, Error> {
+    async fn sweep(self, _: Context, request: SweepRequest) -> Result<Vec<Ended>, Error> {
         let peer = self.0.clone();
         let work = async move {
             let Daemon { edge, contents, .. } = &*peer.daemon;
-            contents.sweep(|place| edge.standing(place)).await
+            match request {
+                SweepRequest { service: None, older_than_ms: None } => {
+                    contents.sweep(|place| edge.standing(place)).await
+                }
+                SweepRequest { service: Some(service), older_than_ms: Some(older_than_ms) } => {
+                    contents.end_unused(&service, older_than_ms).await
+                }
+                _ => {
+                    let sentence = "`service` and `older_than_ms` go together".into();
+                    Err(Error::InvalidArgument { sentence })
+                }
+            }
         };
         let swept = self.detached(|meters| &meters.histograms.change_session_us, work).await?;
         let ended = |swept: crate::contents::SweptSession| {
@@ -385,17 +423,11 @@ impl Sessiond for Service {
     }
 
     async fn stats(self, _: Context) -> Stats {
-        let Daemon { edge, contents, connections, meters, .. } = self.daemon();
-        let mut counters = edge.gauges();
-        let gauge = |name: &str, value: u64| Counter { name: name.into(), value };
-        counters.push(gauge("connections", connections.open() as u64));
-        if let Some(usage) = contents.storage().usage("") {
-            counters.push(gauge("storage_bytes", usage.total_bytes as u64));
-        }
-        counters.push(gauge("storage_failing", u64::from(contents.storage().check().is_err())));
-        counters.push(gauge("records_failing", u64::from(edge.is_failing())));
-        counters.extend(meters.counters.list());
-        Stats { counters, histograms: meters.histograms.list() }
+        self.daemon().stats().await
+    }
+
+    async fn metrics(self, _: Context) -> String {
+        self.daemon().metrics().await
     }
 
     async fn settings(self, _: Context) -> Vec<Setting> {

@@ -168,6 +168,22 @@ pub struct EndingRequest {
     pub why: Loss,
 }
 
+/// What a keeper has counted since it told last. Sent by the keeper.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CountedRequest {
+    /// The session.
+    pub session: SessionId,
+    /// The keeper's name.
+    pub keeper: KeeperName,
+    /// Messages that were on their way to a front when it ended.
+    #[serde(with = "crate::text")]
+    pub lost: u64,
+    /// Answers to calls of former fronts, which nobody gets.
+    #[serde(with = "crate::text")]
+    pub parked: u64,
+}
+
 /// A keeper has started its backend, or started it again. Sent by the keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::StreamId;
+use crate::names::{ServiceName, StreamId};
 use crate::sessions::Status;
 use crate::types::{Epoch, Label, Loss, SessionId};
 
@@ -219,6 +219,18 @@ pub struct StreamInfo {
     pub bytes: u64,
 }
 
+/// What is to be ended. Without `older_than_ms`: whatever has outlived its time, as every sweep does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SweepRequest {
+    /// The service whose sessions are meant; only with `older_than_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
+    /// The service's sessions that nobody has used for so long, in ms, and nobody uses now; and no others.
+    #[serde(with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub older_than_ms: Option<u64>,
+}
+
 /// A session that a sweep has ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ended {
@@ -226,7 +238,7 @@ pub struct Ended {
     pub owner: String,
     /// Its id.
     pub session: SessionId,
-    /// Why: `idle`, `absolute`, `grace`, `host_gone`, `tombstone`.
+    /// Why: `idle`, `absolute`, `grace`, `host_gone`, `tombstone`, `unused`.
     pub why: String,
 }
 

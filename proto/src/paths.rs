@@ -14,6 +14,10 @@ pub const SOCKET_NAME: &str = "daemon.sock";
 /// The name of the directory of the keepers' sockets in the runtime directory.
 pub const KEEPERS_NAME: &str = "keepers";
 
+/// The name of the directory of notes about servers that are not kept, in the runtime directory. A note is called
+/// `PID-START`, by the front's process.
+pub const UNKEPT: &str = "unkept";
+
 /// Bytes that a socket's path may have at most: `sun_path` has 104 on macOS and 108 on Linux, with a NUL.
 pub const SOCKET_PATH_MAX: usize = 103;
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::backends::{
-    Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
-    StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
+    StartedRequest, StopRequest,
 };
 use crate::client::{CallError, Client};
 use crate::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
-    Stats, TokenInfo, WhoAmI,
+    Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use crate::error::Error;
 use crate::sessions::{
@@ -20,8 +20,8 @@ use crate::sessions::{
 };
 use crate::state::{ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest};
 use crate::streams::{
-    AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, ReplayRequest, Replayed, Stream,
-    StreamRef, WaitRequest,
+    AppendRequest, Appended, FindEventRequest, FoundEvent, ListStreamsRequest, OpenStreamRequest,
+    PruneRequest, Pruned, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
 use crate::types::{ClaimRequest, Claimed, LeaseRef, StoreRequest, Stored};
 
@@ -134,6 +134,12 @@ service! {
     async fn close_stream(request: StreamRef) -> Result<Stream, Error>;
     /// The stream's reader is gone: what is no answer goes to the standalone stream from now on.
     async fn orphan_stream(request: StreamRef) -> Result<Stream, Error>;
+    /// The stream's reader is back: everything goes to it again.
+    async fn unorphan_stream(request: StreamRef) -> Result<Stream, Error>;
+    /// The stream of an event id, and whether all was said there.
+    async fn find_event(request: FindEventRequest) -> Result<FoundEvent, Error>;
+    /// Prunes events by hand, the oldest first.
+    async fn prune_events(request: PruneRequest) -> Result<Pruned, Error>;
     /// Appends messages to a stream. They are kept when their ids are told.
     async fn append(request: AppendRequest) -> Result<Vec<Appended>, Error>;
     /// What was said after a place, a page at a time.
@@ -154,6 +160,8 @@ service! {
     async fn front_left(request: LeftRequest) -> Result<(), Error>;
     /// A registered keeper tells why it is about to end.
     async fn backend_ending(request: EndingRequest) -> Result<(), Error>;
+    /// A registered keeper tells what it has counted since it told last.
+    async fn backend_counted(request: CountedRequest) -> Result<(), Error>;
     /// The backends of all hosts, in order of their sessions' ids, a page at a time.
     async fn list_backends(request: Page) -> Vec<Backend>;
     /// Ends a session's backend. The session stays.
@@ -171,10 +179,12 @@ service! {
     async fn list_contents(request: ContentPage) -> Result<Vec<ContentInfo>, Error>;
     /// The sessions of an id, whoever owns them.
     async fn inspect_session(request: InspectRequest) -> Result<Vec<Inspected>, Error>;
-    /// Ends now what would be ended at the next sweep, and tells which.
-    async fn sweep() -> Result<Vec<Ended>, Error>;
+    /// Ends now what would be ended at the next sweep, or what a service has not used for so long; and tells which.
+    async fn sweep(request: SweepRequest) -> Result<Vec<Ended>, Error>;
     /// Counters and latencies.
     async fn stats() -> Stats;
+    /// The same in the text format of Prometheus, version 0.0.4.
+    async fn metrics() -> String;
     /// The settings in force.
     async fn settings() -> Vec<Setting>;
     /// What a claim would see, without claiming.
@@ -182,7 +192,7 @@ service! {
 }
 
 /// The names of the methods, as JSON-RPC has them. A test holds them against the trait.
-pub const METHODS: [&str; 46] = [
+pub const METHODS: [&str; 51] = [
     "ping",
     "claim",
     "store_token",
@@ -208,6 +218,9 @@ pub const METHODS: [&str; 46] = [
     "list_streams",
     "close_stream",
     "orphan_stream",
+    "unorphan_stream",
+    "find_event",
+    "prune_events",
     "append",
     "replay",
     "wait",
@@ -217,6 +230,7 @@ pub const METHODS: [&str; 46] = [
     "check_front",
     "front_left",
     "backend_ending",
+    "backend_counted",
     "list_backends",
     "stop_backend",
     "about",
@@ -227,6 +241,7 @@ pub const METHODS: [&str; 46] = [
     "inspect_session",
     "sweep",
     "stats",
+    "metrics",
     "settings",
     "who_am_i",
 ];

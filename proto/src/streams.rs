@@ -161,6 +161,59 @@ pub struct WaitRequest {
     pub timeout_ms: Option<u32>,
 }
 
+/// An event id that somebody brings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FindEventRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// The id: what `Last-Event-ID` brings.
+    pub event: EventId,
+}
+
+/// Where an event is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundEvent {
+    /// Its stream.
+    pub stream: Stream,
+    /// Its position in the stream.
+    #[serde(with = "crate::text")]
+    pub position: u64,
+    /// Its number in the session.
+    #[serde(with = "crate::text")]
+    pub number: u64,
+    /// Whether the stream is closed, and this is its last event: there is nothing to come.
+    pub ended: bool,
+}
+
+/// Events to be pruned. What was pruned is a gap for who comes for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PruneRequest {
+    /// The session.
+    pub of: SessionRef,
+    /// Of this stream alone. Absent: of all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamId>,
+    /// So many stay, the newest.
+    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub keep: Option<u64>,
+    /// Those stay that were appended within so many ms.
+    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub older_than_ms: Option<u64>,
+}
+
+/// What was pruned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pruned {
+    /// Events.
+    #[serde(with = "crate::text")]
+    pub events: u64,
+    /// Bytes of their messages.
+    #[serde(with = "crate::text")]
+    pub bytes: u64,
+}
+
 /// What was said after a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replayed {
@@ -172,6 +225,9 @@ pub struct Replayed {
     pub next: Vec<Cursor>,
     /// Whether there is more already.
     pub more: bool,
+    /// Of the streams of the cursors, those that are closed and said to their ends: there is nothing to come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<StreamId>,
 }
 
 /// An event.

@@ -54,11 +54,13 @@ const DAEMON: Rooms = &[
     ("reaper", &["contents", "edge"]),
     ("service", &["contents", "counters", "edge", "gauge", "storage", "process", "registry"]),
     ("listener", &["counters", "service", "process"]),
+    ("metered", &["counters", "storage"]),
+    ("exporter", &["service"]),
     (
         "run",
         &[
-            "config", "contents", "counters", "edge", "killer", "listener", "logging", "reaper", "service",
-            "storage", "process",
+            "config", "contents", "counters", "edge", "exporter", "killer", "listener", "logging", "metered",
+            "reaper", "service", "storage", "process",
         ],
     ),
 ];

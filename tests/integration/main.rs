@@ -16,6 +16,7 @@ mod launchers;
 mod layout;
 mod lifecycle;
 mod links;
+mod metrics;
 mod node;
 mod owners;
 mod peers;

@@ -44,6 +44,50 @@ fn a_file_holds_the_token_and_nothing_else() {
     assert_eq!(world.token_files().len(), names.len(), "nothing else is left there");
 }
 
+/// Whether the file was there when the store ended has to be on record: else it might never have been.
+#[test]
+fn a_first_token_that_goes_while_no_daemon_runs_was_there() {
+    for restarts in [0, 1, 2] {
+        let world = world("");
+        let mut daemon = world.daemon();
+        let host = world.host();
+        let mut instance = host.instance(&[]);
+        let session = instance.first_run("one").session();
+        let file = world.token_file(&session);
+        // Nothing else is put on record of the session meanwhile: its holder lives.
+        for _ in 0..restarts {
+            daemon.restart();
+        }
+        daemon.kill();
+        fs::remove_file(&file).expect("it was there");
+        daemon.start_again();
+        instance.kill();
+        let (_next, loaded) = host.loaded(&[]);
+        assert_eq!((loaded.token.as_deref(), loaded.session()), (None, session), "{restarts}");
+        assert_eq!(world.stat("tokens_corrupted_total"), 1, "after {restarts} restarts");
+        host.log.wait("Token file corrupted, treating as stale");
+    }
+}
+
+/// Somebody puts back what was stored before: that is not what was stored last.
+#[test]
+fn a_former_token_that_is_put_back_while_no_daemon_runs_is_not_offered() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let mut instance = host.instance(&[]);
+    let session = instance.first_run("one").session();
+    instance.store("two");
+    let file = world.token_file(&session);
+    daemon.kill();
+    fs::write(file, "one").expect("written");
+    daemon.start_again();
+    instance.kill();
+    let (_next, loaded) = host.loaded(&[]);
+    assert_eq!(loaded.token, None);
+    assert_eq!(world.stat("tokens_corrupted_total"), 1);
+}
+
 /// Stores a token, has something happen to its file, and starts the next instance: it must not be offered anything.
 fn assert_corrupted(world: &World, mishaps: &[Mishap]) {
     let host = world.host();

@@ -13,11 +13,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
 use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::ProcessRef;
+use mcp_sessiond_proto::paths;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
 /// The name of the directory of these files in the runtime directory.
-pub const UNKEPT_NAME: &str = "unkept";
+pub const UNKEPT_NAME: &str = paths::UNKEPT;
 
 /// Bytes of a file that are read.
 const RECORD_MAX: u64 = 16 * 1024;

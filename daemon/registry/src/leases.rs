@@ -30,11 +30,12 @@ impl Registry {
     /// The epoch plays no part: the store was accepted when it began.
     pub fn end_store(&mut self, id: &SessionId, digest: Option<Digest>) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        // A former digest that stays on record does no harm: the next start settles it against the file.
-        session.former = None;
+        // A former digest that stayed on record would have the next start take a file that is gone for one that never was,
+        // and the former token for the one that counts.
+        let was_open = session.former.take().is_some();
         let written = digest.is_some() && session.digest == digest;
         let offered = session.offered && digest.is_some() && !written;
-        if (session.digest, session.offered) != (digest, offered) {
+        if was_open || (session.digest, session.offered) != (digest, offered) {
             (session.digest, session.offered) = (digest, offered);
             let (record, owner, key) = (session.clone(), session.owner, session.leading_key());
             self.effects.push(Effect::SaveSession(record));

@@ -68,6 +68,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     storage::Url::parse(&config.storage.url)
         .map_err(|error| ConfigError::Range(format!("storage.url: {error}")))?;
+    config.metrics.bound().map_err(ConfigError::Range)?;
     // One process gets a quarter of it, and must be able to send one frame.
     let frames = mcp_sessiond_proto::hello::FRAME_MAX as usize * FRAME_SHARES;
     if limits.frame_bytes < frames {

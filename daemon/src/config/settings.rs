@@ -8,7 +8,7 @@ use mcp_sessiond_registry::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{self, HostRow};
-use super::{Backends, Limits, Sessions, Wrap};
+use super::{Backends, Limits, Metrics, Sessions, Wrap};
 use crate::storage::{self, Durability};
 
 /// Every setting. The names are those of the configuration file.
@@ -51,6 +51,8 @@ pub struct Config {
     pub backends: Backends,
     /// How `wrap` waits.
     pub wrap: Wrap,
+    /// For a scraper.
+    pub metrics: Metrics,
     /// Bounds.
     pub limits: Limits,
 }
@@ -112,6 +114,7 @@ impl Default for Config {
             sessions: Sessions::default(),
             backends: Backends::default(),
             wrap: Wrap::default(),
+            metrics: Metrics::default(),
             limits: Limits::default(),
         }
     }

@@ -1,15 +1,16 @@
 //! Carrying out a rule: what it needs is read, what it has changed is committed on the condition that nobody else has
 //! changed it since, and nothing is told before it is kept.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mcp_sessiond_proto::Error;
 
-use super::draft::{Draft, Halt, Read};
+use super::draft::{Draft, Finished, Halt, Read};
 use super::head::Head;
 use super::{Access, Bounds, Contents, RETRY_AFTER_MS, Writer, draw, draw_version};
 use crate::counters::count;
-use crate::storage::{Change, Key, Place, StorageError};
+use crate::storage::{Key, Place, StorageError};
 
 /// How often a change is tried again that met another daemon's. Each attempt that fails is somebody else's success, so
 /// this many mean that a session is written to by very many at once. With 64 a daemon gave up beside a single other one
@@ -71,7 +72,7 @@ impl Contents {
             let mut read = Read::default();
             let planned = self.plan(access, admit, &bounds, keys, &mut read, &rule).await;
             let (value, finished) = self.told(&access.place, planned).await?;
-            let Some((change, added)) = finished else {
+            let Some(Finished { change, added, pruned }) = finished else {
                 drop(lock);
                 self.settled(&access.place).await?;
                 return Ok(value);
@@ -84,6 +85,7 @@ impl Contents {
                 Ok(durable) => {
                     drop(lock);
                     durable.kept().await.map_err(|error| self.failed(&error))?;
+                    self.meters.counters.events_pruned_total.fetch_add(pruned, Ordering::Relaxed);
                     return Ok(value);
                 }
                 Err(StorageError::Conflict) if conflicts < CONFLICTS_MAX => {
@@ -121,6 +123,8 @@ impl Contents {
         let (value, active) = self.look_quietly(access, admit, keys, rule).await?;
         if !active {
             self.note_active(access).await;
+        } else if access.place.owner.starts_with("service ") {
+            self.uses.note(&access.place, self.clock.now_ms());
         }
         Ok(value)
     }
@@ -160,7 +164,7 @@ impl Contents {
         keys: &[Key],
         read: &mut Read,
         rule: &impl Fn(&mut Draft<'_>) -> Result<T, Halt>,
-    ) -> Result<(T, Option<(Change, usize)>), Error> {
+    ) -> Result<(T, Option<Finished>), Error> {
         let Access { place, .. } = access;
         let failed = |error: &StorageError| self.failed(error);
         self.read(place, read, keys).await.map_err(|error| failed(&error))?;

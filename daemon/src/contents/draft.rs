@@ -65,8 +65,19 @@ pub(super) struct Draft<'a> {
     quiet: bool,
     /// Bytes of what is forgotten.
     freed: usize,
+    /// Events that go to make room, or for their age.
+    pruned: u64,
     /// Until when nobody has to look at it, whatever the head says.
     spared_until_ms: u64,
+}
+
+/// A change that can be committed.
+pub(super) struct Finished {
+    pub(super) change: Change,
+    /// Bytes that it adds.
+    pub(super) added: usize,
+    /// Events that it prunes.
+    pub(super) pruned: u64,
 }
 
 impl<'a> Draft<'a> {
@@ -89,6 +100,7 @@ impl<'a> Draft<'a> {
             ends: false,
             quiet: false,
             freed: 0,
+            pruned: 0,
             spared_until_ms: 0,
         })
     }
@@ -250,13 +262,18 @@ impl<'a> Draft<'a> {
         if *clear { 0 } else { put.saturating_sub(replaced + removed + self.freed) }
     }
 
-    /// The change, if there is anything to be changed, and the bytes that it adds.
-    pub(super) fn finish(mut self) -> Option<(Change, usize)> {
+    /// Counts events that go.
+    pub(super) fn prune(&mut self, events: u64) {
+        self.pruned += events;
+    }
+
+    /// The change, if there is anything to be changed, and what it comes to.
+    pub(super) fn finish(mut self) -> Option<Finished> {
         if !self.dirty {
             return None;
         }
         if self.ends {
-            return Some((Change::default(), 0));
+            return Some(Finished { change: Change::default(), added: 0, pruned: 0 });
         }
         for (stream, row) in std::mem::take(&mut self.rows) {
             let value = head::encode(&row);
@@ -272,6 +289,6 @@ impl<'a> Draft<'a> {
         let grown = if self.read.head.is_none() { grown + RECORD_COST } else { grown & !(HEAD_SLACK - 1) };
         let added = self.added() + grown;
         self.change.head = Some(StoredHead { bytes, due_ms });
-        Some((self.change, added))
+        Some(Finished { change: self.change, added, pruned: self.pruned })
     }
 }

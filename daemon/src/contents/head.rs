@@ -72,6 +72,8 @@ pub enum Why {
     Tombstone,
     /// Its host is gone.
     HostGone,
+    /// Nobody had used it for as long as somebody asked for.
+    Unused,
 }
 
 impl Why {
@@ -84,6 +86,7 @@ impl Why {
             Self::Grace => "grace",
             Self::Tombstone => "tombstone",
             Self::HostGone => "host_gone",
+            Self::Unused => "unused",
         }
     }
 }
@@ -105,8 +108,13 @@ impl Head {
 
     /// Whether what is on record of its activity is recent enough.
     pub(super) fn is_recently_active(&self, now_ms: u64) -> bool {
-        let age_ms = now_ms.saturating_sub(self.active_ms);
-        self.idle_ms == 0 || age_ms < ACTIVE_NOTE_MS.min(self.idle_ms / 4)
+        // A host's session without an idle lifetime ends with its host, however long it is not used.
+        self.hosted && self.idle_ms == 0 || now_ms.saturating_sub(self.active_ms) < self.note_ms()
+    }
+
+    /// For how long at most it may have been used after what is on record of it.
+    pub(super) fn note_ms(&self) -> u64 {
+        if self.idle_ms == 0 { ACTIVE_NOTE_MS } else { ACTIVE_NOTE_MS.min(self.idle_ms / 4) }
     }
 
     /// Empties it. Counters don't go back, and former event ids are nothing any more.

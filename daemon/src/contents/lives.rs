@@ -6,7 +6,7 @@ use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
 
 use super::binding::{Bound, ROTATED_GRACE_MS};
 use super::bounds::Bounds;
-use super::draft::{Draft, Halt, Read};
+use super::draft::{Draft, Finished, Halt, Read};
 use super::head::{self, Head};
 use super::{Access, Admit, CONFLICTS_MAX, Contents, draw_version, handles};
 use crate::counters::count;
@@ -326,9 +326,10 @@ impl Contents {
         let bounds = self.bounds();
         let mut draft = Draft::new(read, Head::default(), self.clock.now_ms(), &bounds)?;
         terminate(&mut draft);
-        if let Some((change, _)) = draft.finish() {
+        if let Some(Finished { change, .. }) = draft.finish() {
             self.storage.commit(place, read.version, draw_version(), change).await?.kept().await?;
             tracing::warn!(session = %place.name, "terminated a session that somebody else asked for");
+            count(&self.meters.counters.sessions_terminated_total);
             self.tell_end(place);
         }
         Ok(())

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use mcp_sessiond_proto::StreamId;
+use mcp_sessiond_proto::streams::{PruneRequest, Pruned};
+use mcp_sessiond_proto::{Error, StreamId};
 
 use super::draft::{Draft, Halt};
-use super::head::{self, Chunk, StreamRow};
+use super::head::{self, Chunk, Head, StreamRow};
+use super::{Access, Admit, Contents};
 use crate::storage::{Item, Scan};
 
 /// Items that are looked at for one change.
@@ -45,13 +47,25 @@ fn prune_stream(draft: &mut Draft<'_>, stream: &StreamId) -> Result<bool, Halt> 
     if !over(&row, bounds.limits.stream_events as u64, bounds.limits.stream_event_bytes as u64) {
         return Ok(false);
     }
+    drop_oldest_of(draft, stream, |row, _| {
+        over(row, target(bounds.limits.stream_events), target(bounds.limits.stream_event_bytes))
+    })
+}
+
+/// Drops a stream's chunks, the oldest first, up to one that does not go. Tells whether there may be more that go.
+fn drop_oldest_of(
+    draft: &mut Draft<'_>,
+    stream: &StreamId,
+    goes: impl Fn(&StreamRow, &Chunk) -> bool,
+) -> Result<bool, Halt> {
+    let Some(row) = draft.stream(stream)? else { return Ok(false) };
     let start = row.first_number.max(draft.head.pruned + 1);
     let range = head::event_key(start)..head::end_of_events();
     let scan = Scan { range, tags: vec![stream.to_string()], most: CHUNKS_MAX, bytes: BYTES_MAX };
     let chunks = draft.scan(scan)?;
     for item in chunks {
         let Some(row) = draft.stream(stream)? else { break };
-        if !over(&row, target(bounds.limits.stream_events), target(bounds.limits.stream_event_bytes)) {
+        if !goes(&row, &head::decode(&item.value)?) {
             return Ok(false);
         }
         drop_chunk(draft, item)?;
@@ -66,13 +80,21 @@ fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
     let aged = |at_ms: u64| {
         bounds.sessions.event_age_ms > 0 && at_ms.saturating_add(bounds.sessions.event_age_ms) <= now_ms
     };
-    let over = |draft: &Draft<'_>, events: u64, bytes: u64| {
-        u64::from(draft.head.events) > events || draft.head.event_bytes > bytes
-    };
-    let is_over = over(draft, bounds.limits.events as u64, bounds.limits.event_bytes as u64);
+    let over =
+        |head: &Head, events: u64, bytes: u64| u64::from(head.events) > events || head.event_bytes > bytes;
+    let is_over = over(&draft.head, bounds.limits.events as u64, bounds.limits.event_bytes as u64);
     if draft.head.events == 0 || !(is_over || aged(draft.head.oldest_ms)) {
         return Ok(false);
     }
+    drop_oldest(draft, |head, chunk| {
+        let too_much = is_over && over(head, target(bounds.limits.events), target(bounds.limits.event_bytes));
+        too_much || aged(chunk.at_ms)
+    })
+}
+
+/// Drops the session's chunks, the oldest first, up to one that does not go. Tells whether there may be more that go.
+fn drop_oldest(draft: &mut Draft<'_>, goes: impl Fn(&Head, &Chunk) -> bool) -> Result<bool, Halt> {
+    let now_ms = draft.now_ms;
     let range = head::event_key(draft.head.pruned + 1)..head::end_of_events();
     let start = range.start.clone();
     let scan = Scan::of(range, CHUNKS_MAX, BYTES_MAX);
@@ -96,14 +118,11 @@ fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
     let mut stopped = false;
     for item in &candidates {
         let chunk: Chunk = head::decode(&item.value)?;
-        let too_much =
-            is_over && over(draft, target(bounds.limits.events), target(bounds.limits.event_bytes));
-        if !too_much && !aged(chunk.at_ms) {
-            oldest_ms = chunk.at_ms;
+        oldest_ms = chunk.at_ms;
+        if !goes(&draft.head, &chunk) {
             stopped = true;
             break;
         }
-        oldest_ms = chunk.at_ms;
         let last = head::event_number(&item.key) + chunk.messages.len() as u64 - 1;
         drop_chunk(draft, item)?;
         draft.head.pruned = last;
@@ -122,6 +141,50 @@ fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
     Ok(!stopped && !seen_all)
 }
 
+impl Contents {
+    /// Prunes by hand, the oldest events first. What was appended at once stays or goes as a whole.
+    ///
+    /// # Errors
+    /// [`Error::UnknownStream`]; [`Error::InvalidArgument`] where nothing says what goes; those of a session that is not
+    /// there, not the caller's, or terminated.
+    pub async fn prune_events(&self, access: &Access, request: &PruneRequest) -> Result<Pruned, Error> {
+        if request.keep.is_none() && request.older_than_ms.is_none() {
+            let sentence = "`keep` says how many events stay, or `older_than_ms` of what age they go".into();
+            return Err(Error::InvalidArgument { sentence });
+        }
+        let mut pruned = Pruned::default();
+        loop {
+            let (more, one) = self.change(access, Admit::Living, |draft| by_hand(draft, request)).await?;
+            pruned.events += one.events;
+            pruned.bytes += one.bytes;
+            if !more {
+                return Ok(pruned);
+            }
+        }
+    }
+}
+
+fn by_hand(draft: &mut Draft<'_>, request: &PruneRequest) -> Result<(bool, Pruned), Halt> {
+    draft.quietly();
+    let (before, now_ms) = ((draft.head.events, draft.head.event_bytes), draft.now_ms);
+    let goes = |left: u64, chunk: &Chunk| {
+        let is_spare = |keep: u64| left.saturating_sub(chunk.messages.len() as u64) >= keep;
+        let is_old = |age: u64| chunk.at_ms.saturating_add(age) <= now_ms;
+        request.keep.is_none_or(is_spare) && request.older_than_ms.is_none_or(is_old)
+    };
+    let more = match &request.stream {
+        Some(stream) => {
+            draft.stream(stream)?.ok_or(Error::UnknownStream)?;
+            drop_oldest_of(draft, stream, |row, chunk| goes(row.events(), chunk))?
+        }
+        None if draft.head.events == 0 => false,
+        None => drop_oldest(draft, |head, chunk| goes(head.events.into(), chunk))?,
+    };
+    let events = u64::from(before.0.saturating_sub(draft.head.events));
+    let bytes = before.1.saturating_sub(draft.head.event_bytes);
+    Ok((more, Pruned { events, bytes }))
+}
+
 /// Counts a chunk out. Its item is the caller's to forget.
 fn drop_chunk(draft: &mut Draft<'_>, item: &Item) -> Result<(), Halt> {
     let chunk: Chunk = head::decode(&item.value)?;
@@ -137,6 +200,7 @@ fn drop_chunk(draft: &mut Draft<'_>, item: &Item) -> Result<(), Halt> {
         draft.forget_one(&head::request_key(request));
     }
     draft.free(item.key.len() + item.value.len());
+    draft.prune(count);
     row.pruned = last;
     row.first_number = number + count;
     row.bytes = row.bytes.saturating_sub(chunk.bytes());

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use mcp_sessiond_proto::streams::{
-    APPEND_MAX, Cursor, EVENTS_BYTES, EVENTS_MAX, Event, Gap, ReplayRequest, Replayed, WAIT_MAX_MS,
+    APPEND_MAX, Cursor, EVENTS_BYTES, EVENTS_MAX, Event, EventId, Gap, ReplayRequest, Replayed, WAIT_MAX_MS,
     WAIT_STREAMS_MAX, WaitRequest,
 };
 use mcp_sessiond_proto::{Error, Json, StreamId};
@@ -145,6 +145,12 @@ impl Want<'_> {
         self.stream.iter().map(|(stream, _)| stream.to_string()).collect()
     }
 
+    /// Its stream, if there is nothing to come there.
+    fn ended(&self) -> Option<StreamId> {
+        let (stream, row) = self.stream.as_ref()?;
+        (row.closed && self.position >= row.last_position).then(|| stream.clone())
+    }
+
     fn cursor(&self, ids: &EventIds) -> Cursor {
         match &self.stream {
             _ if !self.moved => self.given.clone(),
@@ -181,14 +187,24 @@ fn want<'a>(draft: &mut Draft<'_>, ids: &EventIds, cursor: &'a Cursor) -> Result
             })
         }
         Cursor::Event(id) => {
-            let Position { stream, position, number, chunk } = ids.read(id).ok_or(Error::UnknownCursor)?;
-            let row = draft.stream(&stream)?.ok_or(Error::UnknownCursor)?;
-            if number > last_number || number <= row.opened_at || position > row.last_position {
-                return Err(Error::UnknownCursor.into());
-            }
+            let (Position { stream, position, number, chunk }, row) = place_of(draft, ids, id)?;
             Ok(Want { given: cursor, stream: Some((stream, row)), position, number, chunk, moved: false })
         }
     }
+}
+
+/// Where an event is, and its stream.
+pub(super) fn place_of(
+    draft: &mut Draft<'_>,
+    ids: &EventIds,
+    id: &EventId,
+) -> Result<(Position, StreamRow), Halt> {
+    let place = ids.read(id).ok_or(Error::UnknownCursor)?;
+    let row = draft.stream(&place.stream)?.ok_or(Error::UnknownCursor)?;
+    let is_there = place.number <= draft.head.last_number
+        && place.number > row.opened_at
+        && place.position <= row.last_position;
+    if is_there { Ok((place, row)) } else { Err(Error::UnknownCursor.into()) }
 }
 
 /// Where the chunk begins that has the event of this number; or the number itself, where there is none.
@@ -255,7 +271,8 @@ fn replay(draft: &mut Draft<'_>, after: &[Cursor], most: usize) -> Result<Replay
         }
     }
     let next = wants.iter().map(|want| want.cursor(&ids)).collect();
-    Ok(Replayed { events: page.events, gaps: page.gaps, next, more })
+    let ended = wants.iter().filter_map(Want::ended).collect();
+    Ok(Replayed { events: page.events, gaps: page.gaps, next, more, ended })
 }
 
 fn stream_of(ids: &EventIds, cursor: &Cursor) -> Option<StreamId> {

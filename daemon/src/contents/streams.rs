@@ -1,13 +1,15 @@
 //! Streams: opened, listed, closed, orphaned.
 
 use mcp_sessiond_proto::debug::PAGE_MAX;
-use mcp_sessiond_proto::streams::{ListStreamsRequest, OpenStreamRequest, Stream, StreamRef};
+use mcp_sessiond_proto::streams::{
+    FindEventRequest, FoundEvent, ListStreamsRequest, OpenStreamRequest, Stream, StreamRef,
+};
 use mcp_sessiond_proto::{Error, Json, StreamId};
 
 use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, StreamRow};
-use super::{Access, Admit, Contents, prune};
+use super::{Access, Admit, Contents, prune, replay};
 use crate::storage::{Scan, StorageError};
 
 /// Bytes that the id of the request that opened a stream may have: it is a JSON-RPC id.
@@ -89,6 +91,29 @@ impl Contents {
     /// As [`Contents::close_stream`].
     pub async fn orphan_stream(&self, access: &Access, request: &StreamRef) -> Result<Stream, Error> {
         self.mark(access, request, |row| row.orphaned = true).await
+    }
+
+    /// The stream's reader is back.
+    ///
+    /// # Errors
+    /// As [`Contents::close_stream`].
+    pub async fn unorphan_stream(&self, access: &Access, request: &StreamRef) -> Result<Stream, Error> {
+        self.mark(access, request, |row| row.orphaned = false).await
+    }
+
+    /// The stream of an event id, and whether all was said there.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCursor`]; those of a session that is not there, not the caller's, or terminated.
+    pub async fn find_event(&self, access: &Access, request: &FindEventRequest) -> Result<FoundEvent, Error> {
+        self.look(access, Admit::Living, |draft| {
+            let ids = EventIds::new(&draft.head.secret);
+            let (place, row) = replay::place_of(draft, &ids, &request.event)?;
+            let Position { stream, position, number, .. } = place;
+            let ended = row.closed && position == row.last_position;
+            Ok(FoundEvent { stream: view(draft, stream, row), position, number, ended })
+        })
+        .await
     }
 
     async fn mark(

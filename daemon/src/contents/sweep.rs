@@ -89,20 +89,20 @@ impl Contents {
                     }
                 };
                 if let Some(why) = why {
-                    tracing::debug!(
-                        owner = listed.place.owner,
-                        session = listed.place.name,
-                        why = why.as_str(),
-                        "a session has ended"
-                    );
-                    count(&self.meters.counters.sessions_expired_total);
-                    // The end of what has left a tombstone was told when it was terminated.
-                    if why != Why::Tombstone {
-                        self.tell_end(&listed.place);
-                    }
+                    self.count_end(&listed.place, why);
                     ended.push(SweptSession { place: listed.place, why });
                 }
             }
+        }
+    }
+
+    /// A session has ended by itself.
+    pub(super) fn count_end(&self, place: &Place, why: Why) {
+        tracing::debug!(owner = place.owner, session = place.name, why = why.as_str(), "a session has ended");
+        // The end of what has left a tombstone was told, and counted, when it was terminated.
+        if why != Why::Tombstone {
+            count(&self.meters.counters.sessions_expired_total);
+            self.tell_end(place);
         }
     }
 

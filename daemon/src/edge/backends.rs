@@ -1,8 +1,11 @@
 //! Backends: the RPCs' work for keepers and fronts, and what is left to others when a keeper ends.
 
+use std::sync::atomic::Ordering;
+
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{
-    Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
+    StartedRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::{Epoch, Error, SessionId, paths};
@@ -156,6 +159,7 @@ impl Edge {
         });
         match known.await? {
             Some((server, true)) => {
+                count(&self.meters.counters.wrap_restarts_total);
                 let why =
                     why.map(|why| why.chars().filter(|letter| !letter.is_control()).take(WHY_MAX).collect());
                 let why: String = why.unwrap_or_else(|| "its keeper does not say".into());
@@ -175,7 +179,33 @@ impl Edge {
     /// When it is not registered so, or the lease is not the newest.
     pub fn check_front(&self, peer: &Pinned, request: &FrontRequest) -> Result<ProcessRef, Error> {
         let FrontRequest { session, keeper, epoch } = request;
-        self.tell(|registry| registry.front(session, *keeper, peer.id(), *epoch)).map(reference)
+        let front = self.tell(|registry| registry.front(session, *keeper, peer.id(), *epoch))?;
+        let former = self.lock().fronts.insert(peer.id(), *epoch);
+        if former.is_some_and(|former| former != *epoch) {
+            count(&self.meters.counters.wrap_reconnects_total);
+        }
+        Ok(reference(front))
+    }
+
+    /// A keeper, which is `peer` itself, tells what it has counted since it told last.
+    ///
+    /// # Errors
+    /// When it is not registered so.
+    pub fn backend_counted(&self, peer: &Pinned, request: &CountedRequest) -> Result<(), Error> {
+        let CountedRequest { session, keeper, lost, parked } = request;
+        let is_its = |registry: &Registry| {
+            let mut kept = registry.sessions_with_backend();
+            kept.any(|(of, known)| {
+                of.told() == session && known.name == *keeper && known.process == peer.id()
+            })
+        };
+        if !self.look(is_its) {
+            return Err(Error::UnknownBackend);
+        }
+        let counters = &self.meters.counters;
+        counters.wrap_lost_total.fetch_add(*lost, Ordering::Relaxed);
+        counters.wrap_parked_total.fetch_add(*parked, Ordering::Relaxed);
+        Ok(())
     }
 
     /// A keeper, which is `peer` itself, tells how its front has left.
@@ -280,7 +310,8 @@ impl Edge {
         }
     }
 
-    pub(super) fn sweep_backend(&self, state: &State, keeper: KeeperRecord) {
+    pub(super) fn sweep_backend(&self, state: &mut State, keeper: KeeperRecord) {
+        state.fronts.remove(&keeper.process);
         count(&self.meters.counters.backends_ended_total);
         let _ = self.charges.send(Charge::Sweep { keeper, is_seen: !state.is_starting });
     }

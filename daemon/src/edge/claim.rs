@@ -64,12 +64,7 @@ impl Edge {
     pub async fn claim(&self, peer: &Pinned, request: ClaimRequest, wants: Wants) -> Result<Claimed, Error> {
         let claimed = self.claim_uncounted(peer, request, wants).await;
         if let Ok(claimed) = &claimed {
-            count(&self.meters.counters.claims_total);
-            match claimed.outcome {
-                Outcome::Held => {}
-                Outcome::Resumed => count(&self.meters.counters.claims_resumed_total),
-                _ => count(&self.meters.counters.claims_fresh_total),
-            }
+            self.meters.counters.claimed(claimed.outcome);
         }
         claimed
     }

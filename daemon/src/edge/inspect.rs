@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use mcp_sessiond_process::ProcessId;
-use mcp_sessiond_proto::SessionId;
-use mcp_sessiond_proto::debug::{Counter, HostInfo, SessionInfo, TokenInfo};
+use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_proto::debug::{HostInfo, SessionInfo, TokenInfo};
+use mcp_sessiond_proto::{SessionId, paths};
 use mcp_sessiond_registry::SessionRecord;
 
 use super::Edge;
@@ -75,21 +75,49 @@ impl Edge {
 
     /// What there is now.
     #[must_use]
-    pub fn gauges(&self) -> Vec<Counter> {
-        let (hosts, sessions, held, backends, waiting) = self.look(|registry| {
-            let held = registry.sessions().filter(|session| session.holder.is_some()).count();
-            let backends = registry.sessions_with_backend().count();
-            (registry.owners().count(), registry.sessions().count(), held, backends, registry.waiting())
-        });
-        let gauges = [
-            ("hosts", hosts),
-            ("sessions", sessions),
-            ("leases", held),
-            ("backends", backends),
-            ("claims_waiting", waiting),
-        ];
-        gauges.map(|(name, value)| Counter { name: name.into(), value: value as u64 }).to_vec()
+    pub fn census(&self) -> Census {
+        self.look(|registry| {
+            let users = registry.sessions().filter(|session| session.owner == ProcessId::USER).count();
+            Census {
+                hosts: registry.owners().count() as u64,
+                of_hosts: (registry.sessions().count() - users) as u64,
+                of_users: users as u64,
+                held: registry.sessions().filter(|session| session.holder.is_some()).count() as u64,
+                backends: registry.sessions_with_backend().count() as u64,
+                waiting: registry.waiting() as u64,
+            }
+        })
     }
+
+    /// Servers behind `wrap` that run without being kept: each of their fronts has left a note, named by its process.
+    #[must_use]
+    pub fn unkept(&self) -> u64 {
+        let notes =
+            std::fs::read_dir(self.directory.path().join(paths::UNKEPT)).into_iter().flatten().flatten();
+        let runs = |name: &str| {
+            let (pid, start) = name.split_once('-')?;
+            let found = Pinned::open(pid.parse().ok()?).ok()?;
+            (found.id().start.to_string() == start).then_some(())
+        };
+        notes.filter(|note| note.file_name().to_str().and_then(runs).is_some()).count() as u64
+    }
+}
+
+/// How many there are of what the registry knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Census {
+    /// Hosts, and the user where sessions are named.
+    pub hosts: u64,
+    /// Sessions of hosts.
+    pub of_hosts: u64,
+    /// Sessions that the user has named.
+    pub of_users: u64,
+    /// Sessions that a live process holds.
+    pub held: u64,
+    /// Keepers.
+    pub backends: u64,
+    /// Claims that wait.
+    pub waiting: u64,
 }
 
 fn info(session: &SessionRecord) -> SessionInfo {

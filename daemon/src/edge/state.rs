@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mcp_sessiond_process::{ExitWatch, ProcessId};
-use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::{Epoch, Error};
 use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
 use tokio::sync::oneshot;
 
@@ -21,6 +21,8 @@ pub(super) struct State {
     /// Servers whose keys don't hold still.
     pub(super) restless: Restless,
     pub(super) hints: Hints,
+    /// The lease of the latest front of each keeper.
+    pub(super) fronts: HashMap<ProcessId, Epoch>,
     /// Whether a former daemon's records are still compared with what is there: nobody has seen these exits.
     pub(super) is_starting: bool,
 }
@@ -34,6 +36,8 @@ pub(super) struct Answer {
 
 impl State {
     pub(super) fn new(registry: Registry, ledger: Ledger, exits: ExitWatch) -> Self {
+        // Who is on record has had a front.
+        let fronts = registry.keepers().map(|keeper| (keeper.process, Epoch(0))).collect();
         Self {
             registry,
             ledger,
@@ -42,6 +46,7 @@ impl State {
             tickets: 0,
             restless: Restless::default(),
             hints: Hints::default(),
+            fronts,
             is_starting: true,
         }
     }

@@ -111,6 +111,7 @@ fn replayed() -> Replayed {
         next: vec![Cursor::Event(id.clone())],
         events: vec![Event { id, stream: "t1".parse().expect("id"), position: 7, number: 15, message }],
         more: true,
+        ended: Vec::new(),
     }
 }
 
@@ -289,6 +290,9 @@ fn the_methods_are_those_of_the_service() {
         ListStreams => "list_streams",
         CloseStream => "close_stream",
         OrphanStream => "orphan_stream",
+        UnorphanStream => "unorphan_stream",
+        FindEvent => "find_event",
+        PruneEvents => "prune_events",
         Append => "append",
         Replay => "replay",
         Wait => "wait",
@@ -298,6 +302,7 @@ fn the_methods_are_those_of_the_service() {
         CheckFront => "check_front",
         FrontLeft => "front_left",
         BackendEnding => "backend_ending",
+        BackendCounted => "backend_counted",
         ListBackends => "list_backends",
         StopBackend => "stop_backend",
         About => "about",
@@ -308,6 +313,7 @@ fn the_methods_are_those_of_the_service() {
         InspectSession => "inspect_session",
         Sweep => "sweep",
         Stats => "stats",
+        Metrics => "metrics",
         Settings => "settings",
         WhoAmI => "who_am_i",
     );
@@ -324,8 +330,12 @@ fn the_methods_are_those_of_the_service() {
             "open_handle" => json!({"handle": "h"}),
             "read_state" => json!({"of": of, "keys": ["k"]}),
             "write_state" => json!({"of": of, "writes": [{"key": "k", "value": "1", "expected": "0"}]}),
-            "open_stream" | "close_stream" | "orphan_stream" => json!({"of": of, "stream": "t"}),
+            "open_stream" | "close_stream" | "orphan_stream" | "unorphan_stream" => {
+                json!({"of": of, "stream": "t"})
+            }
             "append" => json!({"of": of, "stream": "t", "messages": ["{}", null]}),
+            "find_event" => json!({"of": of, "event": "x"}),
+            "prune_events" => json!({"of": of, "stream": "t", "keep": "7", "older_than_ms": "1"}),
             "replay" => json!({"of": of, "after": {"number": "7"}}),
             "wait" => json!({"of": of, "after": [{"event": "x"}, {"stream": "t"}]}),
             "keep_backend" => {
@@ -336,8 +346,10 @@ fn the_methods_are_those_of_the_service() {
             "front_left" => {
                 json!({"session": "s", "keeper": "00c0ffee", "epoch": "1", "orderly": true, "used": false})
             }
+            "backend_counted" => json!({"session": "s", "keeper": "00c0ffee", "lost": "1", "parked": "0"}),
             "backend_ending" => json!({"session": "s", "keeper": "00c0ffee", "why": "lingered"}),
             "stop_backend" => json!({"session": "s"}),
+            "sweep" => json!({"service": "web", "older_than_ms": "1"}),
             _ => json!({}),
         };
         let frame = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();

@@ -156,8 +156,12 @@ fn call(method: &str, params: Value) -> Result<SessiondRequest, Malformed> {
     let empty = matches!(&params, Value::Null) || params.as_object().is_some_and(Map::is_empty);
     let tagged = |arguments: Value| json!({ variant(method): arguments });
     // A method without an argument is an empty variant; any other has the one argument `request`.
-    if empty && let Ok(call) = serde_json::from_value(tagged(json!({}))) {
-        return Ok(call);
+    if let Ok(call) = serde_json::from_value(tagged(json!({}))) {
+        return if empty {
+            Ok(call)
+        } else {
+            Err(Malformed(INVALID_PARAMS, format!("`params` of {method}: there are none")))
+        };
     }
     let params = if params.is_null() { json!({}) } else { params };
     if !params.is_object() {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tarpc::{ClientMessage, Response};
 
 use super::{cancel, request, without_values};
+use crate::debug::SweepRequest;
 use crate::frame::{Decoded, FrameCodec, put_frame};
 use crate::service::{SessiondRequest, SessiondResponse};
 
@@ -44,6 +45,50 @@ fn invalid(error: &rmp_serde::decode::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
+/// The methods that have no argument, and `sweep`, which had none. serde would take anything for that.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+enum Bare {
+    Ping {},
+    About {},
+    ListHosts {},
+    Stats {},
+    Metrics {},
+    Settings {},
+    Sweep {},
+}
+
+/// Reads a call, and refuses what it does not know.
+fn read(frame: &[u8]) -> Result<Call<SessiondRequest>, rmp_serde::decode::Error> {
+    let call: Call<SessiondRequest> = match rmp_serde::from_slice(frame) {
+        Ok(call) => call,
+        Err(error) => {
+            // As clients of before send it.
+            let Ok(Call { id, deadline_ms, call: Some(Bare::Sweep {}) }) = rmp_serde::from_slice(frame)
+            else {
+                return Err(error);
+            };
+            let call = Some(SessiondRequest::Sweep { request: SweepRequest::default() });
+            return Ok(Call { id, deadline_ms, call });
+        }
+    };
+    let is_bare = matches!(
+        call.call,
+        Some(
+            SessiondRequest::Ping {}
+                | SessiondRequest::About {}
+                | SessiondRequest::ListHosts {}
+                | SessiondRequest::Stats {}
+                | SessiondRequest::Metrics {}
+                | SessiondRequest::Settings {}
+        )
+    );
+    if is_bare {
+        rmp_serde::from_slice::<Call<Bare>>(frame)?;
+    }
+    Ok(call)
+}
+
 /// The server's side.
 pub(super) struct Server {
     out_max: usize,
@@ -60,7 +105,7 @@ impl FrameCodec for Server {
     type Out = Response<SessiondResponse>;
 
     fn decode(&mut self, frame: &[u8], outbound: &mut BytesMut) -> io::Result<Decoded<Self::In>> {
-        let Call { id, deadline_ms, call } = match rmp_serde::from_slice(frame) {
+        let Call { id, deadline_ms, call } = match read(frame) {
             Ok(call) => call,
             // A newer client's call is no reason to end what else the connection carries.
             Err(error) => {

@@ -52,6 +52,41 @@ fn an_answer_that_does_not_fit_is_a_refusal() {
     assert_eq!((&told["id"], &told["error"]["data"]["code"]), (&json!("a"), &json!("invalid_argument")));
 }
 
+/// A field that is not known may mean what the caller relies on. It is refused where there is no field at all, too.
+#[test]
+fn a_method_without_an_argument_takes_none() {
+    for (method, variant) in [
+        ("ping", "Ping"),
+        ("about", "About"),
+        ("list_hosts", "ListHosts"),
+        ("stats", "Stats"),
+        ("metrics", "Metrics"),
+        ("settings", "Settings"),
+        ("sweep", "Sweep"),
+    ] {
+        for (params, is_taken) in [(json!({}), true), (json!({"x": SECRET}), false)] {
+            let frame = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+            let mut outbound = BytesMut::new();
+            let mut server = json_rpc::Server::new(FRAME_MAX as usize);
+            let decoded = server.decode(frame.as_bytes(), &mut outbound).expect("answered");
+            assert_eq!(matches!(decoded, Decoded::Item(_)), is_taken, "{method} {params}");
+            assert!(is_taken || text(&outbound).contains("-32602"), "{outbound:?}");
+            assert!(!text(&outbound).contains(SECRET));
+
+            let call = json!({"id": 1, "deadline_ms": 1_000, "call": {variant: params}});
+            let mut outbound = BytesMut::new();
+            let decoded = message_pack(&rmp_serde::to_vec_named(&call).expect("encoded"), &mut outbound);
+            assert_eq!(matches!(decoded, Ok(Decoded::Item(_))), is_taken, "{variant} {params}");
+            assert!(matches!(decoded, Ok(Decoded::Item(_) | Decoded::Answered)), "the connection goes on");
+            assert!(!text(&outbound).contains(SECRET));
+        }
+    }
+    // What clients of before send, and what those of now do, come to the same.
+    let new = json!({"id": 1, "call": {"Sweep": {"request": {}}}});
+    let decoded = message_pack(&rmp_serde::to_vec_named(&new).expect("encoded"), &mut BytesMut::new());
+    assert!(matches!(decoded, Ok(Decoded::Item(_))));
+}
+
 #[test]
 fn a_deadline_is_clamped() {
     let call = message_pack::Call { id: 1, deadline_ms: u64::MAX, call: Some(SessiondRequest::Ping {}) };

@@ -5,6 +5,7 @@
 
 mod bench;
 mod binding;
+mod by_hand;
 mod errors;
 mod events;
 mod expiry;
@@ -23,6 +24,7 @@ mod waits;
 use mcp_sessiond_daemon::config::Limits;
 
 pub(crate) use binding::*;
+pub(crate) use by_hand::*;
 pub(crate) use errors::*;
 pub(crate) use events::*;
 pub(crate) use expiry::*;
@@ -103,6 +105,11 @@ macro_rules! cases {
             a_request_is_forgotten_with_its_events
             closed_streams_retire
             a_long_stream_retires_too
+
+            what_nobody_has_used_ends_by_hand
+            events_are_pruned_by_hand
+            an_orphan_whose_reader_is_back
+            an_event_leads_to_its_stream
 
             idle
             absolute

@@ -58,6 +58,9 @@ fn a_call_cut_off_is_not_made_again_and_its_late_answer_goes_to_nobody() {
     assert_eq!(second.text(get), Ok("1".into()), "counted once");
     assert_eq!(second.count(), 2);
     assert_eq!(second.rest(), Vec::<Value>::new());
+    world.wait_stat("wrap_parked_total", 1);
+    world.wait_stat("wrap_reconnects_total", 1);
+    assert_eq!(world.stat("wrap_restarts_total"), 0);
 }
 
 /// Both connections make the same request, with the same id and the same token, and the first one's is answered while the

@@ -197,6 +197,7 @@ struct Counts {
     /// Messages lost since the last front was told.
     untold: u64,
     lost: u64,
+    parked: u64,
     dropped: u64,
     to_backend: Traffic,
     from_backend: Traffic,
@@ -284,6 +285,7 @@ impl Relay {
 
     fn park(&mut self, answer: Answered) {
         self.left.parked = true;
+        self.counts.parked += 1;
         if self.parked.len() == PARKED {
             self.parked.pop_front();
         }

@@ -65,6 +65,12 @@ impl Relay {
         }
     }
 
+    /// How many messages were on their way to fronts when these ended, and how many answers were kept for nobody.
+    #[must_use]
+    pub fn losses(&self) -> (u64, u64) {
+        (self.counts.lost, self.counts.parked)
+    }
+
     /// Why the backend ended the last time; none where it never has.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {

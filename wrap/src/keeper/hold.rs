@@ -76,6 +76,8 @@ pub struct Keeper {
     pub(super) since: Instant,
     /// The latest front has said that it leaves.
     closed: bool,
+    /// What the daemon was told of: messages lost, answers parked.
+    counted: (u64, u64),
     /// Why the keeper is about to end, and since when.
     ending: Option<(End, Instant)>,
     /// The signals that the host had blocked.
@@ -179,6 +181,7 @@ impl Keeper {
             began: now,
             since: now,
             closed: false,
+            counted: (0, 0),
             ending: None,
             mask,
             first_front,

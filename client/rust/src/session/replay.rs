@@ -35,7 +35,7 @@ impl Session {
         let mut all = self.replay(after).await?;
         while let (true, [next]) = (all.more, all.next.as_slice()) {
             let page = self.replay(next).await?;
-            let Replayed { events, gaps, next, more } = page;
+            let Replayed { events, gaps, next, more, .. } = page;
             all.events.extend(events);
             all.gaps.extend(gaps);
             (all.next, all.more) = (next, more);

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
 use mcp_sessiond_proto::backends::{
-    Backend, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef, StartedRequest,
-    StopRequest,
+    Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
+    StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::{
     About, ContentInfo, ContentPage, Ended, HostInfo, InspectRequest, Inspected, Page, SessionInfo, Setting,
-    Stats, TokenInfo, WhoAmI,
+    Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
@@ -26,8 +26,8 @@ use mcp_sessiond_proto::state::{
     ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, WriteStateRequest,
 };
 use mcp_sessiond_proto::streams::{
-    AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, ReplayRequest, Replayed, Stream,
-    StreamRef, WaitRequest,
+    AppendRequest, Appended, FindEventRequest, FoundEvent, ListStreamsRequest, OpenStreamRequest,
+    PruneRequest, Pruned, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
 use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
@@ -288,6 +288,15 @@ impl Service for Daemon {
     async fn orphan_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
         self.told("orphan_stream", &request).await
     }
+    async fn unorphan_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
+        self.told("unorphan_stream", &request).await
+    }
+    async fn find_event(self, _: Context, request: FindEventRequest) -> Result<FoundEvent, Error> {
+        self.told("find_event", &request).await
+    }
+    async fn prune_events(self, _: Context, request: PruneRequest) -> Result<Pruned, Error> {
+        self.told("prune_events", &request).await
+    }
     async fn append(self, _: Context, request: AppendRequest) -> Result<Vec<Appended>, Error> {
         self.told("append", &request).await
     }
@@ -311,6 +320,9 @@ impl Service for Daemon {
     }
     async fn backend_ending(self, _: Context, request: EndingRequest) -> Result<(), Error> {
         self.told("backend_ending", &request).await
+    }
+    async fn backend_counted(self, _: Context, request: CountedRequest) -> Result<(), Error> {
+        self.told("backend_counted", &request).await
     }
     async fn check_front(self, _: Context, request: FrontRequest) -> Result<ProcessRef, Error> {
         self.told("check_front", &request).await
@@ -339,10 +351,13 @@ impl Service for Daemon {
     async fn inspect_session(self, _: Context, _: InspectRequest) -> Result<Vec<Inspected>, Error> {
         unreachable!("not asked")
     }
-    async fn sweep(self, _: Context) -> Result<Vec<Ended>, Error> {
+    async fn sweep(self, _: Context, _: SweepRequest) -> Result<Vec<Ended>, Error> {
         unreachable!("not asked")
     }
     async fn stats(self, _: Context) -> Stats {
+        unreachable!("not asked")
+    }
+    async fn metrics(self, _: Context) -> String {
         unreachable!("not asked")
     }
     async fn settings(self, _: Context) -> Vec<Setting> {

@@ -11,8 +11,8 @@ use mcp_sessiond_proto::state::{
     ListStateRequest, ReadStateRequest, StateEntry, StateKeyInfo, StateWrite, WriteStateRequest,
 };
 use mcp_sessiond_proto::streams::{
-    AppendRequest, Appended, Cursor, Event, EventId, Gap, ListStreamsRequest, OpenStreamRequest,
-    ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
+    AppendRequest, Appended, Cursor, Event, EventId, FindEventRequest, FoundEvent, Gap, ListStreamsRequest,
+    OpenStreamRequest, PruneRequest, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId};
 
@@ -164,6 +164,27 @@ impl Visit {
     pub(super) async fn orphan_stream(&self, name: &str) -> Result<Stream, Error> {
         let request = StreamRef { of: self.of(), stream: stream(name) };
         self.contents.orphan_stream(&self.access, &request).await
+    }
+
+    pub(super) async fn unorphan_stream(&self, name: &str) -> Result<Stream, Error> {
+        let request = StreamRef { of: self.of(), stream: stream(name) };
+        self.contents.unorphan_stream(&self.access, &request).await
+    }
+
+    pub(super) async fn find_event(&self, event: &EventId) -> Result<FoundEvent, Error> {
+        let request = FindEventRequest { of: self.of(), event: event.clone() };
+        self.contents.find_event(&self.access, &request).await
+    }
+
+    /// Prunes all streams, or one.
+    pub(super) async fn prune(
+        &self,
+        name: Option<&str>,
+        keep: Option<u64>,
+        older_than_ms: Option<u64>,
+    ) -> Result<u64, Error> {
+        let request = PruneRequest { of: self.of(), stream: name.map(stream), keep, older_than_ms };
+        self.contents.prune_events(&self.access, &request).await.map(|pruned| pruned.events)
     }
 
     pub(super) async fn list_streams(&self, after: Option<&str>) -> Result<Vec<Stream>, Error> {

@@ -41,8 +41,13 @@ pub(crate) async fn nothing_to_wait_for<B: Backend>(backend: B) {
     session.say("a", "2").await;
     assert_eq!(texts(&session.wait(&[after(&event)], LONG_MS).await.expect("waited").events), ["2"]);
     let empty = session.wait(&[start_of("_GET_stream")], 1).await.expect("waited");
-    let expected =
-        Replayed { events: Vec::new(), gaps: Vec::new(), next: vec![start_of("_GET_stream")], more: false };
+    let expected = Replayed {
+        events: Vec::new(),
+        gaps: Vec::new(),
+        next: vec![start_of("_GET_stream")],
+        more: false,
+        ended: Vec::new(),
+    };
     assert_eq!(empty, expected);
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::Error;
-use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, LeftRequest, ProcessRef, Remembered};
+use mcp_sessiond_proto::backends::{
+    Attach, Attached, CountedRequest, KeeperReply, LeftRequest, ProcessRef, Remembered,
+};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
@@ -90,6 +92,7 @@ impl Keeper {
         mut writer: OwnedWriteHalf,
     ) {
         self.detach();
+        self.tell_counts();
         let process = front.id();
         self.arrived = Some(front);
         let now = self.now();
@@ -137,5 +140,27 @@ impl Keeper {
             let request = request.clone();
             async move { connection.front_left(context, request).await }
         });
+        self.tell_counts();
+    }
+
+    /// Tells the daemon what was lost and parked since it was told last. An older one can't read that.
+    pub(super) fn tell_counts(&mut self) {
+        let Some(request) = self.uncounted() else { return };
+        self.tell(move |connection, context| {
+            let request = request.clone();
+            async move { connection.backend_counted(context, request).await }
+        });
+    }
+
+    /// What was lost and parked since this was asked last, if anything.
+    pub(super) fn uncounted(&mut self) -> Option<CountedRequest> {
+        let now @ (lost, parked) = self.relay.losses();
+        let before = std::mem::replace(&mut self.counted, now);
+        (now != before).then(|| CountedRequest {
+            session: self.house.session.clone(),
+            keeper: self.house.keeper,
+            lost: lost - before.0,
+            parked: parked - before.1,
+        })
     }
 }

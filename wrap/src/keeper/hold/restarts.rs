@@ -172,6 +172,14 @@ impl Keeper {
     pub(super) async fn end(mut self, why: End, sigchld: &mut Signal) {
         let now = self.now();
         let manner = self.last_manner(why);
+        if let Some(request) = self.uncounted() {
+            let told = self.control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.backend_counted(context, request).await }
+            });
+            let _ = timeout(FAREWELL, told).await;
+            self.control.hang_up();
+        }
         if why == End::Lonely {
             self.last_word(Loss::Lingered).await;
         }

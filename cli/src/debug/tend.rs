@@ -1,0 +1,115 @@
+//! `debug sweep` and `debug prune`: what the daemon does by itself in time, by hand.
+
+use std::time::Duration;
+
+use clap::Args;
+use mcp_sessiond_client::{Connection, Error, SessionId};
+use mcp_sessiond_proto::debug::{Ended, InspectRequest, SweepRequest};
+use mcp_sessiond_proto::sessions::SessionRef;
+use mcp_sessiond_proto::streams::{PruneRequest, Pruned};
+use mcp_sessiond_proto::{ServiceName, StreamId};
+
+use super::{Failure, PATIENCE, listed};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without options: what has outlived its time. With both: the sessions of a service that nobody has used for so long, and \
+nobody uses now, and no others.
+
+Example: mcp-sessiond debug sweep --service web --older-than 2h")]
+pub(super) struct Sweep {
+    /// The service whose sessions are meant
+    #[arg(long, value_name = "NAME", requires = "older_than")]
+    service: Option<ServiceName>,
+    /// How long nobody has used them: a number with ms, s, m, h or d
+    #[arg(long, value_name = "TIME", requires = "service", value_parser = time)]
+    older_than: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The oldest go first. Who comes for what was pruned is told of the gap. What was appended at once stays or goes as a whole. \
+A host's session is pruned by its server alone, and so is one that is bound to a caller.
+
+Example: mcp-sessiond debug prune s1 --service web --keep 100")]
+pub(super) struct Prune {
+    /// The session's id
+    session: SessionId,
+    /// The service that owns it
+    #[arg(long, value_name = "NAME")]
+    service: ServiceName,
+    /// Prune this stream alone
+    #[arg(long, value_name = "STREAM")]
+    stream: Option<StreamId>,
+    /// So many events stay, the newest
+    #[arg(long, value_name = "N", required_unless_present = "older_than")]
+    keep: Option<u64>,
+    /// Events stay that are younger: a number with ms, s, m, h or d
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    older_than: Option<Duration>,
+}
+
+pub(super) async fn sweep(connection: &Connection, asked: &Sweep) -> Result<Vec<Ended>, Failure> {
+    let request = SweepRequest { service: asked.service.clone(), older_than_ms: asked.older_than.map(ms) };
+    Ok(connection.sweep(PATIENCE, request).await??)
+}
+
+pub(super) fn sweep_text(ended: &[Ended]) -> String {
+    let row = |one: &Ended| vec![one.session.to_string(), one.owner.clone(), one.why.clone()];
+    listed(&["session", "owner", "why"], ended.iter().map(row), "Nothing was ended.")
+}
+
+pub(super) async fn prune(connection: &Connection, asked: &Prune) -> Result<Pruned, Failure> {
+    let Prune { session, service, stream, keep, older_than } = asked;
+    let look = InspectRequest { session: session.clone(), owner: Some(format!("service {service}")) };
+    let found = connection.inspect_session(PATIENCE, look).await??;
+    // Whoever comes without being the one may end it.
+    if found.iter().filter_map(|found| found.content.as_ref()).any(|content| content.bound) {
+        return Err(Error::BindingMismatch.into());
+    }
+    let of =
+        SessionRef { session: session.clone(), service: Some(service.clone()), epoch: None, caller: None };
+    let (stream, older_than_ms) = (stream.clone(), older_than.map(ms));
+    let request = PruneRequest { of, stream, keep: *keep, older_than_ms };
+    Ok(connection.prune_events(PATIENCE, request).await??)
+}
+
+pub(super) fn prune_text(pruned: &Pruned) -> String {
+    format!("{} events, {} bytes.\n", pruned.events, pruned.bytes)
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A number and its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let unit_ms = match &text[end..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 24 * 3_600_000,
+        _ => return Err("a number with ms, s, m, h or d behind it, as `30m`".into()),
+    };
+    let number: u64 = text[..end].parse().map_err(|_| "a number comes first, as `30m`".to_owned())?;
+    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(|| "less than that".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        for (text, ms) in
+            [("0ms", 0), ("5s", 5_000), ("30m", 1_800_000), ("2h", 7_200_000), ("7d", 604_800_000)]
+        {
+            assert_eq!(time(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "5", "m", "-1s", "1.5h", "5 s", "99999999999999999999s", "999999999999999999d"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the storage holds in all, for the metrics.
+
+use std::time::{Duration, Instant};
+
+use mcp_sessiond_proto::Error;
+
+use super::head::{self, Head};
+use super::{Contents, handles};
+
+/// Records that are asked for at once.
+const BATCH: usize = 500;
+
+/// A shared storage is asked for all of its records no more often.
+const SHARED_AGE: Duration = Duration::from_secs(60);
+
+/// What the storage holds, whoever put it there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Sessions of services that live.
+    pub of_services: u64,
+    /// Sessions of hosts that live, and have contents.
+    pub of_hosts: u64,
+    /// Events that can be replayed.
+    pub events: u64,
+    /// Bytes of their messages.
+    pub event_bytes: u64,
+    /// Bytes of state.
+    pub state_bytes: u64,
+}
+
+impl Contents {
+    /// Counts what the storage holds. What others share may be told as it was a minute ago.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn tally(&self) -> Result<Tally, Error> {
+        let mut last = self.tally.lock().await;
+        let is_new = |(counted, _): &(Instant, Tally)| counted.elapsed() < SHARED_AGE;
+        match last.filter(is_new) {
+            Some((_, tally)) if self.storage.is_shared() => Ok(tally),
+            _ => {
+                let tally = self.count_all().await?;
+                *last = Some((Instant::now(), tally));
+                Ok(tally)
+            }
+        }
+    }
+
+    async fn count_all(&self) -> Result<Tally, Error> {
+        let mut tally = Tally::default();
+        let mut after = None;
+        loop {
+            let listed = self.storage.list_all(after.as_ref(), BATCH).await;
+            let listed = listed.map_err(|error| self.failed(&error))?;
+            let Some(last) = listed.last() else { return Ok(tally) };
+            after = Some(last.place.clone());
+            for record in listed.iter().filter(|record| !handles::is_handle(&record.place)) {
+                // One that can't be read is told of when somebody asks for it.
+                let Ok(head) = head::decode::<Head>(&record.head) else { continue };
+                if head.is_terminated() {
+                    continue;
+                }
+                let is_hosts = record.place.owner.starts_with("host ");
+                *(if is_hosts { &mut tally.of_hosts } else { &mut tally.of_services }) += 1;
+                tally.events += u64::from(head.events);
+                tally.event_bytes += head.event_bytes;
+                tally.state_bytes += head.state_bytes;
+            }
+            // Others are answered in between.
+            tokio::task::yield_now().await;
+        }
+    }
+}
