@@ -16,6 +16,7 @@ mod event_id;
 mod events;
 mod handles;
 mod head;
+mod known;
 mod lives;
 mod locks;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use sweep::{Standing, SweptSession};
 use crate::counters::{Meters, count};
 use crate::storage::{Place, Storage, StorageError, Version};
 use carry::{Admit, CONFLICTS_MAX};
+use known::Known;
 use presence::Presence;
 
 /// When a client is told to come back after the storage failed, in ms: about as long as a failover takes to be noticed.
@@ -61,6 +63,7 @@ pub struct Contents {
     meters: Arc<Meters>,
     locks: Locks<Place>,
     presence: Presence,
+    known: Known,
     /// Sessions whose former holder was still changing something when the next one claimed.
     fences: Mutex<HashSet<Place>>,
     /// Who waits for events of a session.
@@ -89,6 +92,7 @@ impl Contents {
             meters,
             locks: Locks::default(),
             presence: Presence::default(),
+            known: Known::default(),
             fences: Mutex::default(),
             news: Mutex::default(),
             on_end: OnceLock::new(),
