@@ -36,6 +36,9 @@ pub use detach::launch;
 /// How often the daemon looks whether its directory and its socket are still where clients look for them.
 const PLACE_CHECK: Duration = Duration::from_secs(1);
 
+/// How long the databases may take to be closed: what is in their logs has to be moved.
+const CLOSE: Duration = Duration::from_secs(2);
+
 /// How a daemon is started.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -220,6 +223,15 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     exits.abort();
     reaper.abort();
     killer.abort();
+    let closing = async {
+        daemon.edge.close_records().await;
+        daemon.contents.storage().close().await;
+    };
+    if tokio::time::timeout(CLOSE, closing).await.is_err() {
+        tracing::warn!(
+            "the databases could not be closed in time; the next daemon goes on with them as they are"
+        );
+    }
     // Held until this process is gone, and with it whoever could still be writing.
     std::mem::forget(lock);
     match end {
@@ -294,6 +306,8 @@ async fn until_stopped(
                 if !directory.is_in_place() || !listener.is_in_place() {
                     return "its directory or socket has been replaced";
                 }
+                daemon.edge.look_after_records();
+                daemon.contents.storage().look_after();
                 if !daemon.edge.can_record() {
                     return "the thread that writes sessions.db has ended";
                 }
