@@ -24,7 +24,7 @@ use crate::counters::Meters;
 use crate::edge::{Edge, StartError};
 use crate::killer::{Killer, end_strays};
 use crate::listener;
-use crate::logging::Logging;
+use crate::logging::{self, Logging};
 use crate::reaper::Reaper;
 use crate::service::Daemon;
 use crate::storage;
@@ -122,7 +122,8 @@ pub fn run(options: &Options) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(fatal) => {
-            let _ = writeln!(std::io::stderr(), "mcp-sessiond: {fatal}");
+            let priority = if logging::is_journal() { logging::priority(tracing::Level::ERROR) } else { "" };
+            let _ = writeln!(std::io::stderr(), "{priority}mcp-sessiond: {fatal}");
             ExitCode::from(fatal.code())
         }
     }
@@ -166,6 +167,9 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let path = paths::socket(&place);
     let origin = socket::origin(options.detached, &path)?;
     let (directory, lock, origin) = take(&place, origin, &mut signals).await?;
+    if options.detached {
+        logging.put_aside(log_path(directory.path()));
+    }
     let meters = Arc::<Meters>::default();
     let url = match &loaded.fault {
         Some(fault) if fault.hides_storage => Err(fault.sentence.clone()),

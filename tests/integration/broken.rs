@@ -3,6 +3,7 @@
 mod files;
 mod full;
 mod locked;
+mod log;
 mod records;
 mod storage;
 
