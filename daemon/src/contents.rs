@@ -16,6 +16,7 @@ mod event_id;
 mod events;
 mod handles;
 mod head;
+mod known;
 mod lives;
 mod locks;
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub use tally::Tally;
 use crate::counters::{Meters, count};
 use crate::storage::{Place, Storage, StorageError, Version};
 use carry::{Admit, CONFLICTS_MAX};
+use known::Known;
 use presence::Presence;
 use unused::LastUses;
 
@@ -68,6 +70,7 @@ pub struct Contents {
     uses: LastUses,
     /// When this daemon began to look, in ms since the Unix epoch.
     began_ms: u64,
+    known: Known,
     /// Sessions whose former holder was still changing something when the next one claimed.
     fences: Mutex<HashSet<Place>>,
     /// Who waits for events of a session.
@@ -101,6 +104,7 @@ impl Contents {
             presence: Presence::default(),
             uses: LastUses::default(),
             began_ms,
+            known: Known::default(),
             fences: Mutex::default(),
             news: Mutex::default(),
             on_end: OnceLock::new(),

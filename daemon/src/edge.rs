@@ -153,6 +153,17 @@ impl Edge {
         self.lock().ledger.is_alive()
     }
 
+    /// Looks whether the records are still where they are kept, and has them put back.
+    pub fn look_after_records(&self) {
+        self.lock().ledger.look_after();
+    }
+
+    /// Nothing is put on record any more.
+    pub async fn close_records(&self) {
+        let closing = self.lock().ledger.close();
+        closing.await;
+    }
+
     /// Waits until everything that was put on record so far is kept.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod ballast;
 mod schema;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mcp_sessiond_process::fault;
@@ -15,7 +16,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_registry::{Effect, Snapshot};
 use rusqlite::Connection;
 
-use crate::writer::{self, Failure, RETRY, Stalled, Writer, may_be_full};
+use crate::writer::{self, Database, Failure, Files, RETRY, Stalled, Writer, may_be_full};
 use ballast::Ballast;
 
 /// The name of the database in the runtime directory.
@@ -45,7 +46,11 @@ pub enum LedgerError {
 
 /// The writing end.
 #[derive(Debug)]
-pub struct Ledger(Writer<Effect>);
+pub struct Ledger {
+    writer: Writer<Effect>,
+    /// The files of the database, once there is one.
+    files: Arc<OnceLock<Arc<Files>>>,
+}
 
 /// Waits for what has been recorded.
 #[derive(Debug, Clone)]
@@ -89,25 +94,46 @@ impl Ledger {
                 opened => break opened,
             }
         };
-        let (mut connection, snapshot, discarded) = match opened {
-            Ok((connection, snapshot, discarded)) => (Some(connection), snapshot, discarded),
+        let watched = |connection| Database::new(&path, connection, schema::set_up);
+        let opened = opened
+            .and_then(|(connection, snapshot, discarded)| Ok((watched(connection)?, snapshot, discarded)));
+        let (mut database, snapshot, discarded) = match opened {
+            Ok((database, snapshot, discarded)) => (Some(database), snapshot, discarded),
             Err(error) if !is_there && Failure::of(&error, directory).is_full => {
                 remove(directory);
                 (None, Snapshot::default(), None)
             }
             Err(error) => return Err(LedgerError::Database { path, error }),
         };
-        let (place, boot) = (directory.to_owned(), boot.to_owned());
+        let files = Arc::<OnceLock<Arc<Files>>>::default();
+        if let Some(database) = &database {
+            let _ = files.set(database.files());
+        }
+        let (place, boot, known) = (directory.to_owned(), boot.to_owned(), files.clone());
         let commit = move |effects: &[Effect]| -> Result<(), Failure> {
             loop {
-                let committed = match &mut connection {
-                    Some(connection) => schema::commit(connection, effects.iter()),
-                    None => find(&place, &boot)
-                        .map(|(found, ..)| connection.insert(found))
-                        .and_then(|connection| schema::commit(connection, effects.iter())),
-                };
-                match committed {
-                    Ok(()) => break,
+                if database.is_none() {
+                    let found = find(&place, &boot)
+                        .and_then(|(found, ..)| Database::new(&place.join(FILE), found, schema::set_up));
+                    match found {
+                        Ok(found) => {
+                            let _ = known.set(found.files());
+                            database = Some(found);
+                        }
+                        Err(error) if may_be_full(&error) && ballast.free() => continue,
+                        Err(error) => return Err(Failure::of(&error, &place)),
+                    }
+                }
+                let Some(database) = &mut database else { continue };
+                let connection = database.ready()?;
+                if effects.is_empty() {
+                    return Ok(());
+                }
+                match schema::commit(connection, effects.iter()) {
+                    Ok(()) => {
+                        database.committed();
+                        break;
+                    }
                     Err(error) if may_be_full(&error) && ballast.free() => {}
                     Err(error) => return Err(Failure::of(&error, &place)),
                 }
@@ -116,12 +142,12 @@ impl Ledger {
             Ok(())
         };
         let writer = Writer::start(FILE, commit).map_err(LedgerError::Thread)?;
-        Ok(Opened { ledger: Self(writer), snapshot, discarded })
+        Ok(Opened { ledger: Self { writer, files }, snapshot, discarded })
     }
 
     /// Puts an effect on record, in the order of the calls.
     pub fn record(&mut self, effect: Effect) {
-        self.0.record(effect);
+        self.writer.record(effect);
     }
 
     /// Whether what is recorded now has a chance to be kept.
@@ -129,25 +155,37 @@ impl Ledger {
     /// # Errors
     /// [`Error::Unavailable`] while the writer fails.
     pub fn check(&self) -> Result<(), Error> {
-        self.0.check().map_err(|stalled| unavailable(&stalled))
+        self.writer.check().map_err(|stalled| unavailable(&stalled))
     }
 
     /// What is the matter with the database, if anything.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
-        self.0.check().err().map(|Stalled(failure)| Failure::clone(&failure))
+        self.writer.check().err().map(|Stalled(failure)| Failure::clone(&failure))
     }
 
     /// Whether the writer still runs. Without it nothing can be kept any more.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.0.is_alive()
+        self.writer.is_alive()
+    }
+
+    /// Looks whether the files are still there, and has them put back.
+    pub fn look_after(&self) {
+        if self.files.get().is_some_and(|files| !files.are_in_place()) {
+            self.writer.look();
+        }
+    }
+
+    /// Nothing is recorded any more. What was is kept, as far as it can be, when what this returns has ended.
+    pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.writer.end()
     }
 
     /// Waits for everything recorded up to now.
     #[must_use]
     pub fn waiter(&self) -> Waiter {
-        Waiter(self.0.waiter())
+        Waiter(self.writer.waiter())
     }
 }
 

@@ -25,7 +25,7 @@ use crate::edge::{Edge, StartError};
 use crate::exporter;
 use crate::killer::{Killer, end_strays};
 use crate::listener;
-use crate::logging::Logging;
+use crate::logging::{self, Logging};
 use crate::metered::Metered;
 use crate::reaper::Reaper;
 use crate::service::Daemon;
@@ -37,6 +37,9 @@ pub use detach::launch;
 
 /// How often the daemon looks whether its directory and its socket are still where clients look for them.
 const PLACE_CHECK: Duration = Duration::from_secs(1);
+
+/// How long the databases may take to be closed: what is in their logs has to be moved.
+const CLOSE: Duration = Duration::from_secs(2);
 
 /// How a daemon is started.
 #[derive(Debug, Clone, Default)]
@@ -121,7 +124,8 @@ pub fn run(options: &Options) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(fatal) => {
-            let _ = writeln!(std::io::stderr(), "mcp-sessiond: {fatal}");
+            let priority = if logging::is_journal() { logging::priority(tracing::Level::ERROR) } else { "" };
+            let _ = writeln!(std::io::stderr(), "{priority}mcp-sessiond: {fatal}");
             ExitCode::from(fatal.code())
         }
     }
@@ -165,6 +169,9 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let path = paths::socket(&place);
     let origin = socket::origin(options.detached, &path)?;
     let (directory, lock, origin) = take(&place, origin, &mut signals).await?;
+    if options.detached {
+        logging.put_aside(log_path(directory.path()));
+    }
     let meters = Arc::<Meters>::default();
     let url = match &loaded.fault {
         Some(fault) if fault.hides_storage => Err(fault.sentence.clone()),
@@ -229,6 +236,15 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     exits.abort();
     reaper.abort();
     killer.abort();
+    let closing = async {
+        daemon.edge.close_records().await;
+        daemon.contents.storage().close().await;
+    };
+    if tokio::time::timeout(CLOSE, closing).await.is_err() {
+        tracing::warn!(
+            "the databases could not be closed in time; the next daemon goes on with them as they are"
+        );
+    }
     // Held until this process is gone, and with it whoever could still be writing.
     std::mem::forget(lock);
     match end {
@@ -303,6 +319,8 @@ async fn until_stopped(
                 if !directory.is_in_place() || !listener.is_in_place() {
                     return "its directory or socket has been replaced";
                 }
+                daemon.edge.look_after_records();
+                daemon.contents.storage().look_after();
                 if !daemon.edge.can_record() {
                     return "the thread that writes sessions.db has ended";
                 }

@@ -24,6 +24,7 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 pub use awaited::Opener;
@@ -131,6 +132,13 @@ pub struct Change {
     /// Items in these ranges go too, but need not be gone at once: nobody asks for them any more, and nobody puts
     /// anything into them again.
     pub forget: Vec<Range<Key>>,
+}
+
+impl Change {
+    /// Whether anything goes by it.
+    fn frees(&self) -> bool {
+        self.head.is_none() || self.clear || !self.removes.is_empty() || !self.forget.is_empty()
+    }
 }
 
 /// What is in a backend that keeps all of it in this process's memory.
@@ -242,6 +250,14 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`StorageError::Unavailable`], with what is the matter.
     fn check(&self) -> Result<(), StorageError>;
+
+    /// Looks whether what it keeps things in is still there, and has it put back. Does not block.
+    fn look_after(&self) {}
+
+    /// Nothing is committed any more: finishes what there is to finish.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
 
     /// Reads a record, and of its items those with these keys. Head and items belong together, or the version that is
     /// returned is the older one. None: there is no such record.

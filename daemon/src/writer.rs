@@ -1,12 +1,16 @@
 //! A thread that writes for everybody: it commits in groups whatever has come in since its last commit, and tells how
 //! far it has come.
 
+mod database;
+
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::sync::watch;
+
+pub use database::{Database, FileLock, Files, shrink};
 
 /// How long after a failed commit the next attempt is made, and when clients are told to come back.
 pub const RETRY: Duration = Duration::from_millis(250);
@@ -75,10 +79,21 @@ fn has_no_room(directory: &Path) -> bool {
         .is_ok_and(|found| found.blocks_available() == 0 || found.files() > 0 && found.files_available() == 0)
 }
 
+/// What the thread is told.
+#[derive(Debug)]
+enum Told<E> {
+    /// Something to be written.
+    Entry(Mark, E),
+    /// To look after the files.
+    Look,
+    /// Nothing comes any more.
+    End,
+}
+
 /// The writing end.
 #[derive(Debug)]
 pub struct Writer<E> {
-    queue: mpsc::Sender<(Mark, E)>,
+    queue: mpsc::Sender<Told<E>>,
     /// As the thread reports it, and as whoever waits is told.
     reported: watch::Receiver<Progress>,
     progress: watch::Receiver<Progress>,
@@ -93,7 +108,8 @@ pub struct Waiter {
 }
 
 impl<E: Send + 'static> Writer<E> {
-    /// Starts the thread. `commit` writes all of a group or nothing; `what` is what it writes, for the log.
+    /// Starts the thread. `commit` writes all of a group or nothing, and of an empty one looks whether it could; it is
+    /// dropped when the thread ends. `what` is what it writes, for the log.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -114,7 +130,7 @@ impl<E: Send + 'static> Writer<E> {
     pub fn record(&mut self, entry: E) -> Mark {
         self.last = Mark(self.last.0 + 1);
         // The thread ends only when this sender is dropped.
-        let _ = self.queue.send((self.last, entry));
+        let _ = self.queue.send(Told::Entry(self.last, entry));
         self.last
     }
 
@@ -148,6 +164,19 @@ impl<E: Send + 'static> Writer<E> {
     #[must_use]
     pub fn has_kept(&self, mark: Mark) -> bool {
         self.reported.borrow().kept >= mark
+    }
+
+    /// Has the thread look after the files.
+    pub fn look(&self) {
+        let _ = self.queue.send(Told::Look);
+    }
+
+    /// Has the thread write what it can, and end; what is recorded from now on is not kept. It has ended when what this
+    /// returns has.
+    pub fn end(&self) -> impl Future<Output = ()> + Send + use<E> {
+        let _ = self.queue.send(Told::End);
+        let mut reported = self.reported.clone();
+        async move { while reported.changed().await.is_ok() {} }
     }
 
     /// Returns when the thread has written what it can, and ended.
@@ -199,58 +228,85 @@ fn passed_on(reported: &watch::Receiver<Progress>) -> watch::Receiver<Progress> 
     progress
 }
 
-/// Commits until the sender is gone, and what it could not commit again and again.
+/// What the thread has to do.
+#[derive(Debug)]
+struct Work<E> {
+    batch: Vec<E>,
+    last: Mark,
+    looks: bool,
+    /// Whether more may come.
+    open: bool,
+}
+
+impl<E> Work<E> {
+    fn take(&mut self, told: Told<E>) {
+        match told {
+            // Who waits for it is told that it is not kept.
+            Told::Entry(..) if !self.open => {}
+            Told::Entry(mark, entry) => {
+                self.last = mark;
+                self.batch.push(entry);
+            }
+            Told::Look => self.looks = true,
+            Told::End => self.open = false,
+        }
+    }
+
+    /// Takes what has come in.
+    fn take_in(&mut self, incoming: &mpsc::Receiver<Told<E>>) {
+        loop {
+            match incoming.try_recv() {
+                Ok(told) => self.take(told),
+                Err(mpsc::TryRecvError::Empty) => return,
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    self.open = false;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Commits until it is told to end or the sender is gone, and what it could not commit again and again.
 fn write<E>(
     what: &'static str,
     mut commit: impl FnMut(&[E]) -> Result<(), Failure>,
-    incoming: &mpsc::Receiver<(Mark, E)>,
+    incoming: &mpsc::Receiver<Told<E>>,
     report: &watch::Sender<Progress>,
 ) {
-    let mut batch: Vec<E> = Vec::new();
-    let mut last = Mark::default();
-    let mut open = true;
-    while open || !batch.is_empty() {
-        if batch.is_empty() {
+    let mut work = Work { batch: Vec::new(), last: Mark::default(), looks: false, open: true };
+    while work.open || !work.batch.is_empty() {
+        let has_failed = report.borrow().failed.is_some();
+        if !has_failed {
             match incoming.recv() {
-                Ok((mark, entry)) => {
-                    last = mark;
-                    batch.push(entry);
-                }
+                Ok(told) => work.take(told),
                 Err(mpsc::RecvError) => return,
             }
-        } else if open {
+        } else if work.open {
             // What failed is tried again after a pause, however much comes in meanwhile.
             std::thread::sleep(RETRY);
         } else {
             return;
         }
-        loop {
-            match incoming.try_recv() {
-                Ok((mark, entry)) => {
-                    last = mark;
-                    batch.push(entry);
-                }
-                Err(mpsc::TryRecvError::Empty) => break,
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    open = false;
-                    break;
-                }
-            }
+        work.take_in(incoming);
+        let looks = std::mem::take(&mut work.looks);
+        if work.batch.is_empty() && !looks && !has_failed {
+            continue;
         }
-        match commit(&batch) {
+        match commit(&work.batch) {
             Ok(()) => {
-                batch.clear();
+                work.batch.clear();
                 if report.borrow().failed.is_some() {
                     tracing::info!("{what} can be written again");
                 }
-                report.send_modify(|progress| *progress = Progress { kept: last, failed: None });
+                report.send_modify(|progress| *progress = Progress { kept: work.last, failed: None });
             }
             Err(error) => {
                 if report.borrow().failed.is_none() {
                     tracing::error!(%error, "could not write {what}; trying again");
                 }
                 let stalled = Stalled(Arc::new(error));
-                report.send_modify(|progress| progress.failed = Some((last, stalled)));
+                report.send_modify(|progress| progress.failed = Some((work.last, stalled)));
             }
         }
     }

@@ -1,7 +1,9 @@
 //! What the daemon does where something on its disk is damaged, misconfigured or full: hosts have their servers all the same.
 
+mod files;
 mod full;
 mod locked;
+mod log;
 mod records;
 mod storage;
 

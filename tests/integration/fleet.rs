@@ -135,6 +135,75 @@ fleet! {
     dynamodb_moto: crate::dynamodb::Table::<crate::dynamodb::Moto>::new(), 5 kills;
 }
 
+/// Directories on one file system, of whose inodes the first one's, in hexadecimal, begins the other's.
+#[cfg(feature = "postgres")]
+fn alike(disk: &std::path::Path, configuration: &str) -> [World; 2] {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    let inode = |world: &World| {
+        std::fs::DirBuilder::new().mode(0o700).create(world.directory()).expect("made");
+        format!("{:x}", std::fs::metadata(world.directory()).expect("there").ino())
+    };
+    let made = || {
+        let world = World::within(&crate::BINARIES, disk);
+        world.configure(configuration);
+        world
+    };
+    let first = made();
+    let digits = inode(&first);
+    let other = (0..100_000).find_map(|_| {
+        let world = made();
+        inode(&world).starts_with(&digits).then_some(world)
+    });
+    [first, other.expect("its inodes are small numbers, one after the other")]
+}
+
+/// The first one's directory, as far as a daemon with half an eye can tell, is the other's.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_daemon_ends_no_session_of_another_whose_directory_is_called_alike() {
+    crate::needs_root("to mount a small file system");
+    let database = crate::postgres::Schema::new();
+    let mount = tempfile::tempdir_in("/tmp").expect("a directory");
+    let _disk = mcp_sessiond_tests::SmallDisk::mount(mount.path(), "64m");
+    let [here, there] =
+        alike(mount.path(), &format!("storage.url = \"{}\"\nsessions.host_grace_ms = 0\n", database.url()));
+    // The one that is at home in both, and the one whose session it is.
+    let _daemons = [here.daemon(), there.daemon()];
+    let host = there.host();
+    let (mut server, loaded) = host.loaded(&[]);
+    let lease = leased(&loaded);
+    server
+        .call("write_state", json!({"of": lease, "writes": [{"key": "k", "value": "1"}]}))
+        .expect("written");
+    // It is due at once, and stays, since it is held.
+    server.call("update_session", json!({"of": lease, "lifetimes": {"idle_ms": "1"}})).expect("updated");
+    for _ in 0..50 {
+        assert_eq!(here.peer().call("sweep", json!({})), Ok(json!([])));
+    }
+    let read = server.call("read_state", json!({"of": lease, "keys": ["k"]})).expect("read");
+    assert_eq!(read[0]["value"], "1");
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn what_others_have_deleted_does_not_read_as_if_it_had_never_been() {
+    let database = crate::postgres::Schema::new();
+    let world = world(&format!("storage.url = \"{}\"\n", database.url()));
+    let _daemon = world.daemon();
+    let host = world.host();
+    let (mut server, loaded) = host.loaded(&[]);
+    let lease = leased(&loaded);
+    let read = || json!({"of": lease, "keys": ["k"]});
+    assert_eq!(server.call("read_state", read()).expect("nothing so far")[0]["version"], "0");
+    server
+        .call("write_state", json!({"of": lease, "writes": [{"key": "k", "value": "1"}]}))
+        .expect("written");
+    assert_eq!(server.call("read_state", read()).expect("read")[0]["version"], "1");
+    database.empty();
+    assert_refused(server.call("read_state", read()), "unknown_session");
+    assert_ne!(server.load().assert_fresh().session(), loaded.session());
+}
+
 /// The daemon starts without its database, serves what needs none, and says what it is waiting for.
 #[cfg(feature = "postgres")]
 #[test]

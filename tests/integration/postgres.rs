@@ -55,6 +55,15 @@ impl Schema {
         with_options(&server(), &self.options())
     }
 
+    /// Deletes every record, as somebody might by hand.
+    pub(crate) fn empty(&self) {
+        let delete = format!("DELETE FROM {}.record", self.0);
+        apart(async move {
+            let client = connect().await;
+            client.batch_execute(&delete).await.expect("deleted");
+        });
+    }
+
     /// What makes it so.
     fn options(&self) -> String {
         format!("schema={0}&application_name={0}", self.0)

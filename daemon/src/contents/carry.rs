@@ -169,8 +169,11 @@ impl Contents {
         let failed = |error: &StorageError| self.failed(error);
         self.read(place, read, keys).await.map_err(|error| failed(&error))?;
         for attempt in 0..READS_MAX {
-            if read.head.is_none() && !access.is_claimed() {
+            if read.head.is_none() && (!access.is_claimed() || self.has_lost(place)) {
                 return Err(Error::UnknownSession);
+            }
+            if read.head.is_some() && access.is_claimed() && self.storage.is_shared() {
+                self.known.note(place);
             }
             let now_ms = self.clock.now_ms();
             // Randomness is a call of the kernel: only where it is needed.
@@ -209,6 +212,17 @@ impl Contents {
         }
         // Others change it faster than it can be read.
         Err(failed(&StorageError::Conflict))
+    }
+
+    /// Whether a session that is still claimed was there, and others have ended it. Then it has ended here, too: it must not
+    /// read as if nothing had ever been in it.
+    fn has_lost(&self, place: &Place) -> bool {
+        let lost = self.known.forget(place);
+        if lost {
+            tracing::warn!(session = %place.name, "a session's contents were deleted by another daemon, or by hand; it has ended");
+            self.tell_end(place);
+        }
+        lost
     }
 
     /// Reads a record and some of its items. When it has changed since the last time, what was read then is worth

@@ -178,6 +178,7 @@ impl Contents {
         let elsewhere = self.is_attached_elsewhere(&draft.head, now_ms);
         if let Some(why) = draft.head.ended(late_ms, draft.bounds, in_use || elsewhere) {
             draft.end();
+            self.known.forget(place);
             return Ok((Some(why), false));
         }
         if in_use {
@@ -212,6 +213,7 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn end(&self, place: &Place, standing: Standing) -> Result<bool, Error> {
+        self.known.forget(place);
         // By its version alone, whether it can be read or not.
         for _ in 0..CONFLICTS_MAX {
             let record = self.storage.read(place, &[]).await.map_err(|error| self.failed(&error))?;
@@ -239,6 +241,7 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn end_owner(&self, owner: &str) -> Result<(), Error> {
+        self.known.forget_owner(owner);
         loop {
             let listed = self.storage.list(owner, "", BATCH).await.map_err(|error| self.failed(&error))?;
             if listed.is_empty() {

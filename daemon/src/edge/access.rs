@@ -142,7 +142,7 @@ impl Edge {
     #[must_use]
     pub fn standing(&self, place: &Place) -> Standing {
         let Some(host) = place.owner.strip_prefix("host ") else { return Standing::Service };
-        let Some(host) = host.strip_prefix(&self.home) else { return Standing::Elsewhere };
+        let Some(host) = at_home(host, &self.home) else { return Standing::Elsewhere };
         let Some(host) = host_of(host) else { return Standing::Gone };
         self.look(|registry| {
             let session = place.name.parse::<SessionId>().ok();
@@ -179,7 +179,7 @@ impl Edge {
 
     /// A session has ended in the storage: nobody is led to it any more. Its token goes with it.
     pub fn forget(&self, place: &Place) {
-        let host = place.owner.strip_prefix("host ").and_then(|host| host.strip_prefix(&self.home));
+        let host = place.owner.strip_prefix("host ").and_then(|host| at_home(host, &self.home));
         let Some((host, told)) = host.and_then(host_of).zip(place.name.parse::<SessionId>().ok()) else {
             return;
         };
@@ -191,9 +191,14 @@ impl Edge {
     }
 }
 
+/// What [`Edge::owner`] writes behind the home, if that is this daemon's: another's may begin with the same digits.
+fn at_home<'a>(host: &'a str, home: &str) -> Option<&'a str> {
+    host.strip_prefix(home)?.strip_prefix(' ')
+}
+
 /// What [`Edge::owner`] writes behind the daemon's home.
 fn host_of(text: &str) -> Option<ProcessId> {
-    let mut parts = text.trim_start().split(' ').map(|part| part.parse::<u64>().ok());
+    let mut parts = text.split(' ').map(|part| part.parse::<u64>().ok());
     let pid = u32::try_from(parts.next()??).ok()?;
     Some(ProcessId { pid, start: StartTime(parts.next()??), inode: parts.next().flatten() })
 }

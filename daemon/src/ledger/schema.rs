@@ -76,11 +76,7 @@ pub(super) enum State {
 
 pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, State)> {
     let mut connection = Connection::open(path)?;
-    // NORMAL: a commit is in the page cache, which outlives this process; a power loss ends every session anyway.
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
-    // The directory's lock keeps other daemons out; this keeps a curious sqlite3 from seeing a write half done.
-    connection.pragma_update(None, "locking_mode", "NORMAL")?;
+    set_up(&connection)?;
     let user_version = |connection: &Connection| {
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
     };
@@ -107,6 +103,18 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
         create(&mut connection, boot)?;
     }
     Ok((connection, state))
+}
+
+/// Sets a connection up.
+pub(super) fn set_up(connection: &Connection) -> rusqlite::Result<()> {
+    // NORMAL: a commit is in the page cache, which outlives this process; a power loss ends every session anyway.
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // The directory's lock keeps other daemons out; this keeps a curious sqlite3 from seeing a write half done.
+    connection.pragma_update(None, "locking_mode", "NORMAL")?;
+    // What is deleted is overwritten, and nothing of it is ever in a file elsewhere.
+    connection.pragma_update(None, "secure_delete", true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")
 }
 
 /// Whether the database is not what a daemon of this version wrote. Anything else may pass.

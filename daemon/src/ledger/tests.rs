@@ -47,7 +47,7 @@ impl Bench {
 
     /// What the next daemon finds.
     async fn reopen(self, boot: &str) -> (Records, Option<String>) {
-        self.ledger.0.close().await;
+        self.ledger.writer.close().await;
         let Opened { snapshot, discarded, .. } = open(self.directory.path(), boot);
         (snapshot.into(), discarded)
     }
@@ -275,7 +275,7 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
         let mut bench = Bench::new();
         bench.keep().await.expect("it is kept");
         let Bench { directory, ledger, .. } = bench;
-        ledger.0.close().await;
+        ledger.writer.close().await;
         spoil(&directory.path().join(FILE));
 
         let Opened { mut ledger, snapshot, discarded } = open(directory.path(), BOOT);
@@ -283,7 +283,7 @@ async fn what_cannot_be_read_is_discarded_and_written_anew() {
         let kept = session("kept", 2);
         ledger.record(Effect::SaveSession(kept.clone()));
         ledger.waiter().kept().await.expect("it is kept");
-        ledger.0.close().await;
+        ledger.writer.close().await;
         let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
         assert_eq!((snapshot.sessions, discarded), (vec![kept], None));
     }
@@ -359,7 +359,7 @@ async fn a_full_disk_is_said_and_got_over() {
     }
     std::fs::remove_file(filler).expect("it is ours");
     while record(&mut ledger, number).await.is_err() {}
-    ledger.0.close().await;
+    ledger.writer.close().await;
     let Opened { snapshot, discarded, .. } = open(disk.path(), BOOT);
     assert_eq!((Records::from(snapshot), discarded), (records, None));
 }
@@ -393,7 +393,7 @@ async fn what_was_recorded_is_found_after(downgrade: &str) {
     bench.keep().await.expect("it is kept");
     let path = bench.path();
     let Bench { directory, ledger, records } = bench;
-    ledger.0.close().await;
+    ledger.writer.close().await;
     execute(&path, downgrade);
     let Opened { mut ledger, snapshot, discarded, .. } = open(directory.path(), BOOT);
     assert_eq!((Records::from(snapshot), discarded), (records, None));
@@ -402,7 +402,7 @@ async fn what_was_recorded_is_found_after(downgrade: &str) {
     let keeper = KeeperRecord { process, name, program: "server".into(), backend: None, ending: true };
     ledger.record(Effect::SaveKeeper(None, keeper.clone()));
     ledger.waiter().kept().await.expect("it is kept");
-    ledger.0.close().await;
+    ledger.writer.close().await;
     let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
     assert_eq!((snapshot.ending, discarded), (vec![keeper], None));
 }

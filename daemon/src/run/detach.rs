@@ -4,22 +4,17 @@
 //! and exits. So the daemon is no child of the client, and the client knows from the exit code when to connect.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_process::{executable, fault};
 use mcp_sessiond_proto::paths;
-use nix::fcntl::OFlag;
 
 use super::{Fatal, Options, log_path};
 use crate::config;
-
-/// Bytes of former daemons' log that are kept, at most.
-const LOG_MAX: u64 = 1024 * 1024;
+use crate::logging::open_log;
 
 /// What the daemon says on standard output once clients can connect.
 const READY: &str = "ready";
@@ -63,7 +58,7 @@ fn start(options: &Options) -> io::Result<u8> {
         command.env(config::FILE_VARIABLE, std::path::absolute(config)?);
     }
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped());
-    command.stderr(match log(directory.path()) {
+    command.stderr(match open_log(&log_path(directory.path())) {
         Ok(log) => log.into(),
         // The daemon has to be there all the same: it can say what is wrong.
         Err(error) if [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&error.kind()) => {
@@ -89,20 +84,6 @@ fn start(options: &Options) -> io::Result<u8> {
         );
     }
     Ok(code)
-}
-
-/// Where the daemon writes what it has to say.
-fn log(directory: &Path) -> io::Result<File> {
-    let log = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .custom_flags(OFlag::O_NOFOLLOW.bits())
-        .open(log_path(directory))?;
-    if log.metadata()?.len() > LOG_MAX {
-        log.set_len(0)?;
-    }
-    Ok(log)
 }
 
 /// The variables that a daemon started on demand is left with.

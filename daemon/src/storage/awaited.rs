@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future;
+use futures::future::{self, BoxFuture};
 use tokio::sync::watch;
 
 use super::{
@@ -219,6 +219,16 @@ impl Storage for Awaited {
     fn check(&self) -> Result<(), StorageError> {
         // While it is being opened nothing is known to be wrong, and whoever calls waits.
         self.get().map_or(Ok(()), |storage| storage?.check())
+    }
+
+    fn look_after(&self) {
+        if let Some(storage) = self.arrived.get() {
+            storage.look_after();
+        }
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.arrived.get().map_or_else(|| future::ready(()).boxed(), |storage| storage.close())
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {

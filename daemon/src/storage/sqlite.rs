@@ -9,10 +9,10 @@ mod schema;
 use std::collections::HashMap;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt as _;
-use futures::future;
+use futures::future::{self, BoxFuture};
 use mcp_sessiond_process::fault;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -20,7 +20,7 @@ use super::{
     Answer, Change, Durable, Item, Key, Listed, Memory, Place, Record, Scan, Storage, StorageError, Usage,
     Version,
 };
-use crate::writer::{Failure, Mark, Stalled, Waiter, Writer};
+use crate::writer::{Database, Failure, FileLock, Files, Mark, Stalled, Waiter, Writer};
 
 /// What an acknowledged change survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -85,7 +85,8 @@ pub enum SqliteError {
 pub struct Sqlite {
     memory: Memory,
     journal: Mutex<Journal>,
-    _lock: Option<Flock<std::fs::File>>,
+    files: Arc<Files>,
+    _lock: Option<Arc<FileLock>>,
 }
 
 /// One change on its way to the file.
@@ -109,8 +110,16 @@ impl Sqlite {
     /// # Errors
     /// [`SqliteError`].
     pub fn open(path: &Path, durability: Durability) -> Result<Self, SqliteError> {
+        Self::open_with(path, durability, None)
+    }
+
+    fn open_with(
+        path: &Path,
+        durability: Durability,
+        lock: Option<Arc<FileLock>>,
+    ) -> Result<Self, SqliteError> {
         let failed = |error| SqliteError::Database { path: path.into(), error };
-        let mut connection = match schema::open(path, durability).map_err(failed)? {
+        let connection = match schema::open(path, durability).map_err(failed)? {
             schema::Opened::Ready(connection) => connection,
             schema::Opened::Newer(found) => {
                 return Err(SqliteError::Newer { path: path.into(), found, known: schema::VERSION });
@@ -119,15 +128,31 @@ impl Sqlite {
         };
         let memory = Memory::default();
         schema::load(&connection, &memory).map_err(failed)?;
+        if let Err(error) = schema::shrink(&connection) {
+            tracing::debug!(%error, "could not make the database smaller");
+        }
+        let set_up = move |connection: &_| schema::set_up(connection, durability);
+        let database = Database::new(path, connection, set_up).map_err(failed)?;
+        let mut database = database.locked_by(lock.as_ref());
+        let files = database.files();
         let directory = path.parent().unwrap_or(path).to_owned();
         let commit = move |entries: &[Entry]| -> Result<(), Failure> {
-            schema::commit(&mut connection, entries).map_err(|error| Failure::of(&error, &directory))?;
+            let connection = database.ready()?;
+            if entries.is_empty() {
+                return Ok(());
+            }
+            schema::commit(connection, entries).map_err(|error| Failure::of(&error, &directory))?;
+            database.committed();
             fault::point(fault::CONTENTS_COMMIT);
+            if entries.iter().any(|entry| entry.change.frees()) {
+                database.shrink();
+            }
             Ok(())
         };
         let writer = Writer::start("the sessions' contents", commit)
             .map_err(|error| SqliteError::Thread { path: path.into(), error })?;
-        Ok(Self { memory, journal: Mutex::new(Journal { writer, marks: HashMap::new() }), _lock: None })
+        let journal = Mutex::new(Journal { writer, marks: HashMap::new() });
+        Ok(Self { memory, journal, files, _lock: lock })
     }
 
     /// The same, for this handle alone: nobody else who asks so has it at the same time, in whatever process.
@@ -141,16 +166,16 @@ impl Sqlite {
         // On the file itself, which SQLite locks in another way. It ends with this process at the latest.
         let lock = Flock::lock(file.map_err(refused)?, FlockArg::LockExclusiveNonblock)
             .map_err(|_| SqliteError::Locked { path: path.into() })?;
-        Ok(Self { _lock: Some(lock), ..Self::open(path, durability)? })
+        Self::open_with(path, durability, Some(Arc::new(Mutex::new(lock))))
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when the thread has written what it can, and ended.
+    /// The same, for who has it alone.
     #[cfg(test)]
-    pub(crate) async fn close(self) {
+    pub(crate) async fn closed(self) {
         let journal = self.journal.into_inner().unwrap_or_else(PoisonError::into_inner);
         journal.writer.close().await;
     }
@@ -180,6 +205,17 @@ impl Storage for Sqlite {
             return Err(StorageError::Unavailable("the thread that writes the database has ended".into()));
         }
         journal.writer.check().map_err(stalled)
+    }
+
+    fn look_after(&self) {
+        if !self.files.are_in_place() {
+            self.journal().writer.look();
+        }
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        let ending = self.journal().writer.end();
+        ending.boxed()
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {

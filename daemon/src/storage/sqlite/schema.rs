@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::{Durability, Entry};
 use crate::storage::{Change, Head, Item, Memory, Place, Version};
-use crate::writer::begin;
+use crate::writer::{self, begin};
 
 /// Grows with every change of the tables.
 pub(super) const VERSION: i64 = 1;
@@ -38,6 +38,22 @@ pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Open
     if application != APPLICATION_ID && (application != 0 || tables != 0) {
         return Ok(Opened::Foreign);
     }
+    if tables == 0 {
+        // Before the first page is written; later it takes a VACUUM.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
+    set_up(&connection, durability)?;
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    match version {
+        VERSION => {}
+        0 => create(&mut connection)?,
+        newer => return Ok(Opened::Newer(newer)),
+    }
+    Ok(Opened::Ready(connection))
+}
+
+/// Sets a connection up.
+pub(super) fn set_up(connection: &Connection, durability: Durability) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // In WAL mode NORMAL leaves a commit in the page cache, which outlives this process, and FULL syncs it.
     let synchronous = match durability {
@@ -48,14 +64,24 @@ pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Open
     // On macOS a sync reaches the disk itself only so. Elsewhere this does nothing.
     connection.pragma_update(None, "fullfsync", durability == Durability::Power)?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    match version {
-        VERSION => {}
-        0 => create(&mut connection)?,
-        newer => return Ok(Opened::Newer(newer)),
-    }
-    Ok(Opened::Ready(connection))
+    // What is deleted is overwritten, and nothing of it is ever in a file elsewhere.
+    connection.pragma_update(None, "secure_delete", true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "journal_size_limit", LOG_LIMIT)
 }
+
+/// Makes room that is free the file system's again; for a file of a former daemon, which could not do that, all anew.
+pub(super) fn shrink(connection: &Connection) -> rusqlite::Result<()> {
+    let auto_vacuum: i64 = connection.pragma_query_value(None, "auto_vacuum", |row| row.get(0))?;
+    if auto_vacuum != 0 {
+        return writer::shrink(connection);
+    }
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    connection.execute_batch("VACUUM")
+}
+
+/// Bytes that the log keeps once what is in it is in the database.
+const LOG_LIMIT: i64 = 4 * 1024 * 1024;
 
 fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = begin(connection)?;

@@ -80,7 +80,7 @@ async fn a_full_disk_is_unavailable_and_then_everything_is_kept() {
         }
     }
     sqlite.settled(&place("a")).kept().await.expect("kept by now");
-    sqlite.close().await;
+    sqlite.closed().await;
     let again = Sqlite::open(&path, Durability::Process).expect("opened");
     let record = again.read(&place("a"), &["k".into()]).await.expect("read").expect("there");
     assert_eq!((record.version, &record.head[..]), (Version(2), &b"two"[..]));

@@ -1,0 +1,299 @@
+//! A database of SQLite's, and its files. SQLite goes on writing into a file that was deleted, and so into nothing; and it
+//! is killed by a `-shm` that was cut short. So before each commit, and now and then, it is looked whether they are there.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use nix::fcntl::{Flock, FlockArg};
+use rusqlite::Connection;
+
+use super::Failure;
+
+/// Free pages from which on the file is made smaller, if they are the greater part of it: with pages of 4 KiB, 4 MiB.
+const FREE_PAGES: i64 = 1_024;
+
+/// What is added to the name of a database for the one that is to take its place.
+const COPY: &str = "-new";
+
+/// A lock on the file of a database, which goes with the file when that is made again.
+pub type FileLock = Mutex<Flock<std::fs::File>>;
+
+/// What sets a connection up.
+type SetUp = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
+
+/// The connection, and the files behind it.
+pub struct Database {
+    /// None: it could not be opened again so far.
+    connection: Option<Connection>,
+    set_up: SetUp,
+    files: Arc<Files>,
+    lock: Weak<FileLock>,
+}
+
+/// The files, as they were when they were seen last.
+#[derive(Debug)]
+pub struct Files {
+    path: PathBuf,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    database: Option<Id>,
+    log: Option<Id>,
+    index: Option<(Id, u64)>,
+}
+
+/// Device and inode.
+type Id = (u64, u64);
+
+/// How the files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    InPlace,
+    /// The `-shm` had so many bytes, and has fewer.
+    Short(u64),
+    /// One of them is gone.
+    Gone,
+    /// There is another database in the place of this one.
+    Replaced,
+}
+
+fn found(path: &Path) -> Option<Metadata> {
+    std::fs::symlink_metadata(path).ok()
+}
+
+fn id(found: &Metadata) -> Id {
+    (found.dev(), found.ino())
+}
+
+impl Files {
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(suffix);
+        path.into()
+    }
+
+    fn seen(&self) -> Seen {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes down which files they are, as far as that is not known: each is made once.
+    fn note(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.database.is_none() {
+            seen.database = found(&self.path).as_ref().map(id);
+        }
+        if seen.log.is_none() {
+            seen.log = found(&self.beside("-wal")).as_ref().map(id);
+        }
+        if seen.index.is_none() {
+            seen.index = found(&self.beside("-shm")).map(|found| (id(&found), found.len()));
+        }
+    }
+
+    /// The index has grown.
+    fn note_len(&self, len: u64) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.index = seen.index.map(|(known, former)| (known, former.max(len)));
+    }
+
+    fn state(&self) -> State {
+        let Seen { database, log, index } = self.seen();
+        let is_other = |seen: Option<Id>, found: Option<Metadata>| {
+            seen.is_some_and(|seen| found.as_ref().map(id) != Some(seen))
+        };
+        match (database, found(&self.path)) {
+            (Some(seen), Some(found)) if id(&found) != seen => return State::Replaced,
+            (Some(_), None) => return State::Gone,
+            _ => {}
+        }
+        let now = found(&self.beside("-shm"));
+        if let Some(now) = &now
+            && index.is_some_and(|(seen, len)| id(now) == seen && now.len() > len)
+        {
+            self.note_len(now.len());
+        }
+        match index {
+            Some((seen, len)) if now.as_ref().is_some_and(|now| id(now) == seen && now.len() < len) => {
+                State::Short(len)
+            }
+            _ if is_other(log, found(&self.beside("-wal"))) => State::Gone,
+            _ if is_other(index.map(|(seen, _)| seen), now) => State::Gone,
+            _ => State::InPlace,
+        }
+    }
+
+    /// Whether they are as they should be.
+    #[must_use]
+    pub fn are_in_place(&self) -> bool {
+        self.state() == State::InPlace
+    }
+}
+
+impl Database {
+    /// Looks after a database that was opened, or will be again by `set_up`.
+    ///
+    /// # Errors
+    /// Those of SQLite.
+    pub fn new(
+        path: &Path,
+        connection: Connection,
+        set_up: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) -> rusqlite::Result<Self> {
+        set_up(&connection)?;
+        // All of its files are there once it has been read.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        let files = Arc::new(Files { path: path.into(), seen: Mutex::default() });
+        files.note();
+        // Where a former daemon was killed while it made them again.
+        let _ = std::fs::remove_file(files.beside(COPY));
+        Ok(Self { connection: Some(connection), set_up: Box::new(set_up), files, lock: Weak::new() })
+    }
+
+    /// The same, with a lock on the file.
+    #[must_use]
+    pub fn locked_by(mut self, lock: Option<&Arc<FileLock>>) -> Self {
+        self.lock = lock.map(Arc::downgrade).unwrap_or_default();
+        self
+    }
+
+    /// The files, for who looks after them while nothing is written.
+    #[must_use]
+    pub fn files(&self) -> Arc<Files> {
+        self.files.clone()
+    }
+
+    /// The connection, once its files are in place: what is not is put back.
+    ///
+    /// # Errors
+    /// [`Failure`], when that can't be done.
+    pub fn ready(&mut self) -> Result<&mut Connection, Failure> {
+        match self.files.state() {
+            State::InPlace => {}
+            State::Short(len) => self.lengthen(len)?,
+            State::Gone => self.make_again()?,
+            State::Replaced => {
+                let path = self.files.path.display();
+                let sentence = format!(
+                    "another file has been put in the place of {path}; restart the daemon to go on with that one"
+                );
+                return Err(Failure { sentence, is_full: false });
+            }
+        }
+        if self.connection.is_none() {
+            self.open()?;
+        }
+        self.connection.as_mut().ok_or_else(|| Failure {
+            sentence: format!("{} is not open", self.files.path.display()),
+            is_full: false,
+        })
+    }
+
+    /// Something was committed.
+    pub fn committed(&self) {
+        self.files.note();
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> Failure {
+        Failure::of(error, self.files.path.parent().unwrap_or(&self.files.path))
+    }
+
+    fn open(&mut self) -> Result<(), Failure> {
+        let opened = Connection::open(&self.files.path).and_then(|connection| {
+            (self.set_up)(&connection)?;
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+            Ok(connection)
+        });
+        self.connection = Some(opened.map_err(|error| self.failed(&error))?);
+        self.files.note();
+        Ok(())
+    }
+
+    /// What is missing of the index reads as zeros, from which SQLite takes that it has to make it again.
+    fn lengthen(&self, len: u64) -> Result<(), Failure> {
+        let path = self.files.beside("-shm");
+        tracing::warn!(file = %path.display(), "a file of a database was cut short; it is made again");
+        let file = std::fs::OpenOptions::new().write(true).open(&path);
+        file.and_then(|file| file.set_len(len))
+            .map_err(|error| Failure { sentence: format!("{}: {error}", path.display()), is_full: false })
+    }
+
+    /// Makes the files again from what SQLite still has open. Killed at any point, it leaves what was there, or all of it.
+    fn make_again(&mut self) -> Result<(), Failure> {
+        let Some(connection) = &self.connection else { return self.open() };
+        let path = self.files.path.clone();
+        let copy = self.files.beside(COPY);
+        let refused = |error: std::io::Error| Failure {
+            sentence: format!("{}: {error}", path.display()),
+            is_full: false,
+        };
+        tracing::warn!(file = %path.display(), "a file of a database was deleted while the daemon runs; it is made again");
+        let _ = std::fs::remove_file(&copy);
+        let made = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&copy);
+        drop(made.map_err(refused)?);
+        let copied = connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()]);
+        copied.map_err(|error| self.failed(&error))?;
+        // Where the database itself is still there, it has everything before its log goes.
+        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if let Some(lock) = self.lock.upgrade() {
+            *lock.lock().unwrap_or_else(PoisonError::into_inner) = locked(&copy).map_err(refused)?;
+        }
+        for suffix in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(self.files.beside(suffix));
+        }
+        std::fs::rename(&copy, &path).map_err(refused)?;
+        // Closing it deletes log and index, which must not be those of the next one.
+        self.connection = None;
+        *self.files.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::default();
+        self.open()
+    }
+
+    /// Gives free pages back to the file system, where they are the greater part of the file.
+    pub fn shrink(&self) {
+        let Some(connection) = &self.connection else { return };
+        if let Err(error) = shrink(connection) {
+            tracing::debug!(%error, "could not make a database smaller");
+        }
+    }
+}
+
+impl Drop for Database {
+    /// All that was committed goes into the one file, and what was deleted is nowhere any more.
+    fn drop(&mut self) {
+        let _ = self.ready();
+        let Some(connection) = self.connection.take() else { return };
+        if self.files.are_in_place() {
+            let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        } else {
+            // To close it would delete the files of whatever is in its place.
+            std::mem::forget(connection);
+        }
+    }
+}
+
+fn locked(path: &Path) -> std::io::Result<Flock<std::fs::File>> {
+    let file = std::fs::OpenOptions::new().write(true).open(path)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+}
+
+/// Gives free pages back to the file system, where they are the greater part of the file.
+///
+/// # Errors
+/// Those of SQLite.
+pub fn shrink(connection: &Connection) -> rusqlite::Result<()> {
+    let count = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
+    let free = count("freelist_count")?;
+    if free < FREE_PAGES || free * 2 < count("page_count")? {
+        return Ok(());
+    }
+    // A row for each page.
+    let mut freeing = connection.prepare("PRAGMA incremental_vacuum")?;
+    let mut pages = freeing.query([])?;
+    while pages.next()?.is_some() {}
+    drop(pages);
+    drop(freeing);
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
