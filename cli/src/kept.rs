@@ -124,7 +124,8 @@ impl Kept {
             Err(failure) => (None, Some(failure), Vec::new()),
         };
         let lost = match &connection {
-            Some(connection) => lost(connection).await?,
+            // It is no reason to hide the servers.
+            Some(connection) => lost(connection).await.unwrap_or_default(),
             None => Vec::new(),
         };
         let known: Vec<KeeperName> = seen.iter().map(|seen| seen.backend.keeper).collect();
@@ -160,8 +161,11 @@ pub(super) async fn lost(connection: &Connection) -> Result<Vec<Lost>, CallError
 impl Lost {
     /// In a sentence.
     pub(super) fn sentence(&self) -> String {
-        let pid = self.host.map(|pid| format!(" {pid}")).unwrap_or_default();
-        format!("A server of {}{pid} was lost: {}", self.host_name, self.because.sentence())
+        let why = self.because.sentence();
+        match self.host {
+            Some(pid) => format!("A server of {} {pid} was lost: {why}", self.host_name),
+            None => format!("A server that you have named was lost: {why}"),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{self as process, Pinned, socket};
 use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest};
@@ -14,7 +14,7 @@ use mcp_sessiond_proto::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, paths};
 const ASK_WAIT: Duration = Duration::from_millis(250);
 
 /// Bytes that an answer has at most, with the end of a backend's standard error in it.
-const ANSWER_MAX: u64 = 4 * 1024 * 1024;
+const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
 /// The sockets in a runtime directory whose keepers are none of these.
 #[must_use]
@@ -86,6 +86,7 @@ impl<E: std::error::Error> From<E> for Unanswered {
 }
 
 fn ask(mut stream: UnixStream, version: u16, request: &KeeperRequest) -> Result<KeeperReply, Unanswered> {
+    let until = Instant::now() + ASK_WAIT;
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(ASK_WAIT))?;
     stream.set_write_timeout(Some(ASK_WAIT))?;
@@ -99,8 +100,15 @@ fn ask(mut stream: UnixStream, version: u16, request: &KeeperRequest) -> Result<
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
-    let mut answer = Vec::new();
+    let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
     // It hangs up after its answer.
-    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    while answer.len() < ANSWER_MAX {
+        let left = until.checked_duration_since(Instant::now()).ok_or(Unanswered::Silent)?;
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match stream.read(&mut chunk)? {
+            0 => break,
+            read => answer.extend_from_slice(&chunk[..read]),
+        }
+    }
     Ok(serde_json::from_slice(&answer)?)
 }

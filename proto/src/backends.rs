@@ -302,7 +302,7 @@ pub struct Remembered {
     /// The copy of the record that the daemon gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
-    /// The newest epoch that it has seen.
+    /// An epoch above all that it has seen. Those are stale from now on.
     pub epoch: Epoch,
     /// The front that is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -164,7 +164,7 @@ async fn ask(connection: &Connection, asked: &Asked, findings: &mut Vec<Finding>
     findings.extend(about.ailments.iter().map(|one| told(one, State::Bad)));
     findings.extend(about.hints.iter().map(|one| told(one, State::Doubtful)));
     let lost = kept::lost(connection).await.map_err(|error| error.to_string())?;
-    let advice = "its host's next server begins afresh, and says so";
+    let advice = "the next one begins afresh, and says so";
     findings.extend(lost.iter().map(|lost| Finding::other("lost", State::Doubtful, lost.sentence(), advice)));
     let caller = nix::unistd::getppid().as_raw().unsigned_abs();
     let request = ClaimRequest {

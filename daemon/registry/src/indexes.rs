@@ -94,13 +94,15 @@ impl Registry {
     fn add_to_holder(&mut self, holder: ProcessId, id: &SessionId, made_by: Option<RequestId>) {
         self.held_by.entry(holder).or_default().insert(id.clone());
         if let Some(request) = made_by {
-            self.made.insert((holder, request), id.clone());
+            self.made.entry((holder, request)).or_insert_with(|| id.clone());
         }
     }
 
     fn drop_from_holder(&mut self, holder: ProcessId, id: &SessionId, made_by: Option<RequestId>) {
-        if let Some(request) = made_by {
-            self.made.remove(&(holder, request));
+        if let Some(made) = made_by.map(|request| (holder, request))
+            && self.made.get(&made) == Some(id)
+        {
+            self.made.remove(&made);
         }
         if let Some(ids) = self.held_by.get_mut(&holder) {
             ids.remove(id);

@@ -1,9 +1,10 @@
 //! Keepers whose records are lost: each has a copy of its session's, and gives it back.
 //!
-//! What a copy says counts as far as the kernel confirms it: the host lives, and a front that is attached was started by it. The
-//! records of tokens, and of sessions without a backend, are lost.
+//! What else was on record is lost: who holds a lease of which the keeper has not heard yet, and whether a host was seen with a crowd.
+//! So nobody is led to what is found again by a key. A host's server stays for the front that is attached, as the kernel
+//! confirms it, and ends with it. What the user has named is found by its name, as ever.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use mcp_sessiond_process::{self as process, Key, Pinned, ProcessId, Said, StartTime};
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::keepers::Listener;
 
-/// Epochs that are left out where no front is attached: the former daemon may have given leases of which the keeper has not heard.
-const EPOCHS_LEFT_OUT: u64 = 1_000;
+/// Keepers that are asked at a time. Each of them is a thread.
+const AT_ONCE: usize = 16;
 
 /// What a keeper has to give back. Its own text: no other program reads it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +28,8 @@ pub(super) struct RecordCopy {
     host: Option<ProcessRef>,
     host_name: String,
     row: Option<Siblings>,
-    key: Vec<u8>,
+    /// That of the name, where it is the user's.
+    key: Option<Vec<u8>>,
     program: String,
     label: Option<Label>,
     entry: Option<Label>,
@@ -39,16 +41,16 @@ pub(super) struct RecordCopy {
 }
 
 impl RecordCopy {
-    /// The copy of a session that others can resume. None: nobody can, so there is nothing to give back.
+    /// The copy of a session.
     pub(super) fn of(session: &SessionRecord, owner: &OwnerRecord) -> Option<String> {
-        session.name.is_none().then_some(())?;
+        let is_users = session.owner == ProcessId::USER;
         let SessionRecord { id, said, spot, asked, opened_ms, file, program, .. } = session.clone();
         let copy = Self {
             session: id,
-            host: (session.owner != ProcessId::USER).then(|| reference(session.owner)),
+            host: (!is_users).then(|| reference(session.owner)),
             host_name: owner.name.clone(),
             row: owner.row,
-            key: session.key?.to_bytes(),
+            key: session.key.filter(|_| is_users).map(|key| key.to_bytes()),
             program,
             label: said.label,
             entry: said.entry,
@@ -75,7 +77,7 @@ impl RecordCopy {
         let session = SessionRecord {
             id: self.session,
             owner: host,
-            key: Some(Key::from_bytes(&self.key)?),
+            key: self.key.map(|key| Key::from_bytes(&key).ok_or(())).transpose().ok()?,
             name: None,
             made_by: None,
             program: self.program,
@@ -85,7 +87,7 @@ impl RecordCopy {
             opened: 0,
             freed: 0,
             opened_ms: self.opened_ms,
-            epoch: holder.map_or(Epoch(epoch.0.saturating_add(EPOCHS_LEFT_OUT)), |_| epoch),
+            epoch,
             holder,
             file: TokenFile { host, number: self.file },
             digest: None,
@@ -106,26 +108,24 @@ struct Adopted {
 
 /// Asks the keepers that are not on record, and puts what they give back into the snapshot. Returns the sessions.
 pub(super) fn adopt(
-    sockets: Vec<(KeeperName, PathBuf)>,
+    sockets: &[(KeeperName, PathBuf)],
     config: &Config,
     snapshot: &mut Snapshot,
 ) -> Vec<SessionId> {
-    let asked: Vec<_> = std::thread::scope(|scope| {
-        let asking: Vec<_> = sockets
-            .into_iter()
-            .map(|(name, socket)| scope.spawn(move || given_back(name, &socket, config)))
-            .collect();
-        asking.into_iter().filter_map(|one| one.join().ok().flatten()).collect()
-    });
-    let mut known: HashSet<SessionId> = snapshot.sessions.iter().map(|session| session.id.clone()).collect();
-    let newest = snapshot.sessions.iter().map(|session| session.opened.max(session.freed)).max();
-    let mut given: Vec<Adopted> =
-        asked.into_iter().filter(|adopted| known.insert(adopted.session.id.clone())).collect();
-    // Ids of sessions grow with time.
-    given.sort_by(|one, other| one.session.id.cmp(&other.session.id));
+    let mut given: Vec<Adopted> = sockets.chunks(AT_ONCE).flat_map(|some| asked(some, config)).collect();
+    // Of several keepers of one session the one that has heard of the latest front is its keeper.
+    given.sort_by_key(|adopted| (adopted.session.holder.is_none(), std::cmp::Reverse(adopted.session.epoch)));
     let mut adopted = Vec::new();
-    for (Adopted { owner, mut session }, opened) in given.into_iter().zip(newest.unwrap_or(0) + 1..) {
-        session.opened = opened;
+    for Adopted { owner, mut session } in given {
+        let is_taken = |known: &SessionRecord| {
+            let same_name = session.key.is_some() && known.key == session.key && known.owner == session.owner;
+            known.id == session.id || same_name
+        };
+        if snapshot.sessions.iter().any(is_taken) {
+            continue;
+        }
+        let newest = snapshot.sessions.iter().map(|session| session.opened.max(session.freed)).max();
+        session.opened = newest.unwrap_or(0) + 1;
         adopted.push(session.id.clone());
         if !snapshot.owners.iter().any(|known| known.host == owner.host) {
             snapshot.owners.push(owner);
@@ -133,6 +133,20 @@ pub(super) fn adopt(
         snapshot.sessions.push(session);
     }
     adopted
+}
+
+/// What these keepers give back, each asked by a thread. Those for which there is no thread are not asked.
+fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Adopted> {
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = sockets
+            .iter()
+            .filter_map(|(name, socket)| {
+                let ask = move || given_back(*name, socket, config);
+                std::thread::Builder::new().spawn_scoped(scope, ask).ok()
+            })
+            .collect();
+        asking.into_iter().filter_map(|one| one.join().ok().flatten()).collect()
+    })
 }
 
 /// What this keeper gives back, if the kernel confirms it.
@@ -143,18 +157,14 @@ fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Adopte
     let Remembered { record, epoch, front, backend, ending } = said;
     let copy: RecordCopy = serde_json::from_str(&record.filter(|_| !ending)?).ok()?;
     let host = copy.host.map(process_id);
-    let lives = |process: &ProcessId| Pinned::reopen(process).ok().flatten();
-    if let Some(host) = &host {
-        lives(host)?;
-    }
-    let holder = match front.map(process_id) {
-        None => None,
-        Some(front) => {
-            let walk = process::find_host(&lives(&front)?, &config.table());
-            let found = walk.host.ok().map(|found| found.id());
-            // One that the user has named needs no host.
-            (host.is_none() || found == host).then_some(())?;
-            Some(front)
+    let lives = |process: ProcessId| Pinned::reopen(&process).ok().flatten();
+    let front = front.map(process_id);
+    let holder = match host {
+        None => front.filter(|front| lives(*front).is_some()),
+        // Without a front it could not be told whose it is.
+        Some(host) => {
+            let found = process::find_host(&lives(front?)?, &config.table()).host.ok()?;
+            front.filter(|_| found.id() == host).map(Some)?
         }
     };
     let backend =

@@ -92,11 +92,12 @@ impl Edge {
         let lost = match (&loss.why, loss.adopted, loss.ended) {
             (None, 0, 0) => None,
             (why, adopted, ended) => {
+                let tokens = if why.is_some() { "its tokens are lost; " } else { "" };
                 let why = why.as_deref().unwrap_or("servers that it has kept were not on record");
                 Some(ailment(
                     "records",
                     format!(
-                        "sessions.db was not what a former daemon had left ({why}): its tokens are lost; {adopted} kept servers were found again, \
+                        "sessions.db was not what a former daemon had left ({why}): {tokens}{adopted} kept servers were found again, \
                          and {ended} were ended"
                     ),
                     "nothing: what is lost begins afresh at its next start, and the next daemon says this no more",

@@ -102,7 +102,7 @@ impl Edge {
             queue_messages: config.queue_messages,
             queue_bytes: config.queue_bytes,
             stderr_bytes: config.stderr_bytes,
-            record: record.filter(|_| is_resumable || is_users),
+            record,
         })
     }
 

@@ -1,6 +1,6 @@
 //! What users may have to set, as what has happened shows: said once in the log, and by `debug check`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::Epoch;
@@ -9,6 +9,9 @@ use mcp_sessiond_registry::{Millis, Registry};
 
 /// Hints that are remembered. Who looks wants the latest.
 const HINTS_MAX: usize = 8;
+
+/// Pairs of a host and a server that are remembered.
+const BRIEF_MAX: usize = 64;
 
 /// A host that ends so soon after its only server, or before it, may be a program that only starts servers, in ms.
 const BRIEF_MS: Millis = 1_000;
@@ -19,6 +22,8 @@ pub(super) struct Hints {
     latest: VecDeque<Ailment>,
     /// When the last instance of each host has exited.
     left: HashMap<ProcessId, Millis>,
+    /// Hosts that have ended with their only server, by their name and its. One alone is a host that somebody has closed.
+    brief: HashSet<(String, String)>,
 }
 
 impl Hints {
@@ -57,13 +62,15 @@ impl Hints {
             let was_first = registry.is_resumable(&only.id) && only.epoch == Epoch(1);
             if was_first && (left || only.holder.is_some()) {
                 let program = &only.program;
+                if self.brief.len() < BRIEF_MAX && self.brief.insert((name.to_owned(), program.clone())) {
+                    continue;
+                }
                 let finding = format!(
-                    "`{name}` ended together with `{program}`, the only server that it ever had, so nothing was there to resume"
+                    "`{name}` ends again and again together with `{program}`, the only server that it had, so nothing is ever resumed"
                 );
-                self.say(
-                    finding,
-                    "if it does nothing but start servers, name it in `launchers` (docs/settings.md)",
-                );
+                let advice = "if it does nothing but start servers for another program, name it in `launchers` (docs/settings.md); if it is \
+                              a host that you close, all is well";
+                self.say(finding, advice);
             }
         }
     }

@@ -51,7 +51,7 @@ fn home(boot: &str, directory: &Path) -> std::io::Result<String> {
 fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mut Ledger) -> usize {
     let of_sessions = snapshot.sessions.iter().filter_map(|session| session.keeper.as_deref());
     let known: Vec<KeeperName> = of_sessions.chain(&snapshot.ending).map(|keeper| keeper.name).collect();
-    let adopted = super::adopt::adopt(keepers::unknown(directory, &known), config, snapshot);
+    let adopted = super::adopt::adopt(&keepers::unknown(directory, &known), config, snapshot);
     for session in snapshot.sessions.iter().filter(|session| adopted.contains(&session.id)) {
         let owner = snapshot.owners.iter().find(|owner| owner.host == session.owner);
         owner.into_iter().for_each(|owner| ledger.record(Effect::SaveOwner(owner.clone())));

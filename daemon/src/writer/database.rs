@@ -212,13 +212,14 @@ impl Database {
         Ok(())
     }
 
-    /// What is missing of the index reads as zeros, from which SQLite takes that it has to make it again.
+    /// An index that reads as zeros from its beginning is made again by SQLite. One that is zeros from somewhere on would be believed, and
+    /// what it leaves out would be lost: so nothing of it stays. By its path, since to close a file that SQLite has locked unlocks it.
     fn lengthen(&self, len: u64) -> Result<(), Failure> {
         let path = self.files.beside("-shm");
         tracing::warn!(file = %path.display(), "a file of a database was cut short; it is made again");
-        let file = std::fs::OpenOptions::new().write(true).open(&path);
-        file.and_then(|file| file.set_len(len))
-            .map_err(|error| Failure { sentence: format!("{}: {error}", path.display()), is_full: false })
+        let len = i64::try_from(len).unwrap_or(i64::MAX);
+        let cut = nix::unistd::truncate(&path, 0).and_then(|()| nix::unistd::truncate(&path, len));
+        cut.map_err(|error| Failure { sentence: format!("{}: {error}", path.display()), is_full: false })
     }
 
     /// Makes the files again from what SQLite still has open. Killed at any point, it leaves what was there, or all of it.
@@ -234,17 +235,33 @@ impl Database {
         let _ = std::fs::remove_file(&copy);
         let made = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&copy);
         drop(made.map_err(refused)?);
-        let copied = connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()]);
-        copied.map_err(|error| self.failed(&error))?;
-        // Where the database itself is still there, it has everything before its log goes.
-        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        if let Some(lock) = self.lock.upgrade() {
-            *lock.lock().unwrap_or_else(PoisonError::into_inner) = locked(&copy).map_err(refused)?;
+        if let Err(error) = connection.execute("VACUUM INTO ?1", [copy.to_string_lossy()]) {
+            let _ = std::fs::remove_file(&copy);
+            return Err(self.failed(&error));
         }
+        // Where the database itself is still there, it has everything before its log goes.
+        let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        let is_there = found(&path).is_some();
+        // That has taken a while. Whatever somebody has put there meanwhile stays.
+        let is_others = self.files.state() == State::Replaced;
+        if is_others || (is_there && busy.is_ok_and(|busy| busy != 0)) {
+            let _ = std::fs::remove_file(&copy);
+            return Err(refused(std::io::ErrorKind::ResourceBusy.into()));
+        }
+        let lock = locked(&copy).map_err(refused)?;
         for suffix in ["-wal", "-shm"] {
             let _ = std::fs::remove_file(self.files.beside(suffix));
         }
-        std::fs::rename(&copy, &path).map_err(refused)?;
+        if is_there {
+            std::fs::rename(&copy, &path).map_err(refused)?;
+        } else {
+            // It fails where there is one by now.
+            std::fs::hard_link(&copy, &path).map_err(refused)?;
+            std::fs::remove_file(&copy).map_err(refused)?;
+        }
+        if let Some(held) = self.lock.upgrade() {
+            *held.lock().unwrap_or_else(PoisonError::into_inner) = lock;
+        }
         // Closing it deletes log and index, which must not be those of the next one.
         self.connection = None;
         *self.files.seen.lock().unwrap_or_else(PoisonError::into_inner) = Seen::default();

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use mcp_sessiond_proto::backends::{Attach, KeeperReply, KeeperRequest, Remembered};
+use mcp_sessiond_proto::{Epoch, Error};
 use mcp_sessiond_tests::{Client, Host, Server, World, assert_refused, gone, lives, signal, until};
+use mcp_sessiond_wrap::keeper::dial::{DialError, dial};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -47,7 +50,7 @@ fn servers(world: &World) -> Vec<u32> {
 enum Keeps {
     /// Its front is there.
     Attached,
-    /// Its front has gone, and may come back.
+    /// Its front has gone, and may come back: nothing tells any more who else might.
     Waiting,
     /// It answers nobody.
     Hung,
@@ -71,13 +74,14 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
         signal(backend.keeper, Signal::SIGSTOP);
     }
     daemon.start_again();
-    let (adopted, ended) = if keeps == Keeps::Hung { (0, 1) } else { (1, 0) };
+    let is_kept = keeps == Keeps::Attached;
+    let (adopted, ended) = if is_kept { (1, 0) } else { (0, 1) };
     let line = daemon.log().wait(&format!("servers_found_again={adopted} servers_ended={ended}"));
     assert!(line.contains(why), "{line}");
     let is_gone = !lives(server) && !lives(backend.keeper);
-    assert_eq!(is_gone, keeps == Keeps::Hung, "what does not answer is gone before anybody is answered");
-    let mut client = if keeps == Keeps::Attached { first } else { connect(&world, &tiny(&world)) };
-    let next = if keeps == Keeps::Hung { 1 } else { 2 };
+    assert_eq!(is_gone, !is_kept, "what is not kept is gone before anybody is answered");
+    let mut client = if is_kept { first } else { connect(&world, &tiny(&world)) };
+    let next = if is_kept { 2 } else { 1 };
     assert_eq!(client.count(), next, "the host has its server");
     assert_eq!(servers(&world).len(), 1);
     assert_eq!(world.backends().len(), 1);
@@ -85,12 +89,19 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
     assert!(bad.contains(why) && bad.contains(&format!("{adopted} kept servers were found again")), "{bad}");
     let sockets = fs::read_dir(world.directory().join("keepers")).expect("there").count();
     assert_eq!(sockets, 1, "no socket of a former keeper is left");
-    // The next daemon has good records, and finds the server that there is; and so does the next front.
+    // The next daemon has good records, and finds the server that there is; and so does the next front, unless the server was
+    // only kept for the former one.
     daemon.restart();
     assert!(is_well(&world, "records"));
     assert_eq!((client.count(), servers(&world).len()), (next + 1, 1));
-    world.backend().cut_off(&mut client.pipe);
-    assert_eq!(connect(&world, &tiny(&world)).count(), next + 2);
+    let backend = world.backend();
+    client.pipe.kill();
+    if is_kept {
+        backend.ended();
+    } else {
+        backend.wait_alone();
+    }
+    assert_eq!(connect(&world, &tiny(&world)).count(), if is_kept { 1 } else { next + 2 });
 }
 
 #[test]
@@ -116,6 +127,31 @@ fn a_front_that_is_attached_keeps_its_server() {
 #[test]
 fn a_keeper_that_hangs_is_ended() {
     assert_one_server(is_garbage, "file is not a database", Keeps::Hung);
+}
+
+/// A front that has its lease from the daemon before, and attaches only now, claims again: nobody else knows of that lease.
+#[test]
+fn leases_of_the_former_daemon_are_stale_once_a_keeper_was_asked_whose_it_is() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    let backend = world.backend();
+    daemon.kill();
+    let asked = |request: &KeeperRequest| dial(backend.socket(), request).map(|dialled| dialled.reply);
+    let Ok(KeeperReply::Remembered(Remembered { record: Some(_), epoch, front: Some(front), .. })) =
+        asked(&KeeperRequest::Remember {})
+    else {
+        panic!("it has a copy")
+    };
+    assert_eq!(front.pid, client.pipe.pid());
+    let session = backend.session.parse().expect("an id");
+    // The next one after that of the front. While the daemon is away it would do.
+    let attach = Attach { session, epoch: Epoch(epoch.0 - 999), initialize: None };
+    let refused = asked(&KeeperRequest::Attach(attach));
+    let is_stale = |error: &DialError| matches!(error, DialError::Refused(Error::StaleEpoch { newest, .. }) if *newest == epoch);
+    assert!(refused.as_ref().is_err_and(is_stale), "{refused:?}");
+    assert_eq!(client.count(), 2, "and the front that is there notices nothing");
 }
 
 /// What keepers give back belongs to whom it belonged: nobody else is led to it, whether its front is there or not.

@@ -16,7 +16,7 @@ use mcp_sessiond_proto::{ClaimRequest, Claimed, Json, KeeperName, paths};
 use tokio::time::timeout_at;
 
 use crate::keeper::backend::Program;
-use crate::keeper::dial::{DialError, Dialled, dial, dial_until};
+use crate::keeper::dial::{DialError, Dialled, dial_until};
 use crate::keeper::launch::{Report, report_of};
 use crate::keeper::lines::LineBuffer;
 use crate::signals::GivenMask;
@@ -151,9 +151,11 @@ impl Door {
         let Claimed { session, epoch, outcome, because, .. } = claimed;
         let lease = LeaseRef { session, epoch };
         let found = found.map(|found| found.keeper);
+        let is_first = initialize.is_none();
         let knocked = self.reach(&lease, found, initialize, until)?;
-        let named = found.filter(|_| self.claim.named.is_some() && knocked.attached.resumed);
-        let differing = named.map(|keeper| self.differing(keeper)).unwrap_or_default();
+        let is_news = is_first && self.claim.named.is_some() && knocked.attached.resumed;
+        let named = found.filter(|_| is_news);
+        let differing = named.map(|keeper| self.differing(keeper, until)).unwrap_or_default();
         Ok(Attachment { outcome, because, differing, ..knocked })
     }
 
@@ -305,9 +307,9 @@ impl Door {
     }
 
     /// The variables that the backend was started with in another way than this process. An older keeper does not say.
-    fn differing(&self, keeper: KeeperName) -> Vec<String> {
+    fn differing(&self, keeper: KeeperName, until: Instant) -> Vec<String> {
         let compare = KeeperRequest::Compare { variables: process::own_variables() };
-        match dial(&paths::keeper_socket(&self.directory, keeper), &compare) {
+        match dial_until(&paths::keeper_socket(&self.directory, keeper), &compare, until) {
             Ok(Dialled { reply: KeeperReply::Compared { differing }, .. }) => differing,
             _ => Vec::new(),
         }

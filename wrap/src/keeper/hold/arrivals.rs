@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_process::{Pinned, ProcessId};
-use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::backends::{
     Attach, Attached, CountedRequest, KeeperReply, LeftRequest, ProcessRef, Remembered,
 };
+use mcp_sessiond_proto::{Epoch, Error};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
@@ -16,6 +16,9 @@ use crate::keeper::front::{Beside, Front};
 use crate::keeper::lines::Lines;
 use crate::keeper::visits::{Visit, Word, reply};
 use crate::keeper::watched::Watched;
+
+/// Epochs that no lease of a daemon which has lost its records can have reached without its keeper.
+const EPOCHS_LEFT_OUT: u64 = 1_000;
 
 impl Keeper {
     pub(super) async fn visit(&mut self, visit: Visit) {
@@ -52,8 +55,13 @@ impl Keeper {
         }
     }
 
-    /// Whose backend it is.
-    fn remembered(&self) -> Remembered {
+    /// Whose backend it is. The daemon that asks knows of no lease that a former one has given: from now on those are stale, so that
+    /// each front claims again.
+    fn remembered(&mut self) -> Remembered {
+        self.last.0 = Epoch(self.last.0.0.saturating_add(EPOCHS_LEFT_OUT));
+        if let Some(front) = &mut self.front {
+            front.epoch = self.last.0;
+        }
         let reference = |process: ProcessId| {
             let ProcessId { pid, start, inode } = process;
             ProcessRef { pid, start: start.0, inode }
