@@ -41,8 +41,9 @@ pub(super) struct RecordCopy {
 }
 
 impl RecordCopy {
-    /// The copy of a session.
+    /// The copy of a session. None: it is found by an id that its owner chose, as no backend's is.
     pub(super) fn of(session: &SessionRecord, owner: &OwnerRecord) -> Option<String> {
+        session.name.is_none().then_some(())?;
         let is_users = session.owner == ProcessId::USER;
         let SessionRecord { id, said, spot, asked, opened_ms, file, program, .. } = session.clone();
         let copy = Self {
