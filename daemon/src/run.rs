@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_sessiond_process::core_files;
 use mcp_sessiond_process::directory::{Directory, DirectoryError, Lock};
 use mcp_sessiond_process::socket::{self as sockets, Listener};
+use mcp_sessiond_process::{core_files, rank};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
@@ -112,6 +112,9 @@ pub fn run(options: &Options) -> ExitCode {
         }
         prepare_process();
         if options.detached {
+            if let Err(error) = rank::usual() {
+                tracing::info!(%error, "could not get the usual priority; the daemon has that of the program that started it");
+            }
             // Fails only for who leads a process group, which the process behind --on-demand does not.
             let _ = nix::unistd::setsid();
         }

@@ -6,6 +6,7 @@
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`Scarce`]: why any of it may not be known for the moment.
+//! - [`rank`]: how the system ranks this process.
 //! - [`ExitWatch`]: which of many processes have exited.
 //! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`]: whom a process has started.
 //!
@@ -27,6 +28,7 @@ mod key;
 mod launchers;
 mod peer;
 mod pinned;
+pub mod rank;
 mod scarce;
 mod session;
 pub mod socket;

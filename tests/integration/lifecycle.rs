@@ -208,6 +208,45 @@ fn twenty_who_find_no_daemon_start_one() {
     }
 }
 
+/// It serves everybody, for as long as somebody needs it.
+#[test]
+fn a_daemon_on_demand_is_not_marked_by_whoever_started_it() {
+    let world = world("");
+    let start = "echo 300 > /proc/self/oom_score_adj && trap '' CHLD USR2 && \
+                 exec nice -n 5 env --block-signal=USR1,TERM \"$0\" run --on-demand";
+    let mut starter = world.command("sh");
+    starter.args(["-c", start]).arg(&BINARIES.daemon).stdin(Stdio::null()).stdout(Stdio::null());
+    for (name, value) in [("AWS_PROFILE", "work"), ("SSL_CERT_FILE", "/ca.pem"), ("SSL_CERT_DIR", "/ca")] {
+        starter.env(name, value);
+    }
+    starter.env("NODE_OPTIONS", "--inspect");
+    assert!(starter.status().expect("started").success());
+
+    let pid = world.daemon_pid();
+    let about = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("it runs");
+    let variables = about("environ");
+    for kept in ["AWS_PROFILE=work", "SSL_CERT_FILE=/ca.pem", "SSL_CERT_DIR=/ca"] {
+        assert!(variables.split('\0').any(|variable| variable == kept), "{kept}");
+    }
+    assert!(!variables.contains("NODE_OPTIONS"));
+    assert_eq!(about("oom_score_adj").trim_end(), "0");
+    let status = about("status");
+    let signals = |which: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(which)).expect("a mask");
+        u64::from_str_radix(line.trim(), 16).expect("a mask")
+    };
+    assert_eq!(signals("SigBlk:"), 0);
+    // Those beyond have no name, and belong to the C library.
+    assert_eq!(signals("SigIgn:") & 0x7fff_ffff, 1 << (Signal::SIGPIPE as u32 - 1));
+    // Only root gets back what was given away.
+    let nice = if nix::unistd::geteuid().is_root() { "0" } else { "5" };
+    for task in fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
+        let stat = fs::read_to_string(task.expect("a thread").path().join("stat")).expect("it runs");
+        let behind_name = stat.rsplit_once(')').expect("a name").1;
+        assert_eq!(behind_name.split_whitespace().nth(16), Some(nice), "{stat}");
+    }
+}
+
 #[test]
 fn a_daemon_on_demand_stays_while_a_host_lives() {
     let world = world("idle_exit_ms = 1");
