@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures::future::BoxFuture;
+
 use crate::counters::{Meters, us_since};
 use crate::storage::{
     Answer, Change, Durable, Key, Listed, Place, Record, Scan, Storage, StorageError, Usage, Version,
@@ -43,6 +45,14 @@ impl Storage for Metered {
 
     fn check(&self) -> Result<(), StorageError> {
         self.storage.check()
+    }
+
+    fn look_after(&self) {
+        self.storage.look_after();
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.storage.close()
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {

@@ -24,7 +24,6 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 pub use awaited::Opener;
@@ -252,12 +251,10 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn check(&self) -> Result<(), StorageError>;
 
     /// Looks whether what it keeps things in is still there, and has it put back. Does not block.
-    fn look_after(&self) {}
+    fn look_after(&self);
 
     /// Nothing is committed any more: finishes what there is to finish.
-    fn close(&self) -> BoxFuture<'_, ()> {
-        std::future::ready(()).boxed()
-    }
+    fn close(&self) -> BoxFuture<'_, ()>;
 
     /// Reads a record, and of its items those with these keys. Head and items belong together, or the version that is
     /// returned is the older one. None: there is no such record.

@@ -265,7 +265,7 @@ impl Calls {
             let pause = match answer {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(
-                    error @ (Error::Unavailable { retry_after_ms, .. }
+                    ref error @ (Error::Unavailable { retry_after_ms, .. }
                     | Error::OutcomeUnknown { retry_after_ms, .. }),
                 )) => {
                     let pause = Duration::from_millis(retry_after_ms.into());
@@ -273,7 +273,7 @@ impl Calls {
                         doubt = Some(error.clone());
                     }
                     if pause >= patience.left() {
-                        return Err(Failure::Gone(doubt.unwrap_or(error).into()));
+                        return Err(Failure::Gone(doubt.unwrap_or_else(|| error.clone()).into()));
                     }
                     pause
                 }

@@ -43,7 +43,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::config::retry::RetryConfig;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-use futures::future::FutureExt as _;
+use futures::future::{BoxFuture, FutureExt as _};
 use tokio::sync::Semaphore;
 
 #[cfg(feature = "fault-points")]
@@ -197,6 +197,14 @@ impl Storage for DynamoDb {
 
     fn check(&self) -> Result<(), StorageError> {
         self.health.check()
+    }
+
+    /// There is nothing that others could take away.
+    fn look_after(&self) {}
+
+    /// There is nothing to finish.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use futures::future;
+use futures::future::{self, BoxFuture};
 
 use super::{
     Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record, Scan, Storage,
@@ -215,6 +215,14 @@ impl Storage for Memory {
 
     fn check(&self) -> Result<(), StorageError> {
         Ok(())
+    }
+
+    /// There is nothing that others could take away.
+    fn look_after(&self) {}
+
+    /// There is nothing to finish.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {

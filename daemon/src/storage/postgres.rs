@@ -14,7 +14,7 @@ mod statements;
 use std::fmt;
 
 use futures::FutureExt as _;
-use futures::future;
+use futures::future::{self, BoxFuture};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
@@ -228,6 +228,14 @@ impl Storage for Postgres {
 
     fn check(&self) -> Result<(), StorageError> {
         self.health.check()
+    }
+
+    /// There is nothing that others could take away.
+    fn look_after(&self) {}
+
+    /// There is nothing to finish.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {

@@ -76,8 +76,13 @@ impl Relay {
     pub fn detach(&mut self, unconfirmed: u64, orderly: bool, now: Millis) {
         let Some(front) = self.front.take() else { return };
         self.note_leaving(orderly, front.tried, now);
-        self.counts.lost += unconfirmed;
-        self.counts.untold += unconfirmed;
+        if orderly {
+            // Its host had closed the connection already, and would have read them of no server.
+            self.counts.dropped += unconfirmed;
+        } else {
+            self.counts.lost += unconfirmed;
+            self.counts.untold += unconfirmed;
+        }
         for part in self.to_front.retain(|part| matches!(part, ToFront::Notice | ToFront::Ask(..))) {
             match part {
                 ToFront::Answer(answer) => self.park(answer),

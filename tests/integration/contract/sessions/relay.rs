@@ -101,6 +101,14 @@ impl Storage for Relay {
         self.inner.check()
     }
 
+    fn look_after(&self) {
+        self.inner.look_after();
+    }
+
+    fn close(&self) -> futures::future::BoxFuture<'_, ()> {
+        self.inner.close()
+    }
+
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
         async move {
             let _call = self.begin()?;

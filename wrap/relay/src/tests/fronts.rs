@@ -67,6 +67,18 @@ fn what_was_not_pulled_stays_except_for_what_is_the_fronts_own() {
     assert_eq!(bench.relay.view(bench.now).lost, 3);
 }
 
+/// A host that has closed the connection misses nothing of what came behind.
+#[test]
+fn of_what_comes_behind_an_orderly_close_nothing_is_told_to_be_lost() {
+    let mut bench = Bench::initialized();
+    bench.backend(&notice(1));
+    assert_eq!(bench.front_gets(), [notice(1)]);
+    bench.relay.detach(1, true, bench.now);
+    assert_eq!(bench.attach().lost, 0);
+    let view = bench.relay.view(bench.now);
+    assert_eq!((view.lost, view.dropped), (0, 1));
+}
+
 #[test]
 fn the_backend_is_not_read_while_as_much_waits_as_may() {
     let mut bench = Bench::initialized();
