@@ -168,6 +168,52 @@ fn a_socket_that_is_replaced_ends_the_daemon() {
     assert_eq!(world.stat("sessions"), 0);
 }
 
+#[test]
+fn a_directory_that_is_moved_ends_the_daemon() {
+    let world = world("");
+    for moved in ["d", "a/d"] {
+        let directory = world.root().join(moved);
+        fs::create_dir_all(directory.parent().expect("above it")).expect("made");
+        let mut command = world.sessiond(&["run"]);
+        command.env("MCP_SESSIOND_DIR", &directory);
+        let mut daemon = world.spawn(command);
+        daemon.ready();
+        let top = world.root().join(moved.split('/').next().expect("a name"));
+        fs::rename(&top, world.root().join("elsewhere")).expect("moved");
+        assert_eq!(daemon.wait().code(), Some(0), "{moved}");
+        fs::remove_dir_all(world.root().join("elsewhere")).expect("removed");
+    }
+}
+
+/// In milliseconds: how long a process that waits for events would wait at most. None: it does not wait just now.
+fn waits_at_most(pid: u32) -> Option<i64> {
+    let call = fs::read_to_string(format!("/proc/{pid}/syscall")).expect("it may be looked at");
+    let words: Vec<&str> = call.split_whitespace().collect();
+    let number = |text: &str| i64::from_str_radix(text.trim_start_matches("0x"), 16).expect("a number");
+    // epoll_wait(2) and epoll_pwait(2): the fourth argument.
+    #[cfg(target_arch = "x86_64")]
+    let waits = ["232", "281"];
+    #[cfg(not(target_arch = "x86_64"))]
+    let waits = ["22"];
+    waits.contains(words.first()?).then(|| match number(words[4]) & 0xffff_ffff {
+        0xffff_ffff => i64::MAX,
+        time => time,
+    })
+}
+
+#[test]
+fn a_daemon_with_nothing_to_do_sleeps_until_it_is_told() {
+    let world = world("[sessions]\nsweep_ms = 86400000");
+    let host = world.host();
+    let mut instance = host.instance(&["--start"]);
+    instance.first_run("kept");
+    let on_demand = world.daemon_pid();
+    until("it sleeps, since a host needs it", || waits_at_most(on_demand).filter(|most| *most > 1_000));
+    let other = crate::world("[sessions]\nsweep_ms = 86400000");
+    let daemon = other.daemon();
+    until("so does one that serves for good", || waits_at_most(daemon.pid()).filter(|most| *most > 1_000));
+}
+
 /// The daemon that was started on demand, whose log is a file.
 fn detached_log(world: &World) -> String {
     fs::read_to_string(world.directory().join("daemon.log")).unwrap_or_default()
