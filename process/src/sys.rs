@@ -329,13 +329,18 @@ pub fn keep_only_standard_streams() -> std::io::Result<()> {
 /// Gives memory back to the system that this process has no use for at the moment: of freed buffers, and of program text that was
 /// needed only to start. There is no harm where it fails.
 pub fn give_back_memory() {
+    give_back_freed();
+    #[cfg(target_os = "linux")]
+    drop(let_go_of_text());
+}
+
+/// Gives the memory of freed buffers back to the system. There is no harm where the allocator does not do that.
+pub fn give_back_freed() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes an integer, and the allocator is ready for it at any time.
     unsafe {
         libc::malloc_trim(0);
     }
-    #[cfg(target_os = "linux")]
-    drop(let_go_of_text());
 }
 
 /// Lets go of the pages of program text and constants that this process has touched so far: they stay in the page cache, and
