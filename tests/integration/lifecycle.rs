@@ -203,13 +203,13 @@ fn waits_at_most(pid: u32) -> Option<i64> {
 
 #[test]
 fn a_daemon_with_nothing_to_do_sleeps_until_it_is_told() {
-    let world = world("[sessions]\nsweep_ms = 86400000");
+    let world = world("[sessions]\nsweep_ms = 60000");
     let host = world.host();
     let mut instance = host.instance(&["--start"]);
     instance.first_run("kept");
     let on_demand = world.daemon_pid();
     until("it sleeps, since a host needs it", || waits_at_most(on_demand).filter(|most| *most > 1_000));
-    let other = crate::world("[sessions]\nsweep_ms = 86400000");
+    let other = crate::world("[sessions]\nsweep_ms = 60000");
     let daemon = other.daemon();
     until("so does one that serves for good", || waits_at_most(daemon.pid()).filter(|most| *most > 1_000));
 }
