@@ -47,6 +47,8 @@ pub struct Edge {
     settings: RwLock<Arc<Settings>>,
     /// Tells [`Edge::run`] that there may be a new deadline.
     changed: Notify,
+    /// Tells whoever waits for this to be idle that something was told.
+    told: Notify,
     began: Instant,
     /// What tells its hosts from those of other daemons: the boot, and the runtime directory.
     home: String,
@@ -147,15 +149,21 @@ impl Edge {
         peek(&self.lock().registry)
     }
 
-    /// Whether anything can still be put on record.
-    #[must_use]
-    pub fn can_record(&self) -> bool {
-        self.lock().ledger.is_alive()
+    /// Returns when nothing can be put on record any more.
+    pub async fn records_ended(&self) {
+        let ended = self.lock().ledger.ended();
+        ended.await;
     }
 
     /// Looks whether the records are still where they are kept, and has them put back.
     pub fn look_after_records(&self) {
         self.lock().ledger.look_after();
+    }
+
+    /// The database of the records.
+    #[must_use]
+    pub fn records_file(&self) -> std::path::PathBuf {
+        self.directory.path().join(crate::ledger::FILE)
     }
 
     /// Nothing is put on record any more.
@@ -176,7 +184,12 @@ impl Edge {
     /// Whether nothing depends on the daemon.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.look(Registry::is_idle)
+        self.peek(Registry::is_idle)
+    }
+
+    /// Returns when something was told since this returned last, by which it may have become idle.
+    pub async fn told(&self) {
+        self.told.notified().await;
     }
 
     /// Tells the registry something, after every exit known by now, and carries out the effects.
@@ -185,6 +198,7 @@ impl Edge {
         state.take_in_exits(self.now());
         let told = tell(&mut state.registry);
         self.carry_out(&mut state);
+        self.told.notify_one();
         told
     }
 

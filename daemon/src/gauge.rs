@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_sessiond_process::ProcessId;
 use mcp_sessiond_proto::frame::Budget;
+use tokio::sync::Notify;
 
 use crate::config::Limits;
 
@@ -14,6 +15,8 @@ use crate::config::Limits;
 pub struct Gauge {
     open: AtomicUsize,
     pub(crate) turned_away: AtomicUsize,
+    /// Told when the last connection is closed.
+    pub(crate) closed: Notify,
     by_process: Mutex<HashMap<ProcessId, OfProcess>>,
 }
 
@@ -60,7 +63,9 @@ pub(crate) struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.gauge.open.fetch_sub(1, Ordering::Relaxed);
+        if self.gauge.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.gauge.closed.notify_one();
+        }
         let mut by_process = self.gauge.by_process.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = by_process.get_mut(&self.process) {
             own.open -= 1;

@@ -20,7 +20,7 @@ use crate::writer::{self, Database, Failure, Files, RETRY, Stalled, Writer, may_
 use ballast::Ballast;
 
 /// The name of the database in the runtime directory.
-const FILE: &str = "sessions.db";
+pub(crate) const FILE: &str = "sessions.db";
 
 /// How long whoever waits for a commit waits at most: a host is behind it, and a disk may hang.
 const KEPT_WAIT: Duration = Duration::from_secs(1);
@@ -168,6 +168,11 @@ impl Ledger {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.writer.is_alive()
+    }
+
+    /// Returns when the writer no longer runs.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.writer.ended()
     }
 
     /// Looks whether the files are still there, and has them put back.

@@ -34,6 +34,13 @@ const TURNED_AWAY_MAX: usize = 32;
 /// How long accepting pauses when there are no descriptors left: something must be closed first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections that have been closed, from which on it is worth while to give their memory back to the system: the allocator
+/// keeps it otherwise.
+const CLOSED_MANY: usize = 32;
+
+/// How long after that, so that it is done once for all that are closed together.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
+
 /// Answers of one connection that may wait to be written before its requests have to wait.
 const ANSWERS_WAITING: usize = 16;
 
@@ -50,8 +57,20 @@ pub async fn serve(
     let budget = Budget::new(daemon.edge.settings().loaded.config.limits.frame_bytes);
     let mut connections = JoinSet::new();
     let told = draining.clone();
+    // As many as there were since memory was given back last, and when that is done next.
+    let mut most = 0;
+    let mut give_back_at = None;
     loop {
+        let open = connections.len();
+        most = most.max(open);
+        if give_back_at.is_none() && most - open >= CLOSED_MANY {
+            give_back_at = Some(Instant::now() + GIVE_BACK_AFTER);
+        }
         tokio::select! {
+            () = sleep_until(give_back_at), if give_back_at.is_some() => {
+                mcp_sessiond_process::sys::give_back_freed();
+                (most, give_back_at) = (connections.len(), None);
+            }
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => {
                     connections.spawn(converse(stream, daemon.clone(), budget.clone(), told.clone()));
@@ -68,6 +87,13 @@ pub async fn serve(
     drop(socket);
     while connections.join_next().await.is_some() {}
     Ok(())
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// One connection, from its first byte to its last.

@@ -1,5 +1,6 @@
 //! A storage whose answers are timed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -49,6 +50,10 @@ impl Storage for Metered {
 
     fn look_after(&self) {
         self.storage.look_after();
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        self.storage.file()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

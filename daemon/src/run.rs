@@ -3,20 +3,22 @@
 mod detach;
 mod signals;
 mod socket;
+mod watch;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_sessiond_process::core_files;
 use mcp_sessiond_process::directory::{Directory, DirectoryError, Lock};
-use mcp_sessiond_process::socket::{self as sockets, Listener};
+use mcp_sessiond_process::socket as sockets;
+use mcp_sessiond_process::{core_files, rank};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, watch as channel};
 
 use crate::config::{self, ConfigError, Loaded};
 use crate::contents::{Bounds, Clock, Contents};
@@ -32,11 +34,9 @@ use crate::service::Daemon;
 use crate::storage;
 use signals::{Signal, Signals};
 use socket::Origin;
+use watch::Place;
 
 pub use detach::launch;
-
-/// How often the daemon looks whether its directory and its socket are still where clients look for them.
-const PLACE_CHECK: Duration = Duration::from_secs(1);
 
 /// How long the databases may take to be closed: what is in their logs has to be moved.
 const CLOSE: Duration = Duration::from_secs(2);
@@ -112,6 +112,9 @@ pub fn run(options: &Options) -> ExitCode {
         }
         prepare_process();
         if options.detached {
+            if let Err(error) = rank::usual() {
+                tracing::info!(%error, "could not get the usual priority; the daemon has that of the program that started it");
+            }
             // Fails only for who leads a process group, which the process behind --on-demand does not.
             let _ = nix::unistd::setsid();
         }
@@ -200,9 +203,10 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let ours = matches!(origin, Origin::OwnSocket { .. });
     let listener = origin.listener(&path).map_err(|error| Fatal::Socket { path: path.clone(), error })?;
     let placed = listener.try_clone()?;
+    let mut place = Place::new(directory.clone(), listener.try_clone()?);
     let about = about(&directory, started_by);
     let daemon = Arc::new(Daemon { edge, contents, meters, opener, connections: Arc::default(), about });
-    let (drain, draining) = watch::channel(false);
+    let (drain, draining) = channel::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
     let mut exits = {
         let daemon = daemon.clone();
@@ -214,7 +218,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let end = tokio::select! {
         ended = &mut serving => Err(ended.map_err(std::io::Error::other).and_then(|served| served).err()),
         ended = &mut exits => Err(ended.map_err(std::io::Error::other).and_then(|watched| watched).err()),
-        why = until_stopped(options, &daemon, &directory, &placed, &mut signals, logging) => Ok(why),
+        why = until_stopped(options, &daemon, &mut place, &mut signals, logging) => Ok(why),
     };
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     match &end {
@@ -293,8 +297,7 @@ async fn take(
 async fn until_stopped(
     options: &Options,
     daemon: &Daemon,
-    directory: &Directory,
-    listener: &Listener,
+    place: &mut Place,
     signals: &mut Signals,
     logging: &Logging,
 ) -> &'static str {
@@ -302,8 +305,7 @@ async fn until_stopped(
     // Twice as often as systemd asks, as sd_watchdog_enabled(3) recommends.
     let mut watchdog_tick =
         tokio::time::interval(watchdog.map_or(Duration::from_secs(3600), |period| period / 2));
-    let mut place_tick = tokio::time::interval(PLACE_CHECK);
-    let mut idle_since = None;
+    let mut unneeded = pin!(watch::nothing_needs(daemon));
     loop {
         tokio::select! {
             signal = signals.next() => match signal {
@@ -315,29 +317,13 @@ async fn until_stopped(
                 daemon.edge.look(|_| ());
                 let _ = sd_notify::notify(&[NotifyState::Watchdog]);
             }
-            _ = place_tick.tick() => {
-                if !directory.is_in_place() || !listener.is_in_place() {
-                    return "its directory or socket has been replaced";
-                }
-                daemon.edge.look_after_records();
-                daemon.contents.storage().look_after();
-                if !daemon.edge.can_record() {
-                    return "the thread that writes sessions.db has ended";
-                }
-                let idle = options.detached
-                    && daemon.connections.open() == 0
-                    && daemon.edge.is_idle()
-                    && !daemon.contents.would_be_lost();
-                let patience = Duration::from_millis(daemon.edge.settings().loaded.config.idle_exit_ms);
-                // Not at the first look: whoever started the daemon is about to connect.
-                match idle_since.filter(|_| idle) {
-                    Some(since) if tokio::time::Instant::elapsed(&since) >= patience => {
-                        return "no host, lease, keeper or connection is left";
-                    }
-                    Some(_) => {}
-                    None => idle_since = idle.then(tokio::time::Instant::now),
+            () = place.changed() => {
+                if let Some(why) = place.look(daemon) {
+                    return why;
                 }
             }
+            () = daemon.edge.records_ended() => return "the thread that writes sessions.db has ended",
+            () = &mut unneeded, if options.detached => return "no host, lease, keeper or connection is left",
         }
     }
 }

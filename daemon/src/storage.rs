@@ -22,6 +22,7 @@ mod url;
 
 use std::fmt;
 use std::ops::Range;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -252,6 +253,9 @@ pub trait Storage: Send + Sync + fmt::Debug {
 
     /// Looks whether what it keeps things in is still there, and has it put back. Does not block.
     fn look_after(&self);
+
+    /// The database file that this is about, if there is one: what happens to it, or to the two beside it, is to be looked at.
+    fn file(&self) -> Option<PathBuf>;
 
     /// Nothing is committed any more: finishes what there is to finish.
     fn close(&self) -> BoxFuture<'_, ()>;

@@ -97,6 +97,8 @@ pub struct Writer<E> {
     /// As the thread reports it, and as whoever waits is told.
     reported: watch::Receiver<Progress>,
     progress: watch::Receiver<Progress>,
+    /// Its other end goes with the thread.
+    alive: watch::Receiver<()>,
     last: Mark,
 }
 
@@ -119,11 +121,13 @@ impl<E: Send + 'static> Writer<E> {
     ) -> io::Result<Self> {
         let (queue, incoming) = mpsc::channel();
         let (report, reported) = watch::channel(Progress::default());
-        std::thread::Builder::new()
-            .name(what.into())
-            .spawn(move || write(what, commit, &incoming, &report))?;
+        let (lives, alive) = watch::channel(());
+        std::thread::Builder::new().name(what.into()).spawn(move || {
+            let _lives = lives;
+            write(what, commit, &incoming, &report);
+        })?;
         let progress = passed_on(&reported);
-        Ok(Self { queue, reported, progress, last: Mark::default() })
+        Ok(Self { queue, reported, progress, alive, last: Mark::default() })
     }
 
     /// Puts an entry on record, in the order of the calls.
@@ -146,6 +150,12 @@ impl<E: Send + 'static> Writer<E> {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.reported.has_changed().is_ok()
+    }
+
+    /// Returns when the writer no longer runs, however much it writes until then.
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + use<E> {
+        let mut alive = self.alive.clone();
+        async move { while alive.changed().await.is_ok() {} }
     }
 
     /// Waits for everything recorded up to now.

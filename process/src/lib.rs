@@ -6,6 +6,8 @@
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`Scarce`]: why any of it may not be known for the moment.
+//! - [`changes`]: whether something happens to directories and files.
+//! - [`rank`]: how the system ranks this process.
 //! - [`ExitWatch`]: which of many processes have exited.
 //! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`]: whom a process has started.
 //!
@@ -16,6 +18,7 @@
 //! is the process's own only if the process was alive, and the same, after it was read.
 
 mod appearance;
+pub mod changes;
 pub mod clock;
 pub mod core_files;
 pub mod directory;
@@ -27,6 +30,7 @@ mod key;
 mod launchers;
 mod peer;
 mod pinned;
+pub mod rank;
 mod scarce;
 mod session;
 pub mod socket;

@@ -1,17 +1,19 @@
 //! The listening socket, and who is behind its path.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, connect, socket};
 #[cfg(target_os = "linux")]
 use nix::sys::stat::{Mode, fchmod};
 
-/// Connections that may wait to be accepted: all servers of all hosts may start at once.
+use crate::sys;
+
+/// Connections that may wait to be accepted: all servers of all hosts may start at once. The kernel takes less where it allows less.
 const BACKLOG: i32 = 1024;
 
 /// A listening socket, and the path that clients know it by.
@@ -38,7 +40,7 @@ impl Listener {
         #[cfg(target_os = "linux")]
         fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR)?;
         bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
-        listen(&fd, Backlog::new(BACKLOG)?)?;
+        sys::listen(fd.as_fd(), BACKLOG)?;
         Self::inherited(fd, path)
     }
 
@@ -139,4 +141,19 @@ fn socket_flags() -> SockFlag {
     return SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     #[cfg(not(target_os = "linux"))]
     SockFlag::empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Listener, connect_now};
+
+    /// Also where the C library's SOMAXCONN is less than what is asked for: musl says 128, and so does macOS.
+    #[test]
+    fn many_may_wait_to_be_accepted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let _listener = Listener::bind(&path).expect("it listens");
+        let waiting: Vec<_> = (0..200).map_while(|_| connect_now(&path).ok()).collect();
+        assert_eq!(waiting.len(), if cfg!(target_os = "linux") { 200 } else { waiting.len() });
+    }
 }

@@ -276,6 +276,38 @@ pub fn when_readable(
     Ok(registered?)
 }
 
+/// Lets a socket listen. nix refuses more than the C library's SOMAXCONN, which is no limit of the kernel's.
+///
+/// # Errors
+/// Those of listen(2).
+pub fn listen(socket: std::os::fd::BorrowedFd<'_>, backlog: i32) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+    // SAFETY: the call takes two integers and touches no memory of ours.
+    let result = unsafe { libc::listen(socket.as_raw_fd(), backlog) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Lets all signals in, and has each do what it does by default; but SIGPIPE, which stays ignored as Rust has it. To be called
+/// before there is another thread, and before anything handles a signal.
+pub fn forget_given_signals() {
+    use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+    for each in Signal::iterator().filter(|each| *each != Signal::SIGPIPE) {
+        // SAFETY: no handler of ours is set, and the kernel refuses those that can't be.
+        let _ = unsafe { signal(each, SigHandler::SigDfl) };
+    }
+    let _ = SigSet::empty().thread_set_mask();
+}
+
+/// Sets this thread's nice value, on macOS the process's. Threads get that of the one that starts them.
+///
+/// # Errors
+/// `EACCES` where it would be less than now, and this user may not do that.
+pub fn set_nice(nice: i32) -> std::io::Result<()> {
+    // SAFETY: the call takes three integers and touches no memory of ours.
+    let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
 /// Closes every descriptor but the standard streams at the next exec, whoever opened it.
 pub fn keep_only_standard_streams() -> std::io::Result<()> {
     const FIRST: libc::c_uint = 3;
@@ -297,13 +329,18 @@ pub fn keep_only_standard_streams() -> std::io::Result<()> {
 /// Gives memory back to the system that this process has no use for at the moment: of freed buffers, and of program text that was
 /// needed only to start. There is no harm where it fails.
 pub fn give_back_memory() {
+    give_back_freed();
+    #[cfg(target_os = "linux")]
+    drop(let_go_of_text());
+}
+
+/// Gives the memory of freed buffers back to the system. There is no harm where the allocator does not do that.
+pub fn give_back_freed() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes an integer, and the allocator is ready for it at any time.
     unsafe {
         libc::malloc_trim(0);
     }
-    #[cfg(target_os = "linux")]
-    drop(let_go_of_text());
 }
 
 /// Lets go of the pages of program text and constants that this process has touched so far: they stay in the page cache, and

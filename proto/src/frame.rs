@@ -1,6 +1,7 @@
 //! Frames on a stream: four bytes of length, big-endian, then that many bytes. Bounded in size and in time.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, BytesMut};
 use futures_core::Stream;
 use futures_sink::Sink;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 /// Bytes of the length that precedes each frame.
@@ -200,8 +201,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Frames<S, C> {
     }
 
     fn poll_read_in(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.inbound.reserve(READ_CHUNK);
-        pin!(self.stream.read_buf(&mut self.inbound)).poll(context)
+        // The rest of a large frame goes where it belongs; anything else takes no more room than it needs.
+        let rest = self.announced()?.map_or(0, |len| (HEADER_LEN + len).saturating_sub(self.inbound.len()));
+        if rest >= READ_CHUNK {
+            self.inbound.reserve(READ_CHUNK);
+            return pin!(self.stream.read_buf(&mut self.inbound)).poll(context);
+        }
+        let mut chunk = [const { MaybeUninit::uninit() }; READ_CHUNK];
+        let mut chunk = ReadBuf::uninit(&mut chunk);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut chunk))?;
+        self.inbound.extend_from_slice(chunk.filled());
+        Poll::Ready(Ok(chunk.filled().len()))
+    }
+
+    /// Keeps no room for a peer that says nothing.
+    fn rest(&mut self) {
+        for buffer in [&mut self.inbound, &mut self.outbound] {
+            if buffer.is_empty() && buffer.capacity() > 0 {
+                *buffer = BytesMut::new();
+            }
+        }
     }
 }
 
@@ -247,6 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Stream for Frames
                     if !this.inbound.is_empty() {
                         poll_stall(&mut this.read_stall, context, "the peer does not finish its frame")?;
                     }
+                    this.rest();
                     return Poll::Pending;
                 }
             }

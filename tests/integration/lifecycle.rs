@@ -168,6 +168,52 @@ fn a_socket_that_is_replaced_ends_the_daemon() {
     assert_eq!(world.stat("sessions"), 0);
 }
 
+#[test]
+fn a_directory_that_is_moved_ends_the_daemon() {
+    let world = world("");
+    for moved in ["d", "a/d"] {
+        let directory = world.root().join(moved);
+        fs::create_dir_all(directory.parent().expect("above it")).expect("made");
+        let mut command = world.sessiond(&["run"]);
+        command.env("MCP_SESSIOND_DIR", &directory);
+        let mut daemon = world.spawn(command);
+        daemon.ready();
+        let top = world.root().join(moved.split('/').next().expect("a name"));
+        fs::rename(&top, world.root().join("elsewhere")).expect("moved");
+        assert_eq!(daemon.wait().code(), Some(0), "{moved}");
+        fs::remove_dir_all(world.root().join("elsewhere")).expect("removed");
+    }
+}
+
+/// In milliseconds: how long a process that waits for events would wait at most. None: it does not wait just now.
+fn waits_at_most(pid: u32) -> Option<i64> {
+    let call = fs::read_to_string(format!("/proc/{pid}/syscall")).expect("it may be looked at");
+    let words: Vec<&str> = call.split_whitespace().collect();
+    let number = |text: &str| i64::from_str_radix(text.trim_start_matches("0x"), 16).expect("a number");
+    // epoll_wait(2) and epoll_pwait(2): the fourth argument.
+    #[cfg(target_arch = "x86_64")]
+    let waits = ["232", "281"];
+    #[cfg(not(target_arch = "x86_64"))]
+    let waits = ["22"];
+    waits.contains(words.first()?).then(|| match number(words[4]) & 0xffff_ffff {
+        0xffff_ffff => i64::MAX,
+        time => time,
+    })
+}
+
+#[test]
+fn a_daemon_with_nothing_to_do_sleeps_until_it_is_told() {
+    let world = world("[sessions]\nsweep_ms = 60000");
+    let host = world.host();
+    let mut instance = host.instance(&["--start"]);
+    instance.first_run("kept");
+    let on_demand = world.daemon_pid();
+    until("it sleeps, since a host needs it", || waits_at_most(on_demand).filter(|most| *most > 1_000));
+    let other = crate::world("[sessions]\nsweep_ms = 60000");
+    let daemon = other.daemon();
+    until("so does one that serves for good", || waits_at_most(daemon.pid()).filter(|most| *most > 1_000));
+}
+
 /// The daemon that was started on demand, whose log is a file.
 fn detached_log(world: &World) -> String {
     fs::read_to_string(world.directory().join("daemon.log")).unwrap_or_default()
@@ -205,6 +251,45 @@ fn twenty_who_find_no_daemon_start_one() {
             detached_log(&world).matches("no host, lease, keeper or connection is left").count(),
             round
         );
+    }
+}
+
+/// It serves everybody, for as long as somebody needs it.
+#[test]
+fn a_daemon_on_demand_is_not_marked_by_whoever_started_it() {
+    let world = world("");
+    let start = "echo 300 > /proc/self/oom_score_adj && trap '' CHLD USR2 && \
+                 exec nice -n 5 env --block-signal=USR1,TERM \"$0\" run --on-demand";
+    let mut starter = world.command("sh");
+    starter.args(["-c", start]).arg(&BINARIES.daemon).stdin(Stdio::null()).stdout(Stdio::null());
+    for (name, value) in [("AWS_PROFILE", "work"), ("SSL_CERT_FILE", "/ca.pem"), ("SSL_CERT_DIR", "/ca")] {
+        starter.env(name, value);
+    }
+    starter.env("NODE_OPTIONS", "--inspect");
+    assert!(starter.status().expect("started").success());
+
+    let pid = world.daemon_pid();
+    let about = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("it runs");
+    let variables = about("environ");
+    for kept in ["AWS_PROFILE=work", "SSL_CERT_FILE=/ca.pem", "SSL_CERT_DIR=/ca"] {
+        assert!(variables.split('\0').any(|variable| variable == kept), "{kept}");
+    }
+    assert!(!variables.contains("NODE_OPTIONS"));
+    assert_eq!(about("oom_score_adj").trim_end(), "0");
+    let status = about("status");
+    let signals = |which: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(which)).expect("a mask");
+        u64::from_str_radix(line.trim(), 16).expect("a mask")
+    };
+    assert_eq!(signals("SigBlk:"), 0);
+    // Those beyond have no name, and belong to the C library.
+    assert_eq!(signals("SigIgn:") & 0x7fff_ffff, 1 << (Signal::SIGPIPE as u32 - 1));
+    // Only root gets back what was given away.
+    let nice = if nix::unistd::geteuid().is_root() { "0" } else { "5" };
+    for task in fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
+        let stat = fs::read_to_string(task.expect("a thread").path().join("stat")).expect("it runs");
+        let behind_name = stat.rsplit_once(')').expect("a name").1;
+        assert_eq!(behind_name.split_whitespace().nth(16), Some(nice), "{stat}");
     }
 }
 

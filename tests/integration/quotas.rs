@@ -1,6 +1,7 @@
 //! What one owner, and all together, may have of everything, and no more.
 
-use mcp_sessiond_tests::{Peer, World};
+use mcp_sessiond_tests::{Peer, World, until};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use crate::sessions::{create, of, set};
@@ -93,6 +94,30 @@ fn is_crowded_out(world: &World, peer: &mut Peer, service: &str) -> bool {
         refused(peer.call("create_session", session.clone()))
             || refused(peer.call("append", append(&session, &vec![text(90_000); 5])))
     }) && world.stat("storage_bytes") > 11_000_000
+}
+
+/// A burst of servers, as when a machine wakes up.
+#[test]
+fn what_many_connections_took_is_given_back() {
+    const MANY: usize = 4_096;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("as many descriptors as there may be");
+    let world = world("[limits]\nconnections = 5000\nconnections_per_process = 5000");
+    let daemon = world.daemon();
+    let talk = |count: usize| {
+        let mut peers: Vec<_> = (0..count).map(|_| world.peer()).collect();
+        for peer in &mut peers {
+            peer.call("ping", json!({})).expect("an answer");
+        }
+        peers
+    };
+    // What the first ones bring into memory is there to stay.
+    drop(talk(8));
+    let before = daemon.resident_kib();
+    let peers = talk(MANY);
+    println!("{} bytes for each connection", (daemon.resident_kib() - before) * 1_024 / MANY as u64);
+    drop(peers);
+    until("it was given back", || (daemon.resident_kib() < before + 4 * 1_024).then_some(()));
 }
 
 /// Somebody who takes whatever there is meets a typed refusal, others go on, and memory stays within the budget.

@@ -94,6 +94,7 @@ impl Edge {
             files: Mutex::default(),
             settings: RwLock::new(Arc::new(Settings::new(loaded))),
             changed: Notify::new(),
+            told: Notify::new(),
             began: Instant::now(),
             home: home(&boot, directory.path()).map_err(StartError::Boot)?,
             dropped,

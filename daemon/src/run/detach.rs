@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, ExitCode, Stdio};
 
 use mcp_sessiond_process::directory::Directory;
@@ -32,6 +33,7 @@ pub fn launch(options: &Options) -> ExitCode {
 }
 
 fn start(options: &Options) -> io::Result<u8> {
+    mcp_sessiond_process::sys::forget_given_signals();
     // Fails for who leads a process group, as under a shell with job control; the daemon proper does not.
     let _ = nix::unistd::setsid();
     // What the host left open by mistake would otherwise stay open for as long as the daemon lives.
@@ -86,21 +88,26 @@ fn start(options: &Options) -> io::Result<u8> {
     Ok(code)
 }
 
-/// The variables that a daemon started on demand is left with.
-const KEPT: [&str; 9] = [
+/// The variables that a daemon started on demand is left with. Those for certificates are read by TLS to shared storages.
+const KEPT: [&str; 11] = [
     "HOME",
     "USER",
     "LOGNAME",
     "PATH",
     "LANG",
     "XDG_CONFIG_HOME",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
     paths::DIRECTORY_VARIABLE,
     config::FILE_VARIABLE,
     fault::VARIABLE,
 ];
 
+/// Where AWS's tools find region and credentials: by variables of this prefix.
+const AWS: &[u8] = b"AWS_";
+
 fn is_kept(name: &OsStr) -> bool {
-    KEPT.iter().any(|kept| name == *kept)
+    KEPT.iter().any(|kept| name == *kept) || name.as_bytes().starts_with(AWS)
 }
 
 /// Tells who waits in [`launch`], and lets go of the pipe.

@@ -1,6 +1,7 @@
 //! A storage that may not be there yet. Leases, tokens and backends don't need it, so the daemon starts all the same, tries again
 //! until it can be opened, and says until then what is the matter.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -225,6 +226,10 @@ impl Storage for Awaited {
         if let Some(storage) = self.arrived.get() {
             storage.look_after();
         }
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        self.arrived.get()?.file()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

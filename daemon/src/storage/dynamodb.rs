@@ -202,6 +202,10 @@ impl Storage for DynamoDb {
     /// There is nothing that others could take away.
     fn look_after(&self) {}
 
+    fn file(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+
     /// There is nothing to finish.
     fn close(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()

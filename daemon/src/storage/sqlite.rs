@@ -213,6 +213,10 @@ impl Storage for Sqlite {
         }
     }
 
+    fn file(&self) -> Option<PathBuf> {
+        Some(self.files.path().into())
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         let ending = self.journal().writer.end();
         ending.boxed()

@@ -70,6 +70,12 @@ fn id(found: &Metadata) -> Id {
 }
 
 impl Files {
+    /// The database itself. The others are beside it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn beside(&self, suffix: &str) -> PathBuf {
         let mut path = self.path.clone().into_os_string();
         path.push(suffix);

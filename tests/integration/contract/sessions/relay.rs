@@ -101,6 +101,10 @@ impl Storage for Relay {
         self.inner.check()
     }
 
+    fn file(&self) -> Option<std::path::PathBuf> {
+        self.inner.file()
+    }
+
     fn look_after(&self) {
         self.inner.look_after();
     }

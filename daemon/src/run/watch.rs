@@ -1,0 +1,110 @@
+//! What ends the daemon by itself: its directory or socket is another's, or nothing needs it. Neither is looked for while nothing
+//! happens.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_sessiond_process::changes::Changes;
+use mcp_sessiond_process::directory::Directory;
+use mcp_sessiond_process::socket::Listener;
+use tokio::time::Instant;
+
+use crate::service::Daemon;
+
+/// How often the daemon looks, where the system does not tell it; and how long it takes until it looks whether it is still needed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How long after the first sign the daemon looks: whoever deletes a directory deletes one file after the other.
+const SETTLE: Duration = Duration::from_millis(250);
+
+/// The directory, the socket and the databases, where clients and the daemon look for them.
+pub(super) struct Place {
+    directory: Arc<Directory>,
+    socket: Listener,
+    /// None: the system has none to give.
+    changes: Option<Changes>,
+    /// When to look, if that is known.
+    due: Option<Instant>,
+}
+
+impl Place {
+    pub(super) fn new(directory: Arc<Directory>, socket: Listener) -> Self {
+        let changes = Changes::new().inspect_err(|error| {
+            tracing::info!(%error, "the system does not tell of changes in the daemon's directory; it is looked at once a second");
+        });
+        Self { directory, socket, changes: changes.ok(), due: Some(Instant::now()) }
+    }
+
+    /// Returns when there may be something to look at. Dropped before, it has missed nothing.
+    pub(super) async fn changed(&mut self) {
+        if self.due.is_none() {
+            if let Some(changes) = &self.changes
+                && changes.wait().await.is_err()
+            {
+                self.changes = None;
+            }
+            self.due = Some(Instant::now() + SETTLE);
+        }
+        if let Some(due) = self.due {
+            tokio::time::sleep_until(due).await;
+        }
+    }
+
+    /// Looks, and puts back what is missing of the databases. Returns why the daemon has to stop, if it has to.
+    pub(super) fn look(&mut self, daemon: &Daemon) -> Option<&'static str> {
+        // In this order, what happens meanwhile is looked at next.
+        let watched = self.watch(daemon);
+        self.due = watched.is_none().then(|| Instant::now() + LOOK);
+        if !self.directory.is_in_place() || !self.socket.is_in_place() {
+            return Some("its directory or socket has been replaced");
+        }
+        daemon.edge.look_after_records();
+        daemon.contents.storage().look_after();
+        None
+    }
+
+    /// Is told from now on. None: not of everything.
+    fn watch(&mut self, daemon: &Daemon) -> Option<()> {
+        let changes = self.changes.as_mut()?;
+        changes.take();
+        changes.watch_directory(self.directory.path()).ok()?;
+        let storage = daemon.contents.storage();
+        let contents = storage.file();
+        // It is not open yet.
+        if contents.is_none() && storage.name() == "sqlite" {
+            return None;
+        }
+        for database in [Some(daemon.edge.records_file()), contents].into_iter().flatten() {
+            changes.watch_directory(database.parent()?).ok()?;
+            let mut index = database.into_os_string();
+            index.push("-shm");
+            changes.watch_file(&PathBuf::from(index)).ok()?;
+        }
+        Some(())
+    }
+}
+
+/// Returns when the daemon, which a client has started, is of no use any more.
+pub(super) async fn nothing_needs(daemon: &Daemon) {
+    let mut since = None;
+    loop {
+        if daemon.connections.open() > 0 || !daemon.edge.is_idle() {
+            since = None;
+            tokio::select! {
+                () = daemon.connections.closed.notified() => {}
+                () = daemon.edge.told() => {}
+            }
+        } else if daemon.contents.would_be_lost() {
+            since = None;
+        } else {
+            let since = *since.get_or_insert_with(Instant::now);
+            let patience = Duration::from_millis(daemon.edge.settings().loaded.config.idle_exit_ms);
+            // Not at the first look: whoever started the daemon is about to connect.
+            if since.elapsed() >= patience.max(LOOK) {
+                return;
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,188 @@
+//! Whether something happens to directories and files that this process needs: told by the system, not looked for.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use tokio::io::unix::AsyncFd;
+
+use crate::sys;
+
+/// Watches directories and files. It says that there may be something to look at, not what: whoever is told looks.
+#[derive(Debug)]
+pub struct Changes {
+    events: os::Events,
+    readable: AsyncFd<OwnedFd>,
+}
+
+impl Changes {
+    /// Watches nothing yet. To be called within tokio.
+    ///
+    /// # Errors
+    /// Those of inotify_init1(2), on macOS kqueue(2): as many as this user may have.
+    pub fn new() -> io::Result<Self> {
+        let events = os::Events::new()?;
+        let readable = sys::when_readable(events.descriptor()?)?;
+        Ok(Self { events, readable })
+    }
+
+    /// Tells from now on when something in this directory is deleted, or moved out of it or into it, or when it or a directory
+    /// above it is moved. To be called again after each change: what has the path now may be another one.
+    ///
+    /// # Errors
+    /// When it is not there, or the system watches no more.
+    pub fn watch_directory(&mut self, directory: &Path) -> io::Result<()> {
+        self.events.watch_directory(directory)?;
+        for above in directory.ancestors().skip(1) {
+            // It takes the right to read it.
+            let _ = self.events.watch_place(above);
+        }
+        Ok(())
+    }
+
+    /// Tells from now on when this file is cut short, or written to other than by a mapping. To be called again after each change.
+    ///
+    /// # Errors
+    /// When it is not there, or the system watches no more.
+    pub fn watch_file(&mut self, file: &Path) -> io::Result<()> {
+        self.events.watch_file(file)
+    }
+
+    /// Returns when there is something to look at, and at once until it is [taken](Self::take).
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub async fn wait(&self) -> io::Result<()> {
+        self.readable.readable().await.map(drop)
+    }
+
+    /// Whoever has waited is about to look.
+    pub fn take(&mut self) {
+        // What comes while it is drained makes it readable again.
+        let _ = self.readable.try_io(tokio::io::Interest::READABLE, |_| {
+            self.events.drain();
+            Err::<(), _>(io::ErrorKind::WouldBlock.into())
+        });
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod os {
+    use std::io;
+    use std::os::fd::{AsFd as _, OwnedFd};
+    use std::path::Path;
+
+    use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+    #[derive(Debug)]
+    pub(super) struct Events(Inotify);
+
+    impl Events {
+        pub(super) fn new() -> io::Result<Self> {
+            Ok(Self(Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?))
+        }
+
+        pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+            self.0.as_fd().try_clone_to_owned()
+        }
+
+        pub(super) fn watch_directory(&self, directory: &Path) -> io::Result<()> {
+            self.watch(
+                directory,
+                AddWatchFlags::IN_DELETE
+                    | AddWatchFlags::IN_MOVE
+                    | AddWatchFlags::IN_MOVE_SELF
+                    | AddWatchFlags::IN_DELETE_SELF,
+            )
+        }
+
+        pub(super) fn watch_place(&self, directory: &Path) -> io::Result<()> {
+            // What else happens in it does not matter, and there may be much of it.
+            self.watch(
+                directory,
+                AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD),
+            )
+        }
+
+        pub(super) fn watch_file(&self, file: &Path) -> io::Result<()> {
+            self.watch(file, AddWatchFlags::IN_MODIFY)
+        }
+
+        /// One that is watched already stays so.
+        fn watch(&self, path: &Path, what: AddWatchFlags) -> io::Result<()> {
+            Ok(self.0.add_watch(path, what).map(drop)?)
+        }
+
+        pub(super) fn drain(&self) {
+            while self.0.read_events().is_ok() {}
+        }
+    }
+}
+
+#[cfg(target_os = "macos")]
+mod os {
+    use std::collections::HashMap;
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::{Path, PathBuf};
+
+    use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
+
+    const NO_WAIT: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+
+    #[derive(Debug)]
+    pub(super) struct Events {
+        queue: Kqueue,
+        /// The kernel watches what is open.
+        open: HashMap<PathBuf, File>,
+    }
+
+    impl Events {
+        pub(super) fn new() -> io::Result<Self> {
+            Ok(Self { queue: Kqueue::new()?, open: HashMap::new() })
+        }
+
+        pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+            self.queue.as_fd().try_clone_to_owned()
+        }
+
+        pub(super) fn watch_directory(&mut self, directory: &Path) -> io::Result<()> {
+            let what = FilterFlag::NOTE_WRITE | FilterFlag::NOTE_DELETE | FilterFlag::NOTE_RENAME;
+            self.watch(directory, what)
+        }
+
+        pub(super) fn watch_place(&mut self, directory: &Path) -> io::Result<()> {
+            self.watch(directory, FilterFlag::NOTE_DELETE | FilterFlag::NOTE_RENAME)
+        }
+
+        pub(super) fn watch_file(&mut self, file: &Path) -> io::Result<()> {
+            self.watch(file, FilterFlag::NOTE_WRITE | FilterFlag::NOTE_ATTRIB)
+        }
+
+        fn watch(&mut self, path: &Path, what: FilterFlag) -> io::Result<()> {
+            let file = File::open(path)?;
+            let id = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
+            if let Some(former) = self.open.get(path)
+                && id(former)? == id(&file)?
+            {
+                return Ok(());
+            }
+            let flags = EvFlags::EV_ADD | EvFlags::EV_CLEAR;
+            let ident = file.as_raw_fd() as usize;
+            let change = KEvent::new(ident, EventFilter::EVFILT_VNODE, flags, what, 0, 0);
+            self.queue.kevent(&[change], &mut [], Some(NO_WAIT))?;
+            // Closing the former one ends its watch.
+            self.open.insert(path.into(), file);
+            Ok(())
+        }
+
+        pub(super) fn drain(&self) {
+            let nothing =
+                KEvent::new(0, EventFilter::EVFILT_VNODE, EvFlags::empty(), FilterFlag::empty(), 0, 0);
+            let mut batch = [nothing; 16];
+            while self.queue.kevent(&[], &mut batch, Some(NO_WAIT)).is_ok_and(|count| count > 0) {}
+        }
+    }
+}
