@@ -4,6 +4,7 @@ mod asks;
 mod eras;
 mod fidelity;
 mod fresh;
+mod fuzz;
 mod fronts;
 mod handshake;
 mod lives;
