@@ -78,7 +78,14 @@ fn records(directory: &Path) -> [Files; 2] {
     for (host, number) in numbers() {
         let name = "host".into();
         let (doubles, losses) = Default::default();
-        ledger.record(Effect::SaveOwner(OwnerRecord { host, name, row: None, crowded: false, doubles, losses }));
+        ledger.record(Effect::SaveOwner(OwnerRecord {
+            host,
+            name,
+            row: None,
+            crowded: false,
+            doubles,
+            losses,
+        }));
         let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
         let claimant = Claimant { keys: vec![key(number)], ..Claimant::new(host, traits) };
         ledger.record(Effect::SaveClaimant(process(number.into()), claimant));

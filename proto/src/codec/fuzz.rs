@@ -40,7 +40,9 @@ fn message_pack_frame() {
                     message_pack::Call { id: request.id, deadline_ms: 1_000, call: Some(&request.message) };
                 let again = rmp_serde::to_vec_named(&call).expect("encoded");
                 let again = server.decode(&again, &mut outbound);
-                let Ok(Decoded::Item(ClientMessage::Request(again))) = again else { panic!("not read again") };
+                let Ok(Decoded::Item(ClientMessage::Request(again))) = again else {
+                    panic!("not read again")
+                };
                 assert_eq!((again.id, said(&again.message)), (request.id, said(&request.message)));
                 assert!(outbound.is_empty());
                 let reply = Response { request_id: request.id, message: Ok(SessiondResponse::Ping(())) };
