@@ -21,4 +21,6 @@ pub mod tokens;
 pub mod writer;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod small_disk;

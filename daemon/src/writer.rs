@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub use database::{Database, FileLock, Files, shrink};
+pub use database::{Database, FileLock, Files, check, shrink};
 
 /// How long after a failed commit the next attempt is made, and when clients are told to come back.
 pub const RETRY: Duration = Duration::from_millis(250);

@@ -1,6 +1,8 @@
 //! Two codecs behind one service, on the daemon's side. tarpc's own envelope never reaches the wire: both translate to and from it.
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod golden;
 mod json_rpc;
 mod message_pack;

@@ -12,7 +12,7 @@ use mcp_sessiond_registry::{
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
-use crate::writer::begin;
+use crate::writer::{begin, check};
 
 /// Grows with every change of the tables. A database of another version is discarded.
 const VERSION: i64 = 4;
@@ -93,7 +93,10 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
     let state = match version {
         0 if tables == 0 => State::Empty,
         VERSION => match connection.query_row("SELECT id FROM boot", [], |row| row.get::<_, String>(0)) {
-            Ok(recorded) if recorded == boot => State::Current(snapshot(&connection)?),
+            Ok(recorded) if recorded == boot => {
+                check(&connection, path)?;
+                State::Current(snapshot(&connection)?)
+            }
             Ok(_) => State::Discarded(REBOOTED.into()),
             Err(error) => return Err(error),
         },

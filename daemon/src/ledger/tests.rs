@@ -406,3 +406,29 @@ async fn what_was_recorded_is_found_after(downgrade: &str) {
     let Opened { snapshot, discarded, .. } = open(directory.path(), BOOT);
     assert_eq!((snapshot.ending, discarded), (vec![keeper], None));
 }
+
+/// An id whose bytes are flipped is another's, and one in the index leads to nothing: reading alone shows neither.
+#[tokio::test]
+async fn a_flipped_byte_makes_no_other_session() {
+    let mut bench = Bench::new();
+    bench.record(Effect::SaveSession(session("a-session-by-this-name", 1)));
+    bench.ledger.waiter().kept().await.expect("it is kept");
+    let Bench { directory, ledger, .. } = bench;
+    ledger.writer.close().await;
+    let path = directory.path().join(FILE);
+    let whole = std::fs::read(&path).expect("the file");
+    let id = b"a-session-by-this-name";
+    let places = whole.windows(id.len()).enumerate().filter(|(_, bytes)| bytes == id);
+    let flips: Vec<(usize, u8)> = places.map(|(at, _)| (at, 1)).chain([(18, 1)]).collect();
+    assert!(flips.len() > 2, "in the table, in the index, and the format in the header");
+    for (at, bit) in flips {
+        let mut bytes = whole.clone();
+        bytes[at] ^= bit;
+        std::fs::write(&path, bytes).expect("written");
+        let Opened { mut ledger, snapshot, discarded } = open(directory.path(), BOOT);
+        assert!(discarded.is_some() && snapshot.sessions.is_empty(), "{at}: {:?}", snapshot.sessions);
+        ledger.record(Effect::SaveSession(session("kept", 1)));
+        ledger.waiter().kept().await.expect("what is recorded from now on is kept");
+        ledger.writer.close().await;
+    }
+}

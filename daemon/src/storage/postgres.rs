@@ -314,3 +314,12 @@ impl fmt::Debug for Postgres {
         write!(formatter, "Postgres({})", self.pool.schema())
     }
 }
+
+/// The password in a URL as it is connected with, and what else is. None: it is no URL.
+#[cfg(test)]
+pub(crate) fn password(url: &str) -> Option<(String, String)> {
+    let config = Address::parse(url).ok()?.config;
+    let password = String::from_utf8_lossy(config.get_password()?).into_owned();
+    let names = (config.get_user(), config.get_dbname(), config.get_options(), config.get_application_name());
+    Some((password, format!("{names:?} {:?} {:?}", config.get_hosts(), config.get_hostaddrs())))
+}

@@ -320,3 +320,24 @@ pub fn shrink(connection: &Connection) -> rusqlite::Result<()> {
     drop(freeing);
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
+
+/// Looks for damage that nobody comes across who reads, but who writes does, or who gets another one's rows by it: indexes
+/// that say something else than their tables, pages that two have, a format that SQLite only reads.
+///
+/// # Errors
+/// That it is damaged; those of SQLite.
+pub fn check(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
+    let damaged = |what: String| {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        Err(rusqlite::Error::SqliteFailure(code, Some(what)))
+    };
+    let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if found != "ok" {
+        return damaged(format!("it is damaged: {}", found.replace('\n', " ")));
+    }
+    let may_be_written = || std::fs::OpenOptions::new().write(true).open(path).is_ok();
+    if connection.is_readonly("main")? && may_be_written() {
+        return damaged("it is damaged: its format is none that can be written".into());
+    }
+    Ok(())
+}

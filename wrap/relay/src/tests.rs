@@ -5,6 +5,7 @@ mod eras;
 mod fidelity;
 mod fresh;
 mod fronts;
+mod fuzz;
 mod handshake;
 mod lives;
 mod model;

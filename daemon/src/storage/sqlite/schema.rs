@@ -45,7 +45,7 @@ pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Open
     set_up(&connection, durability)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     match version {
-        VERSION => {}
+        VERSION => writer::check(&connection, path)?,
         0 => create(&mut connection)?,
         newer => return Ok(Opened::Newer(newer)),
     }

@@ -1,0 +1,259 @@
+//! `sessions.db` and `contents.db`, damaged: the daemon opens them or makes them anew, and goes on.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use mcp_sessiond_process::{Conversation, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
+use mcp_sessiond_proto::sessions::{CreateRequest, SessionRef};
+use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest};
+use mcp_sessiond_proto::streams::{AppendRequest, Cursor, ReplayRequest};
+use mcp_sessiond_proto::{Epoch, Json, SessionId, StreamId};
+use mcp_sessiond_registry::{
+    Claim, Claimant, Effect, OwnerRecord, Records, Registry, SessionRecord, Ticket, TokenFile, Wants,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use super::damage::Files;
+use super::directory;
+use crate::config::Config;
+use crate::contents::{Access, Bounds, Clock, Contents, Standing};
+use crate::counters::Meters;
+use crate::ledger::Ledger;
+use crate::storage::{Durability, Sqlite, Storage as _};
+
+/// Runs it here and now.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    static RUNTIME: LazyLock<Runtime> =
+        LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
+    RUNTIME.block_on(future)
+}
+
+const BOOT: &str = "00000000-0000-0000-0000-000000000001";
+
+fn process(pid: u32) -> ProcessId {
+    ProcessId { pid, start: StartTime(1_000 + u64::from(pid)), inode: Some(pid.into()) }
+}
+
+/// The hosts, and the number of each of their sessions.
+fn numbers() -> impl Iterator<Item = (ProcessId, u8)> {
+    [(process(100), 1), (process(100), 2), (process(200), 3), (process(200), 4)].into_iter()
+}
+
+fn key(number: u8) -> Key {
+    Key { recipe: 2, what: [number; 32], conversation: Conversation::None, client: None }
+}
+
+fn id(number: u8) -> SessionId {
+    format!("session-of-{number}").parse().expect("an id")
+}
+
+fn session(owner: ProcessId, number: u8) -> SessionRecord {
+    SessionRecord {
+        id: id(number),
+        owner,
+        key: Some(key(number)),
+        program: "server".into(),
+        said: Said::default(),
+        spot: Some([number + 10; 32]),
+        asked: None,
+        opened: number.into(),
+        freed: 0,
+        opened_ms: 2,
+        epoch: Epoch(number.into()),
+        holder: None,
+        file: TokenFile { host: owner, number: number.into() },
+        digest: Some([number + 100; 32]),
+        former: None,
+        offered: false,
+        keeper: None,
+        name: None,
+        made_by: None,
+    }
+}
+
+/// A daemon's records, after its orderly end, and after its death with some of it in the log.
+fn records(directory: &Path) -> [Files; 2] {
+    let path = directory.join("sessions.db");
+    let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
+    for (host, number) in numbers() {
+        let name = "host".into();
+        let (doubles, losses) = Default::default();
+        ledger.record(Effect::SaveOwner(OwnerRecord {
+            host,
+            name,
+            row: None,
+            crowded: false,
+            doubles,
+            losses,
+        }));
+        let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
+        let claimant = Claimant { keys: vec![key(number)], ..Claimant::new(host, traits) };
+        ledger.record(Effect::SaveClaimant(process(number.into()), claimant));
+        ledger.record(Effect::SaveSession(session(host, number)));
+        block_on(ledger.waiter().kept()).expect("it is kept");
+    }
+    let killed = Files::of(&path);
+    block_on(ledger.close());
+    [Files::of(&path), killed]
+}
+
+/// What a claim by this key would be given.
+fn claim(host: ProcessId, number: u8) -> Claim {
+    Claim {
+        ticket: Ticket(number.into()),
+        id: "fresh".parse().expect("an id"),
+        process: process(u32::from(number) + 1_000),
+        host,
+        host_name: "host".into(),
+        row: None,
+        key: Some(key(number)),
+        former: None,
+        said: Said::default(),
+        spot: None,
+        program: "server".into(),
+        siblings: None,
+        deadline: 0,
+        expires: u64::MAX,
+        opened_ms: 0,
+        wants: Wants::Keyed,
+    }
+}
+
+#[test]
+fn sessions_db() {
+    let directory = directory();
+    let path = directory.path().join("sessions.db");
+    let files = records(directory.path());
+    bolero::check!().for_each(|input: &[u8]| {
+        let Some((which, mishaps)) = input.split_first() else { return };
+        files[usize::from(which % 2)].put(&path, mishaps);
+        let opened = Ledger::open(directory.path(), BOOT).expect("opened, or made anew");
+        let is_whole = mishaps.len() < 5;
+        assert!(!is_whole || opened.discarded.is_none() && opened.snapshot.sessions.len() == 4);
+        let (mut ledger, found) = (opened.ledger, Records::from(opened.snapshot));
+        for (host, number) in numbers() {
+            // Each asks by itself: what one is given is not there for the next.
+            let mut registry = Registry::restore(Config::default().policy(), found.snapshot());
+            let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
+            let claim = claim(host, number);
+            registry.introduce(claim.process, Claimant::new(host, traits));
+            registry.claim(claim, 1);
+            for effect in registry.take_effects() {
+                if let Effect::Answer(_, Ok(lease)) = &effect {
+                    let record = registry.session(&lease.session).expect("there");
+                    let is_others = |owner: ProcessId, other: u8| {
+                        let file = TokenFile { host: owner, number: other.into() };
+                        other != number && record.file == file && record.digest == Some([other + 100; 32])
+                    };
+                    let gets = numbers().find(|(owner, other)| is_others(*owner, *other));
+                    assert_eq!(gets, None, "{number} gets another one's token");
+                    let named = numbers().find(|(_, other)| *other != number && id(*other) == lease.session);
+                    assert_eq!(named, None, "{number} gets another one's session");
+                }
+                if number == 1 {
+                    ledger.record(effect);
+                }
+            }
+            let _ = registry.processes();
+            registry.exited(&[process(number.into()), host]);
+        }
+        block_on(ledger.waiter().kept()).expect("what is recorded from now on is kept");
+        assert!(ledger.is_alive(), "the writer has panicked");
+        block_on(ledger.close());
+    });
+}
+
+fn access(number: u8) -> Access {
+    let service = format!("service-{}", number % 2).parse().expect("a name");
+    Access::service(&service, &id(number), None)
+}
+
+fn of(number: u8) -> SessionRef {
+    SessionRef { session: id(number), service: None, epoch: None, caller: None }
+}
+
+fn contents(sqlite: Arc<Sqlite>) -> Contents {
+    let bounds = Bounds::of(&Config::default());
+    Contents::new(sqlite, Arc::new(Clock::manual(1_000)), bounds, Arc::new(Meters::default()))
+}
+
+/// What a session's values say: whose they are.
+fn value(number: u8) -> Json {
+    Json::trusted(format!("\"of {number}\""))
+}
+
+fn write(number: u8) -> WriteStateRequest {
+    let value = Some(value(number));
+    let write = StateWrite { key: "k".parse().expect("a key"), value, expected: None };
+    WriteStateRequest { of: of(number), writes: vec![write], request: None }
+}
+
+fn append(number: u8) -> AppendRequest {
+    let messages = vec![Some(value(number)), None, Some(value(number))];
+    AppendRequest { of: of(number), stream: StreamId::standalone(), request: None, messages }
+}
+
+/// The same for what sessions contain.
+async fn kept(path: &Path) -> [Files; 2] {
+    let sqlite = Arc::new(Sqlite::open(path, Durability::Process).expect("made"));
+    let contents = contents(sqlite.clone());
+    for (_, number) in numbers() {
+        let access = access(number);
+        contents.create(&access, &CreateRequest::default()).await.expect("created");
+        contents.write_state(&access, &write(number)).await.expect("written");
+        contents.append(&access, &append(number)).await.expect("appended");
+    }
+    let killed = Files::of(path);
+    sqlite.close().await;
+    [Files::of(path), killed]
+}
+
+/// Reads and writes all that a session has, and looks whose it is.
+async fn use_all(contents: &Contents, number: u8) {
+    let access = access(number);
+    let read = ReadStateRequest { of: of(number), keys: vec!["k".parse().expect("a key")] };
+    for entry in contents.read_state(&access, &read).await.into_iter().flatten() {
+        assert!(is_own(entry.value.as_ref(), number), "{number} reads {:?}", entry.value);
+    }
+    let after = Cursor::Number(0);
+    let replay = ReplayRequest { of: of(number), after, most: None };
+    let replayed = contents.replay(&access, &replay).await;
+    for event in replayed.into_iter().flat_map(|replayed| replayed.events) {
+        assert!(is_own(Some(&event.message), number), "{number} is told {:?}", event.message);
+    }
+    let _ = contents.get(&access).await;
+    let _ = contents.inspect(&access.place).await;
+    let _ = contents.append(&access, &append(number)).await;
+    let _ = contents.write_state(&access, &write(number)).await;
+    let _ = contents.reset(&access, None).await;
+}
+
+/// Not what another session's values say. Bytes of its own may be wrong.
+fn is_own(found: Option<&Json>, number: u8) -> bool {
+    numbers().all(|(_, other)| other == number || found != Some(&value(other)))
+}
+
+#[test]
+fn contents_db() {
+    let directory = directory();
+    let path = directory.path().join("contents.db");
+    let files = block_on(kept(&path));
+    bolero::check!().for_each(|input: &[u8]| {
+        let Some((which, mishaps)) = input.split_first() else { return };
+        files[usize::from(which % 2)].put(&path, mishaps);
+        let Ok(sqlite) = Sqlite::open(&path, Durability::Process) else {
+            assert!(mishaps.len() >= 5);
+            return;
+        };
+        let sqlite = Arc::new(sqlite);
+        let contents = contents(sqlite.clone());
+        block_on(async {
+            for (_, number) in numbers() {
+                use_all(&contents, number).await;
+            }
+            let _ = contents.sweep(|_| Standing::Gone).await;
+            let _ = contents.end_owner("service-1").await;
+            sqlite.close().await;
+        });
+    });
+}
