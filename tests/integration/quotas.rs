@@ -115,7 +115,6 @@ fn what_many_connections_took_is_given_back() {
     drop(talk(8));
     let before = daemon.resident_kib();
     let peers = talk(MANY);
-    println!("{} bytes for each connection", (daemon.resident_kib() - before) * 1_024 / MANY as u64);
     drop(peers);
     until("it was given back", || (daemon.resident_kib() < before + 4 * 1_024).then_some(()));
 }
