@@ -261,7 +261,7 @@ fn a_daemon_on_demand_is_not_marked_by_whoever_started_it() {
     let start = "echo 300 > /proc/self/oom_score_adj && trap '' CHLD USR2 && \
                  exec nice -n 5 env --block-signal=USR1,TERM \"$0\" run --on-demand";
     let mut starter = world.command("sh");
-    starter.args(["-c", start]).arg(BINARIES.daemon.as_os_str()).stdin(Stdio::null()).stdout(Stdio::null());
+    starter.args(["-c", start]).arg(BINARIES.daemon).stdin(Stdio::null()).stdout(Stdio::null());
     for (name, value) in [("AWS_PROFILE", "work"), ("SSL_CERT_FILE", "/ca.pem"), ("SSL_CERT_DIR", "/ca")] {
         starter.env(name, value);
     }
