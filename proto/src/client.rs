@@ -175,6 +175,7 @@ struct Raw;
 impl FrameCodec for Raw {
     type In = (u64, Bytes);
     type Out = Bytes;
+    const ANSWERS: bool = false;
 
     fn decode(&mut self, frame: &[u8], _: &mut BytesMut) -> io::Result<Decoded<Self::In>> {
         #[derive(Deserialize)]

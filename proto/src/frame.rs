@@ -94,6 +94,9 @@ pub(crate) trait FrameCodec {
     type In;
     /// What goes out.
     type Out;
+    /// Whether decoding may write to `outbound`. If so, nothing is read while much waits there to be written. Else it is
+    /// read all the same: a peer may take no more before it has got rid of what it says.
+    const ANSWERS: bool = true;
     /// Decodes one whole frame. May answer it by writing frames to `outbound`.
     fn decode(&mut self, frame: &[u8], outbound: &mut BytesMut) -> io::Result<Decoded<Self::In>>;
     /// Appends one whole frame to `outbound`.
@@ -230,7 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Stream for Frames
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
-            if this.outbound.len() > OUTBOUND_MAX {
+            if C::ANSWERS && this.outbound.len() > OUTBOUND_MAX {
                 ready!(this.poll_write_out(context))?;
             }
             let announced = this.announced()?;

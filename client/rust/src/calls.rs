@@ -23,6 +23,9 @@ const CROWDED_PAUSE: Duration = Duration::from_millis(50);
 /// The pause after a broken connection, so that a daemon that breaks each one is not asked in a hot loop.
 pub(crate) const BROKEN_PAUSE: Duration = Duration::from_millis(5);
 
+/// When to ask again after a call during which the daemon went and did not come back, in ms: it was waited for already.
+const AWAY_MS: u32 = 1_000;
+
 /// Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not refuse any.
 pub(crate) const PLACES: usize = 24;
 
@@ -229,15 +232,26 @@ impl Calls {
         G: Future<Output = Result<(Link, R), SessionError>>,
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
+        // A connection broke on which it was made.
+        let mut is_in_doubt = false;
         loop {
-            let (link, known) = ready().await?;
-            let call = |connection, context| call(connection, context, known.clone());
-            match self.call(&link, patience, call).await {
-                Ok(value) => return Ok((value, link)),
-                Err(Failure::Disconnected) => {}
-                Err(Failure::Refused(error)) => return Err(error.into()),
-                Err(Failure::Gone(reason)) => return Err(reason.into()),
-            }
+            let known = ready().await;
+            let failed = match known {
+                Ok((link, known)) => {
+                    let call = |connection, context| call(connection, context, known.clone());
+                    match self.call(&link, patience, call).await {
+                        Ok(value) => return Ok((value, link)),
+                        Err(Failure::Disconnected) => {
+                            is_in_doubt = true;
+                            continue;
+                        }
+                        Err(Failure::Refused(error)) => error.into(),
+                        Err(Failure::Gone(reason)) => reason.into(),
+                    }
+                }
+                Err(error) => error,
+            };
+            return Err(if is_in_doubt { in_doubt(failed) } else { failed });
         }
     }
 
@@ -301,4 +315,14 @@ impl Calls {
             sleep(pause.min(patience.left())).await;
         }
     }
+}
+
+/// How a call ended that may have been carried out on a connection that broke: what says that nothing was done is not true.
+fn in_doubt(error: SessionError) -> SessionError {
+    let (sentence, retry_after_ms) = match error {
+        SessionError::Refused(Error::Unavailable { sentence, retry_after_ms }) => (sentence, retry_after_ms),
+        SessionError::Connect(error) => (error.to_string(), AWAY_MS),
+        error => return error,
+    };
+    SessionError::Refused(Error::OutcomeUnknown { sentence, retry_after_ms })
 }

@@ -126,3 +126,28 @@ async fn many_calls_at_once_are_all_sent() {
         assert_eq!(call.await.expect("done"), Ok(Ok(())));
     }
 }
+
+/// A daemon that reads no more before its answers are read, as ours does.
+#[tokio::test(start_paused = true)]
+async fn answers_are_read_while_much_waits_to_be_sent() {
+    let (stream, mut peer) = duplex(1_000);
+    let (client, driven) = over(stream, FRAME_MAX);
+    tokio::spawn(driven);
+    let LeaseRef { session, epoch } = lease();
+    let store = || {
+        let (session, token) = (session.clone(), Token::new([b'x'; 65_536]).expect("a token"));
+        client.store_token(LONG, StoreRequest { session, epoch, token })
+    };
+    let stores = futures::future::join_all((0..10).map(|_| store()));
+    let (got, gotten) = oneshot::channel();
+    let ping = async { client.ping(LONG).await.map(|()| got.send(()).expect("awaited")) };
+    let (pinged, stored, ()) = tokio::join!(ping, stores, async {
+        let id = heard(&mut peer).await["id"].take();
+        peer.read_u32().await.expect("the head of a store, whose rest waits with all others");
+        say(&mut peer, &json!({"id": id, "new": "y".repeat(5_000), "reply": {"Ping": null}})).await;
+        gotten.await.expect("the ping is answered");
+        drop(peer);
+    });
+    assert_eq!(pinged, Ok(()));
+    assert!(stored.iter().all(|stored| *stored == Err(CallError::Ended)), "{stored:?}");
+}

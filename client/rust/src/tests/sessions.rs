@@ -153,6 +153,19 @@ async fn what_is_not_known_until_the_end_is_told_as_that() {
 }
 
 #[tokio::test]
+async fn what_was_under_way_when_the_daemon_went_may_have_been_carried_out() {
+    let busy = || Error::Unavailable { sentence: "the disk".into(), retry_after_ms: 60_000 };
+    let turns = [Turn::Tell(view("s1", None)), Turn::HangUp, Turn::Refuse(busy()), Turn::Refuse(busy())];
+    let fake = Fake::new(turns);
+    let session = session(&fake).await;
+    let told = session.standalone().append(message()).await.expect_err("it is not known");
+    let unknown = Error::OutcomeUnknown { sentence: "the disk".into(), retry_after_ms: 60_000 };
+    assert_eq!((told.refusal(), told.http_status()), (Some(&unknown), 504));
+    let told = session.standalone().append(message()).await.expect_err("it was not carried out");
+    assert_eq!((told.refusal(), told.http_status()), (Some(&busy()), 503));
+}
+
+#[tokio::test]
 async fn a_daemon_of_before_is_told_no_request_that_it_would_refuse() {
     let written = Turn::Tell(json!([{"key": "k", "version": "5"}]));
     let fake = Fake::new([Turn::Tell(view("s1", None)), written, Turn::Tell(view("s1", None))]);
