@@ -25,7 +25,7 @@ pub(crate) use reach::connect_within;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to the daemon: the service's calls, by [`Deref`], each with the time that it may take. They may be made from
-/// several tasks at once.
+/// several tasks at once. Unlike what [`Sessiond`](crate::Sessiond) and its like do, they need a tokio runtime around them.
 #[derive(Debug, Clone)]
 pub struct Connection {
     client: Client,

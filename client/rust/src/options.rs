@@ -10,6 +10,9 @@ use crate::start::Start;
 /// How long one call may take in all, with connecting, starting the daemon and reconnecting.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// More than this is no timeout: whoever waits for as long has gone, and a clock's end is not reached by adding to it.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// What [`Sessiond::init`](crate::Sessiond::init) is told.
 ///
 /// ```
@@ -91,10 +94,10 @@ impl Options {
         self
     }
 
-    /// How long one call may take in all, [`CALL_TIMEOUT`] by default.
+    /// How long one call may take in all, [`CALL_TIMEOUT`] by default, and a day at most.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 }

@@ -215,9 +215,9 @@ impl Contents {
     }
 
     /// Whether a session that is still claimed was there, and others have ended it. Then it has ended here, too: it must not
-    /// read as if nothing had ever been in it.
+    /// read as if nothing had ever been in it, to nobody who asks before its end is through.
     fn has_lost(&self, place: &Place) -> bool {
-        let lost = self.known.forget(place);
+        let lost = self.known.has(place);
         if lost {
             tracing::warn!(session = %place.name, "a session's contents were deleted by another daemon, or by hand; it has ended");
             self.tell_end(place);

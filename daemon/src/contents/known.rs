@@ -23,9 +23,14 @@ impl Known {
         }
     }
 
-    /// It is not there, or not any more. Tells whether it was.
-    pub(super) fn forget(&self, place: &Place) -> bool {
-        self.lock().remove(place)
+    /// Whether it was there.
+    pub(super) fn has(&self, place: &Place) -> bool {
+        self.lock().contains(place)
+    }
+
+    /// It has ended.
+    pub(super) fn forget(&self, place: &Place) {
+        self.lock().remove(place);
     }
 
     /// Nothing of this owner is there any more.

@@ -140,8 +140,13 @@ impl DynamoDb {
             match found {
                 Some(head) if head.facts.version == plan.next => return Ok(Installed::Over(former)),
                 Some(head) if head.facts.knows(plan.next) => return Ok(Installed::Overtaken),
-                Some(head) if is_create && head.facts.dead => former = Some(head.facts),
-                None if is_create => former = None,
+                // Not where it may have been in place before, and others have deleted it: it is not made twice.
+                Some(head)
+                    if is_create && head.facts.dead && !(doubtful && head.facts.may_have_followed(None)) =>
+                {
+                    former = Some(head.facts);
+                }
+                None if is_create && !doubtful => former = None,
                 // A record that is doomed by this very change may have been buried by others already.
                 None if doubtful && plan.change.head.is_none() => return Ok(Installed::Overtaken),
                 // It was in place, perhaps, and so many others since that nothing tells.
