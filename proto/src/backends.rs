@@ -168,7 +168,7 @@ pub struct EndingRequest {
     pub why: Loss,
 }
 
-/// What a keeper has counted since it told last. Sent by the keeper.
+/// What a keeper has counted. Sent by the keeper, again where the answer was lost: so it says all of it, each time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CountedRequest {
@@ -176,6 +176,16 @@ pub struct CountedRequest {
     pub session: SessionId,
     /// The keeper's name.
     pub keeper: KeeperName,
+    /// What it has counted since it began.
+    pub counted: Counts,
+    /// As much of that as a daemon is known to have been told.
+    pub told: Counts,
+}
+
+/// What became of messages that nobody has got.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
     /// Messages that were on their way to a front when it ended.
     #[serde(with = "crate::text")]
     pub lost: u64,

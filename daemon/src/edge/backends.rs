@@ -187,12 +187,12 @@ impl Edge {
         Ok(reference(front))
     }
 
-    /// A keeper, which is `peer` itself, tells what it has counted since it told last.
+    /// A keeper, which is `peer` itself, tells what it has counted. What was told before is not counted again.
     ///
     /// # Errors
     /// When it is not registered so.
     pub fn backend_counted(&self, peer: &Pinned, request: &CountedRequest) -> Result<(), Error> {
-        let CountedRequest { session, keeper, lost, parked } = request;
+        let CountedRequest { session, keeper, counted, told } = request;
         let is_its = |registry: &Registry| {
             let mut kept = registry.sessions_with_backend();
             kept.any(|(of, known)| {
@@ -202,9 +202,10 @@ impl Edge {
         if !self.look(is_its) {
             return Err(Error::UnknownBackend);
         }
+        let before = self.lock().counts.insert(peer.id(), *counted).unwrap_or(*told);
         let counters = &self.meters.counters;
-        counters.wrap_lost_total.fetch_add(*lost, Ordering::Relaxed);
-        counters.wrap_parked_total.fetch_add(*parked, Ordering::Relaxed);
+        counters.wrap_lost_total.fetch_add(counted.lost.saturating_sub(before.lost), Ordering::Relaxed);
+        counters.wrap_parked_total.fetch_add(counted.parked.saturating_sub(before.parked), Ordering::Relaxed);
         Ok(())
     }
 
@@ -312,6 +313,7 @@ impl Edge {
 
     pub(super) fn sweep_backend(&self, state: &mut State, keeper: KeeperRecord) {
         state.fronts.remove(&keeper.process);
+        state.counts.remove(&keeper.process);
         count(&self.meters.counters.backends_ended_total);
         let _ = self.charges.send(Charge::Sweep { keeper, is_seen: !state.is_starting });
     }

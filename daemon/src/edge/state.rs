@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use mcp_sessiond_process::{ExitWatch, ProcessId};
+use mcp_sessiond_proto::backends::Counts;
 use mcp_sessiond_proto::{Epoch, Error};
 use mcp_sessiond_registry::{Lease, Millis, Registry, Ticket};
 use tokio::sync::oneshot;
@@ -23,6 +24,8 @@ pub(super) struct State {
     pub(super) hints: Hints,
     /// The lease of the latest front of each keeper.
     pub(super) fronts: HashMap<ProcessId, Epoch>,
+    /// What each keeper has counted, as far as this daemon was told.
+    pub(super) counts: HashMap<ProcessId, Counts>,
     /// Whether a former daemon's records are still compared with what is there: nobody has seen these exits.
     pub(super) is_starting: bool,
 }
@@ -47,6 +50,7 @@ impl State {
             restless: Restless::default(),
             hints: Hints::default(),
             fronts,
+            counts: HashMap::new(),
             is_starting: true,
         }
     }

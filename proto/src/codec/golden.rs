@@ -346,7 +346,10 @@ fn the_methods_are_those_of_the_service() {
             "front_left" => {
                 json!({"session": "s", "keeper": "00c0ffee", "epoch": "1", "orderly": true, "used": false})
             }
-            "backend_counted" => json!({"session": "s", "keeper": "00c0ffee", "lost": "1", "parked": "0"}),
+            "backend_counted" => {
+                let [counted, told] = ["1", "0"].map(|lost| json!({"lost": lost, "parked": "0"}));
+                json!({"session": "s", "keeper": "00c0ffee", "counted": counted, "told": told})
+            }
             "backend_ending" => json!({"session": "s", "keeper": "00c0ffee", "why": "lingered"}),
             "stop_backend" => json!({"session": "s"}),
             "sweep" => json!({"service": "web", "older_than_ms": "1"}),

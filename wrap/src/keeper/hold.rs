@@ -5,14 +5,14 @@ mod events;
 mod restarts;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_sessiond_client::Control;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::Epoch;
-use mcp_sessiond_proto::backends::Kept;
+use mcp_sessiond_proto::backends::{Counts, Kept};
 use mcp_sessiond_relay::{Limits, Order, Relay};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -76,8 +76,8 @@ pub struct Keeper {
     pub(super) since: Instant,
     /// The latest front has said that it leaves.
     closed: bool,
-    /// What the daemon was told of: messages lost, answers parked.
-    counted: (u64, u64),
+    /// What the daemon is known to have been told of.
+    told: Arc<Mutex<Counts>>,
     /// Why the keeper is about to end, and since when.
     ending: Option<(End, Instant)>,
     /// The signals that the host had blocked.
@@ -181,7 +181,7 @@ impl Keeper {
             began: now,
             since: now,
             closed: false,
-            counted: (0, 0),
+            told: Arc::default(),
             ending: None,
             mask,
             first_front,

@@ -1,11 +1,12 @@
 //! Who comes, and which front has the backend.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{
-    Attach, Attached, CountedRequest, KeeperReply, LeftRequest, ProcessRef, Remembered,
+    Attach, Attached, CountedRequest, Counts, KeeperReply, LeftRequest, ProcessRef, Remembered,
 };
 use mcp_sessiond_proto::{Epoch, Error};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -14,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::{BESIDES, FAREWELL, Keeper, SETTLED};
 use crate::keeper::front::{Beside, Front};
 use crate::keeper::lines::Lines;
-use crate::keeper::visits::{Visit, Word, reply};
+use crate::keeper::visits::{House, Visit, Word, reply};
 use crate::keeper::watched::Watched;
 
 /// Epochs that no lease of a daemon which has lost its records can have reached without its keeper.
@@ -151,24 +152,34 @@ impl Keeper {
         self.tell_counts();
     }
 
-    /// Tells the daemon what was lost and parked since it was told last. An older one can't read that.
-    pub(super) fn tell_counts(&mut self) {
-        let Some(request) = self.uncounted() else { return };
-        self.tell(move |connection, context| {
-            let request = request.clone();
-            async move { connection.backend_counted(context, request).await }
-        });
+    /// Tells the daemon what was lost and parked, unless it knows. An older one can't read that.
+    pub(super) fn tell_counts(&self) {
+        tokio::spawn(self.telling_counts());
     }
 
-    /// What was lost and parked since this was asked last, if anything.
-    pub(super) fn uncounted(&mut self) -> Option<CountedRequest> {
-        let now @ (lost, parked) = self.relay.losses();
-        let before = std::mem::replace(&mut self.counted, now);
-        (now != before).then(|| CountedRequest {
-            session: self.house.session.clone(),
-            keeper: self.house.keeper,
-            lost: lost - before.0,
-            parked: parked - before.1,
-        })
+    /// The same, for whoever waits until that is done.
+    pub(super) fn telling_counts(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (lost, parked) = self.relay.losses();
+        let (counted, told) = (Counts { lost, parked }, self.told.clone());
+        let (control, House { session, keeper, .. }) = (self.control.clone(), &*self.house);
+        let request =
+            CountedRequest { session: session.clone(), keeper: *keeper, counted, told: known(&told) };
+        async move {
+            if request.told == counted {
+                return;
+            }
+            let telling = control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.backend_counted(context, request).await }
+            });
+            if telling.await.is_ok() {
+                *told.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+            }
+            control.hang_up();
+        }
     }
+}
+
+fn known(told: &Mutex<Counts>) -> Counts {
+    *told.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -126,15 +126,23 @@ impl Keeper {
         });
     }
 
-    /// Tells the daemon why this keeper is about to end, so that the next front can be told.
-    async fn last_word(&self, why: Loss) {
-        let request = EndingRequest { session: self.house.session.clone(), keeper: self.house.keeper, why };
-        let told = self.control.call(|connection, context| {
-            let request = request.clone();
-            async move { connection.backend_ending(context, request).await }
-        });
-        let _ = timeout(FAREWELL, told).await;
-        self.control.hang_up();
+    /// Tells the daemon what it has not been told yet, and why this keeper is about to end, so that the next front can be told.
+    fn last_words(&self, why: End) -> impl Future<Output = ()> + Send + use<> {
+        let (control, counts) = (self.control.clone(), self.telling_counts());
+        let (session, keeper) = (self.house.session.clone(), self.house.keeper);
+        async move {
+            counts.await;
+            if why != End::Lonely {
+                return;
+            }
+            let request = EndingRequest { session, keeper, why: Loss::Lingered };
+            let told = control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.backend_ending(context, request).await }
+            });
+            drop(told.await);
+            control.hang_up();
+        }
     }
 
     /// Says something of our own to whoever reads the backend's standard error.
@@ -172,17 +180,8 @@ impl Keeper {
     pub(super) async fn end(mut self, why: End, sigchld: &mut Signal) {
         let now = self.now();
         let manner = self.last_manner(why);
-        if let Some(request) = self.uncounted() {
-            let told = self.control.call(|connection, context| {
-                let request = request.clone();
-                async move { connection.backend_counted(context, request).await }
-            });
-            let _ = timeout(FAREWELL, told).await;
-            self.control.hang_up();
-        }
-        if why == End::Lonely {
-            self.last_word(Loss::Lingered).await;
-        }
+        // Not before all else: a daemon that does not answer is no reason for the backend to live on.
+        let telling = tokio::spawn(timeout(FAREWELL, self.last_words(why)));
         self.say(&format!("the server is taken down: {}", why.sentence()));
         self.relay.stopping("stopped", now);
         if let Some(front) = &mut self.front {
@@ -205,7 +204,10 @@ impl Keeper {
         self.front = None;
         self.retire(manner);
         let (children, mut retiring) = (&self.children, self.retiring);
-        let down = async { while retiring.join_next().await.is_some() {} };
+        let down = async {
+            while retiring.join_next().await.is_some() {}
+            let _ = telling.await;
+        };
         tokio::pin!(down);
         loop {
             tokio::select! {
