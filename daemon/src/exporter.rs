@@ -20,6 +20,9 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that a request's head may have.
 const HEAD_MAX: usize = 8 * 1024;
 
+/// How long accepting pauses when it failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// How long it is until an address is tried again that somebody else has.
 const RETRY: Duration = Duration::from_secs(5);
 
@@ -50,7 +53,11 @@ async fn accept(listener: &TcpListener, daemon: &Arc<Daemon>) -> io::Result<()> 
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let is_loopback = listener.local_addr()?.ip().is_loopback();
     loop {
-        let (stream, _) = listener.accept().await?;
+        let Ok((stream, _)) = listener.accept().await else {
+            // No descriptor is left, or whoever came has gone again.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
         let Ok(place) = places.clone().try_acquire_owned() else { continue };
         let daemon = daemon.clone();
         tokio::spawn(async move {

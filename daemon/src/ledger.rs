@@ -16,7 +16,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_registry::{Effect, Snapshot};
 use rusqlite::Connection;
 
-use crate::writer::{self, Database, Failure, Files, RETRY, Stalled, Writer, may_be_full};
+use crate::writer::{self, Database, Failure, Files, RETRY, Rest, Stalled, Writer, may_be_full};
 use ballast::Ballast;
 
 /// The name of the database in the runtime directory.
@@ -110,7 +110,7 @@ impl Ledger {
             let _ = files.set(database.files());
         }
         let (place, boot, known) = (directory.to_owned(), boot.to_owned(), files.clone());
-        let commit = move |effects: &[Effect]| -> Result<(), Failure> {
+        let commit = move |effects: &[Effect]| -> Result<Rest, Failure> {
             loop {
                 if database.is_none() {
                     let found = find(&place, &boot)
@@ -125,11 +125,13 @@ impl Ledger {
                     }
                 }
                 let Some(database) = &mut database else { continue };
-                let connection = database.ready()?;
-                if effects.is_empty() {
-                    return Ok(());
-                }
-                match schema::commit(connection, effects.iter()) {
+                let committed = match database.ready() {
+                    Ok(_) if effects.is_empty() => return Ok(Rest::Nothing),
+                    Ok(connection) => schema::commit(connection, effects.iter()),
+                    Err(failure) if failure.is_full && ballast.free() => continue,
+                    Err(failure) => return Err(failure),
+                };
+                match committed {
                     Ok(()) => {
                         database.committed();
                         break;
@@ -139,7 +141,7 @@ impl Ledger {
                 }
             }
             fault::point("ledger-commit");
-            Ok(())
+            Ok(Rest::Nothing)
         };
         let writer = Writer::start(FILE, commit).map_err(LedgerError::Thread)?;
         Ok(Opened { ledger: Self { writer, files }, snapshot, discarded })

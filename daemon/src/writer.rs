@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub use database::{Database, FileLock, Files, check, shrink};
+pub use database::{Database, FileLock, Files, check};
 
 /// How long after a failed commit the next attempt is made, and when clients are told to come back.
 pub const RETRY: Duration = Duration::from_millis(250);
@@ -79,6 +79,23 @@ fn has_no_room(directory: &Path) -> bool {
         .is_ok_and(|found| found.blocks_available() == 0 || found.files() > 0 && found.files_available() == 0)
 }
 
+/// What is left to do when what was committed has been acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing.
+    Nothing,
+    /// Something that nobody waits for: to commit nothing, as soon as there is nothing else to commit.
+    Some,
+}
+
+impl Rest {
+    /// Whether there is something.
+    #[must_use]
+    pub fn when(there_is: bool) -> Self {
+        if there_is { Self::Some } else { Self::Nothing }
+    }
+}
+
 /// What the thread is told.
 #[derive(Debug)]
 enum Told<E> {
@@ -110,14 +127,14 @@ pub struct Waiter {
 }
 
 impl<E: Send + 'static> Writer<E> {
-    /// Starts the thread. `commit` writes all of a group or nothing, and of an empty one looks whether it could; it is
-    /// dropped when the thread ends. `what` is what it writes, for the log.
+    /// Starts the thread. `commit` writes all of a group or nothing, and of an empty one looks whether it could, and does a part of
+    /// what it has left to do; it is dropped when the thread ends. `what` is what it writes, for the log.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub fn start(
         what: &'static str,
-        commit: impl FnMut(&[E]) -> Result<(), Failure> + Send + 'static,
+        commit: impl FnMut(&[E]) -> Result<Rest, Failure> + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, incoming) = mpsc::channel();
         let (report, reported) = watch::channel(Progress::default());
@@ -280,18 +297,21 @@ impl<E> Work<E> {
 /// Commits until it is told to end or the sender is gone, and what it could not commit again and again.
 fn write<E>(
     what: &'static str,
-    mut commit: impl FnMut(&[E]) -> Result<(), Failure>,
+    mut commit: impl FnMut(&[E]) -> Result<Rest, Failure>,
     incoming: &mpsc::Receiver<Told<E>>,
     report: &watch::Sender<Progress>,
 ) {
+    let mut rest = Rest::Nothing;
     let mut work = Work { batch: Vec::new(), last: Mark::default(), looks: false, open: true };
     while work.open || !work.batch.is_empty() {
         let has_failed = report.borrow().failed.is_some();
-        if !has_failed {
+        if !has_failed && rest == Rest::Nothing {
             match incoming.recv() {
                 Ok(told) => work.take(told),
                 Err(mpsc::RecvError) => return,
             }
+        } else if !has_failed {
+            // There is something to do, whether more has come or not.
         } else if work.open {
             // What failed is tried again after a pause, however much comes in meanwhile.
             std::thread::sleep(RETRY);
@@ -300,11 +320,12 @@ fn write<E>(
         }
         work.take_in(incoming);
         let looks = std::mem::take(&mut work.looks);
-        if work.batch.is_empty() && !looks && !has_failed {
+        if work.batch.is_empty() && !looks && !has_failed && rest == Rest::Nothing {
             continue;
         }
         match commit(&work.batch) {
-            Ok(()) => {
+            Ok(left) => {
+                rest = left;
                 work.batch.clear();
                 if report.borrow().failed.is_some() {
                     tracing::info!("{what} can be written again");

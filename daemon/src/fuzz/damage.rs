@@ -23,7 +23,7 @@ impl Files {
 
     /// Puts them where others may be, damaged: five bytes are one mishap, namely what, where (three) and how much.
     pub(super) fn put(&self, path: &Path, mishaps: &[u8]) {
-        for suffix in ["-shm", "-journal", "-new"] {
+        for suffix in ["-shm", "-journal", "-mcp-sessiond"] {
             let _ = fs::remove_file(beside(path, suffix));
         }
         let mut files = self.0.clone();

@@ -262,18 +262,17 @@ impl Storage for Memory {
     }
 
     fn list_all<'a>(&'a self, after: Option<&'a Place>, most: usize) -> Answer<'a, Vec<Listed>> {
-        use std::ops::Bound::{Included, Unbounded};
+        use std::ops::Bound::{Excluded, Included, Unbounded};
         let tables = self.lock();
         let from = after.map_or("", |place| place.owner.as_str());
         let records =
             tables.owners.range::<str, _>((Included(from), Unbounded)).flat_map(|(owner, records)| {
-                records.records.iter().map(move |(name, stored)| (owner, name, stored))
+                let is_first = |place: &&Place| place.owner == *owner;
+                let behind = after.filter(is_first).map_or(Unbounded, |place| Excluded(place.name.as_str()));
+                let records = records.records.range::<str, _>((behind, Unbounded));
+                records.map(move |(name, stored)| (owner, name, stored))
             });
-        let is_after = |owner: &str, name: &str| {
-            after.is_none_or(|place| (owner, name) > (place.owner.as_str(), place.name.as_str()))
-        };
-        let records = records.filter(|(owner, name, _)| is_after(owner, name)).take(most);
-        ready(records.map(|(owner, name, stored)| listed(owner, name, stored)).collect())
+        ready(records.take(most).map(|(owner, name, stored)| listed(owner, name, stored)).collect())
     }
 
     fn due<'a>(&'a self, now_ms: u64, most: usize) -> Answer<'a, Vec<Listed>> {

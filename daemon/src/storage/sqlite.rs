@@ -20,7 +20,7 @@ use super::{
     Answer, Change, Durable, Item, Key, Listed, Memory, Place, Record, Scan, Storage, StorageError, Usage,
     Version,
 };
-use crate::writer::{Database, Failure, FileLock, Files, Mark, Stalled, Waiter, Writer};
+use crate::writer::{Database, Failure, FileLock, Files, Mark, Rest, Stalled, Waiter, Writer};
 
 /// What an acknowledged change survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -128,7 +128,7 @@ impl Sqlite {
         };
         let memory = Memory::default();
         schema::load(&connection, &memory).map_err(failed)?;
-        if let Err(error) = schema::shrink(&connection) {
+        if let Err(error) = schema::may_shrink(&connection) {
             tracing::debug!(%error, "could not make the database smaller");
         }
         let set_up = move |connection: &_| schema::set_up(connection, durability);
@@ -136,21 +136,23 @@ impl Sqlite {
         let mut database = database.locked_by(lock.as_ref());
         let files = database.files();
         let directory = path.parent().unwrap_or(path).to_owned();
-        let commit = move |entries: &[Entry]| -> Result<(), Failure> {
+        // As it may be when it was left by a daemon that was killed.
+        let mut may_shrink = true;
+        let commit = move |entries: &[Entry]| -> Result<Rest, Failure> {
             let connection = database.ready()?;
             if entries.is_empty() {
-                return Ok(());
+                may_shrink = may_shrink && database.shrink();
+                return Ok(Rest::when(may_shrink));
             }
             schema::commit(connection, entries).map_err(|error| Failure::of(&error, &directory))?;
             database.committed();
             fault::point(fault::CONTENTS_COMMIT);
-            if entries.iter().any(|entry| entry.change.frees()) {
-                database.shrink();
-            }
-            Ok(())
+            may_shrink |= entries.iter().any(|entry| entry.change.frees());
+            Ok(Rest::when(may_shrink))
         };
         let writer = Writer::start("the sessions' contents", commit)
             .map_err(|error| SqliteError::Thread { path: path.into(), error })?;
+        writer.look();
         let journal = Mutex::new(Journal { writer, marks: HashMap::new() });
         Ok(Self { memory, journal, files, _lock: lock })
     }

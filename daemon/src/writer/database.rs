@@ -2,20 +2,24 @@
 //! is killed by a `-shm` that was cut short. So before each commit, and now and then, it is looked whether they are there.
 
 use std::fs::Metadata;
+use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use nix::fcntl::{Flock, FlockArg};
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use super::Failure;
+
+/// Pages that are given back at once, so that whoever writes waits for no more than that: with pages of 4 KiB, 16 MiB.
+const PAGES_AT_ONCE: u32 = 4_096;
 
 /// Free pages from which on the file is made smaller, if they are the greater part of it: with pages of 4 KiB, 4 MiB.
 const FREE_PAGES: i64 = 1_024;
 
 /// What is added to the name of a database for the one that is to take its place.
-const COPY: &str = "-new";
+const COPY: &str = "-mcp-sessiond";
 
 /// A lock on the file of a database, which goes with the file when that is made again.
 pub type FileLock = Mutex<Flock<std::fs::File>>;
@@ -140,7 +144,7 @@ impl Files {
 }
 
 impl Database {
-    /// Looks after a database that was opened, or will be again by `set_up`.
+    /// Looks after a database that was opened and set up, as it will be again by `set_up`.
     ///
     /// # Errors
     /// Those of SQLite.
@@ -149,10 +153,11 @@ impl Database {
         connection: Connection,
         set_up: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
     ) -> rusqlite::Result<Self> {
-        set_up(&connection)?;
         // All of its files are there once it has been read.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        let files = Arc::new(Files { path: path.into(), seen: Mutex::default() });
+        // SQLite's files are beside the database, not beside a link to it.
+        let path = path.canonicalize().unwrap_or_else(|_| path.into());
+        let files = Arc::new(Files { path, seen: Mutex::default() });
         files.note();
         // Where a former daemon was killed while it made them again.
         let _ = std::fs::remove_file(files.beside(COPY));
@@ -208,7 +213,9 @@ impl Database {
     }
 
     fn open(&mut self) -> Result<(), Failure> {
-        let opened = Connection::open(&self.files.path).and_then(|connection| {
+        // It was there a moment ago. Where it is not, an empty one is no database of ours.
+        let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE;
+        let opened = Connection::open_with_flags(&self.files.path, flags).and_then(|connection| {
             (self.set_up)(&connection)?;
             connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
             Ok(connection)
@@ -235,7 +242,7 @@ impl Database {
         let copy = self.files.beside(COPY);
         let refused = |error: std::io::Error| Failure {
             sentence: format!("{}: {error}", path.display()),
-            is_full: false,
+            is_full: matches!(error.kind(), StorageFull | QuotaExceeded),
         };
         tracing::warn!(file = %path.display(), "a file of a database was deleted while the daemon runs; it is made again");
         let _ = std::fs::remove_file(&copy);
@@ -274,12 +281,13 @@ impl Database {
         self.open()
     }
 
-    /// Gives free pages back to the file system, where they are the greater part of the file.
-    pub fn shrink(&self) {
-        let Some(connection) = &self.connection else { return };
-        if let Err(error) = shrink(connection) {
+    /// Gives some free pages back to the file system, where they are the greater part of the file. Tells whether there are more.
+    pub fn shrink(&self) -> bool {
+        let Some(connection) = &self.connection else { return false };
+        shrink(connection).unwrap_or_else(|error| {
             tracing::debug!(%error, "could not make a database smaller");
-        }
+            false
+        })
     }
 }
 
@@ -302,23 +310,20 @@ fn locked(path: &Path) -> std::io::Result<Flock<std::fs::File>> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
 }
 
-/// Gives free pages back to the file system, where they are the greater part of the file.
-///
-/// # Errors
-/// Those of SQLite.
-pub fn shrink(connection: &Connection) -> rusqlite::Result<()> {
+fn shrink(connection: &Connection) -> rusqlite::Result<bool> {
     let count = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let free = count("freelist_count")?;
     if free < FREE_PAGES || free * 2 < count("page_count")? {
-        return Ok(());
+        return Ok(false);
     }
     // A row for each page.
-    let mut freeing = connection.prepare("PRAGMA incremental_vacuum")?;
+    let mut freeing = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"))?;
     let mut pages = freeing.query([])?;
     while pages.next()?.is_some() {}
     drop(pages);
     drop(freeing);
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    Ok(count("freelist_count")? < free)
 }
 
 /// Looks for damage that nobody comes across who reads, but who writes does, or who gets another one's rows by it: indexes

@@ -1,6 +1,7 @@
 //! The files of the daemon's databases, while it runs: deleted, cut short, replaced; and what is in them at the end.
 
 use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::Path;
 
 use mcp_sessiond_tests::{Daemon, Peer, World, assert_refused, until};
@@ -67,6 +68,41 @@ fn contents_that_are_deleted_are_made_again() {
     }
 }
 
+/// SQLite's files are where the link leads to.
+#[test]
+fn contents_behind_a_link_are_made_again_too() {
+    for parts in PARTS {
+        let world = world("");
+        let elsewhere = tempfile::tempdir().expect("a directory");
+        fs::DirBuilder::new().mode(0o700).create(world.directory()).expect("made");
+        fs::File::create(elsewhere.path().join(CONTENTS)).expect("an empty one");
+        symlink(elsewhere.path().join(CONTENTS), world.directory().join(CONTENTS)).expect("made");
+        let mut daemon = world.daemon();
+        let mut peer = world.peer();
+        peer.call("create_session", of()).expect("made");
+        set(&mut peer, "before", Some("1")).expect("written");
+        remove(elsewhere.path(), CONTENTS, parts);
+        set(&mut peer, "after", Some("2")).expect("written");
+        daemon.stop();
+        daemon.start_again();
+        assert_eq!(keys(&world), ["after", "before"], "{parts:?}");
+    }
+}
+
+/// It is none of ours, whatever it is.
+#[test]
+fn a_file_beside_a_database_is_left_alone() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    for database in [CONTENTS, RECORDS] {
+        fs::write(world.directory().join(format!("{database}-new")), "a copy of the user's").expect("written");
+    }
+    daemon.restart();
+    for database in [CONTENTS, RECORDS] {
+        assert!(world.directory().join(format!("{database}-new")).exists(), "{database}");
+    }
+}
+
 #[test]
 fn contents_that_are_deleted_are_made_again_though_nobody_writes() {
     let (world, mut daemon, mut peer) = with_session();
@@ -103,10 +139,10 @@ fn records_that_are_deleted_are_made_again() {
 fn an_index_that_is_cut_short_kills_nobody() {
     let (world, mut daemon, mut peer) = with_session();
     let pid = daemon.pid();
-    for round in 0..3 {
+    for (round, len) in [0, 4_096, 0].into_iter().enumerate() {
         for database in [CONTENTS, RECORDS] {
             let index = world.directory().join(format!("{database}-shm"));
-            fs::OpenOptions::new().write(true).open(index).expect("it is there").set_len(0).expect("cut");
+            fs::OpenOptions::new().write(true).open(index).expect("it is there").set_len(len).expect("cut");
         }
         set(&mut peer, &round.to_string(), Some("1")).expect("written");
         peer.claim();

@@ -103,6 +103,26 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
     assert_eq!(daemon.log().lines(" ready ").len(), 1, "it is the same daemon");
 }
 
+/// What was set aside is there for records that have to be made again, too.
+#[test]
+fn records_that_are_deleted_on_a_full_disk_are_made_again() {
+    let world = small();
+    let directory = world.directory();
+    let _disk = SmallDisk::mount(&directory, "4m");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let mut holder = host.instance(&["holder"]);
+    let session = holder.first_run("one").session();
+    fill(&directory, "filler");
+    fs::remove_file(directory.join("sessions.db-shm")).expect("it was there");
+    let (_, other) = host.loaded(&["other"]);
+    other.assert_fresh();
+    assert!(ballast(&world) < MIB);
+    daemon.restart();
+    holder.kill();
+    host.instance(&["holder"]).load().assert_resumed(&session, Some("one"));
+}
+
 /// One that is started on demand has its log on the same disk. It starts there before there is anything, too.
 #[test]
 fn a_daemon_that_is_started_on_demand_on_a_full_disk() {

@@ -70,11 +70,11 @@ pub(super) fn set_up(connection: &Connection, durability: Durability) -> rusqlit
     connection.pragma_update(None, "journal_size_limit", LOG_LIMIT)
 }
 
-/// Makes room that is free the file system's again; for a file of a former daemon, which could not do that, all anew.
-pub(super) fn shrink(connection: &Connection) -> rusqlite::Result<()> {
+/// Makes a file anew that is of a former daemon, and could not be made smaller.
+pub(super) fn may_shrink(connection: &Connection) -> rusqlite::Result<()> {
     let auto_vacuum: i64 = connection.pragma_query_value(None, "auto_vacuum", |row| row.get(0))?;
     if auto_vacuum != 0 {
-        return writer::shrink(connection);
+        return Ok(());
     }
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.execute_batch("VACUUM")
