@@ -95,7 +95,8 @@ fn a_file_beside_a_database_is_left_alone() {
     let world = world("");
     let mut daemon = world.daemon();
     for database in [CONTENTS, RECORDS] {
-        fs::write(world.directory().join(format!("{database}-new")), "a copy of the user's").expect("written");
+        fs::write(world.directory().join(format!("{database}-new")), "a copy of the user's")
+            .expect("written");
     }
     daemon.restart();
     for database in [CONTENTS, RECORDS] {

@@ -160,6 +160,23 @@ fn what_was_under_way_to_a_killed_front_is_counted() {
     );
 }
 
+/// The host has got everything, and closes at once: nothing was on its way, and nobody is told that it was.
+#[test]
+fn what_has_arrived_is_not_counted_as_lost_at_an_orderly_close() {
+    let world = keeping("");
+    let _daemon = world.daemon();
+    let (raw, mut client) = connect_raw(&world);
+    let backend = world.backend();
+    for round in 0..100 {
+        let flood = client.request("flood", json!({"lines": 20, "bytes": 10}));
+        client.answer(flood);
+        client.pipe.close();
+        client.pipe.wait();
+        assert_eq!(backend.wait_alone().lost, 0, "{round}");
+        client = connect(&world, &raw.command);
+    }
+}
+
 /// What a server asks its host.
 const ASK: &str =
     r#"{"jsonrpc":"2.0","id":"ask-1","method":"sampling/createMessage","params":{"messages":[]}}"#;

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, Read, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::Json;
@@ -24,7 +25,13 @@ pub struct Carrier {
     /// Told when there is a keeper, or the host wants one.
     changed: Condvar,
     output: Mutex<File>,
+    /// Written to by one thread, read by the other: the host has closed its end, and waits for nothing. None where the system
+    /// has none to give.
+    leaving: Option<(UnixStream, UnixStream)>,
 }
+
+/// How long this process stays, when the host has closed its end and waits for nothing, to pass on what it has been handed.
+const LAST_LINES: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct State {
@@ -51,7 +58,8 @@ impl Carrier {
     /// Will write to the host by `output`.
     #[must_use]
     pub fn new(output: File) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), output: Mutex::new(output) }
+        let leaving = UnixStream::pair().ok();
+        Self { state: Mutex::default(), changed: Condvar::new(), output: Mutex::new(output), leaving }
     }
 
     /// There is a keeper: the host's lines are let through. Its `initialize`, if a former keeper did not answer it, goes
@@ -124,7 +132,7 @@ impl Carrier {
         state.closed = true;
         say_goodbye(&state);
         if state.open.is_settled() {
-            std::process::exit(0);
+            self.leave(state);
         }
         self.changed.notify_all();
         drop(state);
@@ -132,6 +140,25 @@ impl Carrier {
         let output = lock(&self.output).try_clone();
         if let Ok(output) = output {
             wait_until_unread(&output);
+            std::process::exit(0);
+        }
+    }
+
+    /// Ends this process once the other thread has passed on what there is, and has told the keeper so.
+    fn leave(&self, state: MutexGuard<'_, State>) -> ! {
+        if let (Some(_), Some((tell, _))) = (&state.keeper, &self.leaving)
+            && (&*tell).write_all(&[0]).is_ok()
+        {
+            drop(state);
+            std::thread::sleep(LAST_LINES);
+        }
+        std::process::exit(0);
+    }
+
+    /// Ends this process where the host has closed its end, waits for nothing, and has been told all that there is.
+    fn leave_if_done(&self, reader: &UnixStream) {
+        let state = lock(&self.state);
+        if state.closed && state.open.is_settled() && !is_readable(reader) {
             std::process::exit(0);
         }
     }
@@ -198,17 +225,26 @@ impl Carrier {
                 self.pass_to_host(&passing);
                 passing.clear();
                 unconfirmed = confirm(beside.as_ref(), unconfirmed);
-                let state = lock(&self.state);
-                if state.closed && state.open.is_settled() {
-                    std::process::exit(0);
-                }
             }
-            // Whoever waits in recv(2) is also woken when the other side has read; who waits in poll(2) is not.
-            let _ = poll(&mut [PollFd::new(reader.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE);
+            self.leave_if_done(&reader);
+            if !self.wait_for(&reader) {
+                continue;
+            }
             if !take_in(&mut reader, &mut chunk, &mut lines) {
                 return;
             }
         }
+    }
+
+    /// Waits until the keeper has said something. False: the host has closed its end.
+    fn wait_for(&self, reader: &UnixStream) -> bool {
+        // Whoever waits in recv(2) is also woken when the other side has read; who waits in poll(2) is not.
+        let mut awaited = vec![PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+        if let Some((_, told)) = &self.leaving {
+            awaited.push(PollFd::new(told.as_fd(), PollFlags::POLLIN));
+        }
+        let _ = poll(&mut awaited, PollTimeout::NONE);
+        awaited[0].any().unwrap_or(true)
     }
 
     /// The keeper is lost: the host is told of every call that it waits for.
@@ -294,6 +330,11 @@ pub(super) fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: Poll
         }
         _ => false,
     }
+}
+
+fn is_readable(stream: &UnixStream) -> bool {
+    let mut now = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    poll(&mut now, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 /// Reads what there is, or waits for it. False at the end.
