@@ -185,11 +185,13 @@ impl Error {
             | Self::VersionConflict { .. }
             | Self::StreamClosed => 409,
             // MCP 2025-11-25, Streamable HTTP: the client must begin a new session then.
-            Self::UnknownSession | Self::SessionTerminated => 404,
-            Self::UnknownHandle | Self::UnknownBackend => 404,
+            Self::UnknownSession | Self::SessionTerminated | Self::UnknownHandle => 404,
             Self::HandleExpired => 410,
             // Nothing is the matter with the session: by a 404 its client would throw that away.
-            Self::InvalidArgument { .. } | Self::UnknownStream | Self::UnknownCursor => 400,
+            Self::InvalidArgument { .. }
+            | Self::UnknownStream
+            | Self::UnknownCursor
+            | Self::UnknownBackend => 400,
             Self::QuotaExceeded { .. } => 429,
             Self::WriteFailed { .. } => 507,
             Self::Unavailable { .. } => 503,

@@ -17,7 +17,7 @@ def connect(path):
     stream.connect(path + "/daemon.sock")
     stream.sendall(struct.pack(">8sHHBBxxIxxxxQ", b"mcpsessd", 1, 0, 2, 0, 4 << 20, 0))
     magic, version, _, _, answer, *_ = struct.unpack(">8sHHBBxxIxxxxQ", (file := stream.makefile("rwb")).read(32))
-    if magic != b"mcpsessd" or answer: raise ConnectionError(f"refused: {answer}, version {version}")
+    if magic != b"mcpsessd" or answer: raise Refused({"message": f"refused: {answer}, version {version}", "code": "hello_refused"})
     return file
 def call(method, params):
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()

@@ -12,6 +12,9 @@ use nix::unistd::Pid;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+/// When children are listed again that could not be.
+const LIST_AGAIN: Duration = Duration::from_millis(50);
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -105,8 +108,9 @@ impl Children {
     #[must_use]
     pub fn apart(&self, leader: Pid) -> BTreeSet<ProcessId> {
         let own = nix::unistd::getsid(None).map(|session| session.as_raw().cast_unsigned()).ok();
-        let strays = self.strays(leader).into_iter();
+        let strays = self.strays(leader).unwrap_or_default();
         strays
+            .into_iter()
             .filter(|stray| process::session_of(stray).ok().flatten() != own)
             .map(|stray| stray.id())
             .collect()
@@ -143,7 +147,10 @@ impl Children {
         }
         loop {
             exits.mark_unchanged();
-            let strays = self.strays(leader);
+            let Some(strays) = self.strays(leader) else {
+                tokio::time::sleep(LIST_AGAIN).await;
+                continue;
+            };
             if strays.is_empty() && self.is_group_gone(leader) {
                 return;
             }
@@ -158,19 +165,19 @@ impl Children {
     }
 
     /// Our children that are not in the leader's group: those that the backend's processes had put into groups of their own, and
-    /// that became ours when their parents were gone.
-    fn strays(&self, leader: Pid) -> Vec<Pinned> {
+    /// that became ours when their parents were gone. None: they can't be listed now, for want of descriptors, it may be.
+    fn strays(&self, leader: Pid) -> Option<Vec<Pinned>> {
         // To look for them takes longer, the more processes there are.
         if has_none() {
-            return Vec::new();
+            return Some(Vec::new());
         }
-        let Ok(myself) = Pinned::myself() else { return Vec::new() };
+        let myself = Pinned::myself().ok()?;
         let spared = self.exits.borrow().spared.clone();
         let is_stray = |child: &Pinned| {
             let group = nix::unistd::getpgid(Some(Pid::from_raw(child.id().pid.cast_signed())));
             group != Ok(leader) && !spared.contains(&child.id())
         };
-        process::children_of(&myself).unwrap_or_default().into_iter().filter(is_stray).collect()
+        Some(process::children_of(&myself).ok()?.into_iter().filter(is_stray).collect())
     }
 
     fn is_group_gone(&self, leader: Pid) -> bool {

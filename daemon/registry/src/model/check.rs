@@ -14,6 +14,9 @@ pub(super) fn check(registry: &Registry) {
     let mut by_key: BTreeMap<(ProcessId, Key), [Vec<SessionId>; 2]> = BTreeMap::new();
     let mut held_by: BTreeMap<ProcessId, BTreeSet<SessionId>> = BTreeMap::new();
     let mut of_owner: BTreeMap<ProcessId, BTreeSet<SessionId>> = BTreeMap::new();
+    let mut names = BTreeMap::new();
+    let mut kept_by = BTreeMap::new();
+    let mut made = BTreeMap::new();
     let mut files = HashSet::new();
     for session in in_order {
         let id = || session.id.clone();
@@ -23,6 +26,16 @@ pub(super) fn check(registry: &Registry) {
         }
         if let Some(holder) = session.holder {
             held_by.entry(holder).or_default().insert(id());
+            if let Some(request) = session.made_by.clone() {
+                assert_eq!(made.insert((holder, request), id()), None, "two sessions made by one request");
+            }
+        }
+        if *session.told() != session.id {
+            let former = names.insert((session.owner, session.told().clone()), id());
+            assert_eq!(former, None, "two sessions that their owner calls alike");
+        }
+        if let Some(keeper) = &session.keeper {
+            assert_eq!(kept_by.insert(keeper.process, id()), None, "a keeper of two sessions");
         }
         assert!(session.key.is_some() || session.holder.is_some(), "a doubtful session that nobody holds");
         assert!(files.insert(session.file.to_string()), "two sessions with the file {}", session.file);
@@ -32,6 +45,9 @@ pub(super) fn check(registry: &Registry) {
     });
     assert_eq!(kept.collect::<BTreeMap<_, _>>(), by_key, "by_key");
     assert_eq!(registry.held_by, held_by, "held_by");
+    assert_eq!(registry.names, names, "names");
+    assert_eq!(registry.made, made, "made");
+    assert_eq!(registry.kept_by, kept_by, "kept_by");
     for (host, owner) in &registry.owners {
         assert_eq!(owner.sessions, of_owner.remove(host).unwrap_or_default(), "the sessions of {host:?}");
     }

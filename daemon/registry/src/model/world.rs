@@ -476,7 +476,6 @@ impl World {
         let former = |key: Key| self.formers.get(&key).copied().unwrap_or(key);
         for record in self.kept.sessions.values_mut() {
             record.key = record.key.map(former);
-            self.downgraded.insert(record.id.clone());
         }
         for owner in self.kept.owners.values_mut() {
             owner.losses = owner.losses.iter().map(|(key, loss)| (former(*key), *loss)).collect();
@@ -512,6 +511,10 @@ impl World {
         self.recorded = self.kept.clone();
         self.registry = Registry::restore(self.policy, self.kept.snapshot());
         self.registry.at(self.now);
+        // A resuming that was not kept has given no session the newer key.
+        let is_former = |record: &&SessionRecord| record.key.is_some_and(|key| key.recipe == FORMER_RECIPE);
+        self.downgraded =
+            self.registry.sessions().filter(is_former).map(|record| record.id.clone()).collect();
         self.book = Book::new(self.policy, self.now, &self.kept);
         self.book.tokens = self.tokens_on_record();
         self.shelf.restart(&self.kept);
