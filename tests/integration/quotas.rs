@@ -1,5 +1,6 @@
 //! What one owner, and all together, may have of everything, and no more.
 
+use mcp_sessiond_proto::hello::{Codec, FRAME_MAX};
 use mcp_sessiond_tests::{Peer, World, until};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -117,6 +118,90 @@ fn what_many_connections_took_is_given_back() {
     let peers = talk(MANY);
     drop(peers);
     until("it was given back", || (daemon.resident_kib() < before + 4 * 1_024).then_some(()));
+}
+
+/// `unit` again and again between what stands before and after it: a frame nearly as large as one may be.
+fn filled(before: &str, unit: &str, after: &str) -> String {
+    let room = FRAME_MAX as usize - before.len() - after.len();
+    format!("{before}{}{after}", unit.repeat(room / unit.len()))
+}
+
+/// The same in MessagePack: a caller with a field of four million numbers.
+fn packed_numbers() -> Vec<u8> {
+    let caller = json!({"x": [], "kind": "identity"});
+    let request = json!({"session": "s", "service": "s", "caller": caller});
+    let call = json!({"id": 1, "deadline_ms": 1_000, "call": {"GetSession": {"request": request}}});
+    let call = rmp_serde::to_vec_named(&call).expect("encoded");
+    let at = call.windows(3).position(|bytes| bytes == b"\xa1x\x90").expect("the field") + 2;
+    let count = FRAME_MAX - 1_024;
+    let array = [&[0xdd][..], &count.to_be_bytes(), &vec![0; count as usize]].concat();
+    [&call[..at], &array, &call[at + 1..]].concat()
+}
+
+/// Whatever is in it, understood or refused. The peer says when the daemon has done with it.
+#[test]
+fn a_frame_takes_a_small_multiple_of_its_size() {
+    let world = world("");
+    let daemon = world.daemon();
+    let mut peer = world.peer();
+    create(&mut peer, "s", "s");
+    let before = daemon.peak_kib();
+    let of = r#"{"service":"s","session":"s"}"#;
+    let call = |method: &str, params: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}"#)
+    };
+    let other = call("ping", r#"{},"x":"#);
+    let append = call("append", &format!(r#"{{"of":{of},"stream":"s","messages":["#));
+    let read = call("read_state", &format!(r#"{{"of":{of},"keys":["#));
+    let write = call("write_state", &format!(r#"{{"of":{of},"writes":["#));
+    let wait = call("wait", &format!(r#"{{"of":{of},"after":["#));
+    let status = call("create_session", r#"{"status":{"is":"failed","#);
+    let caller = call("get_session", r#"{"session":"s","service":"s","caller":{"#);
+    let metadata = call("create_session", r#"{"service":"s","session":"m","metadata":""#);
+    let frames = [
+        ("deep lists", filled("", "[", "")),
+        (
+            "lists beside each other",
+            filled(&other, &format!("{}{},", "[".repeat(100), "]".repeat(100)), "0]}"),
+        ),
+        ("numbers", filled(&format!("{other}["), "0,", "0]}")),
+        ("objects", filled(&format!("{other}["), r#"{"a":{}},"#, "0]}")),
+        ("members", filled(&format!("{other}{{"), r#""a":0,"#, r#""a":0}}"#)),
+        ("members that nobody knows", filled(&call("ping", "{"), r#""a":0,"#, r#""a":0}}"#)),
+        ("messages", filled(&append, r#""1","#, r#""1"]}}"#)),
+        ("no messages", filled(&append, "null,", "null]}}")),
+        ("keys", filled(&read, r#""k","#, r#""k"]}}"#)),
+        ("writes", filled(&write, r#"{"key":"k"},"#, r#"{"key":"k"}]}}"#)),
+        ("cursors", filled(&wait, r#"{"stream":"s"},"#, r#"{"stream":"s"}]}}"#)),
+        ("parts not tried", filled(&format!(r#"{status}"parts":[],"not_tried":["#), r#""","#, r#"""]}}}"#)),
+        (
+            "parts",
+            filled(
+                &format!(r#"{status}"parts":["#),
+                r#"{"part":"","code":0,"message":""},"#,
+                r#"{"part":"","code":0,"message":""}]}}}"#,
+            ),
+        ),
+        ("what a caller is not", filled(&format!(r#"{caller}"x":["#), "0,", r#"0],"kind":"identity"}}}"#)),
+        ("what a status is not", filled(&format!(r#"{status}"x":["#), "0,", "0]}}}")),
+        ("escapes", filled(&metadata, r"\n", r#""}}"#)),
+        ("long escapes", filled(&metadata, r"\u0041", r#""}}"#)),
+        ("a text", filled(&metadata, "x", r#""}}"#)),
+        ("a method", filled(r#"{"jsonrpc":"2.0","id":1,"method":""#, "x", r#""}"#)),
+        ("an id", filled(r#"{"jsonrpc":"2.0","method":"ping","id":""#, "x", r#""}"#)),
+    ];
+    for (what, frame) in frames {
+        peer.send(frame.as_bytes()).expect("sent");
+        peer.answer();
+        let grown = daemon.peak_kib() - before;
+        assert!(grown <= 4 * u64::from(FRAME_MAX) / 1_024, "{what}: {grown} KiB more for a frame of 4 MiB");
+    }
+    let mut packed = Peer::connect(&world.socket());
+    packed.greet(Codec::MessagePack);
+    packed.send(&packed_numbers()).expect("sent");
+    packed.receive().expect("an answer");
+    let grown = daemon.peak_kib() - before;
+    assert!(grown <= 4 * u64::from(FRAME_MAX) / 1_024, "{grown} KiB more for a frame of MessagePack");
 }
 
 /// Somebody who takes whatever there is meets a typed refusal, others go on, and memory stays within the budget.

@@ -1,7 +1,9 @@
 //! The life of a session, from its creation to its tombstone.
 
 use mcp_sessiond_proto::debug::PAGE_MAX;
-use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes, RotateRequest, Session, Status, UpdateRequest};
+use mcp_sessiond_proto::sessions::{
+    CreateRequest, Lifetimes, RotateRequest, STATUS_MAX, Session, Status, UpdateRequest,
+};
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
 
 use super::binding::{Bound, ROTATED_GRACE_MS};
@@ -14,9 +16,6 @@ use crate::storage::{Change, Head as StoredHead, Item, Listed, Place, StorageErr
 
 /// Bytes that the handshake's metadata may have: capabilities and names, many times over.
 const METADATA_MAX: usize = 64 * 1024;
-
-/// Bytes that a status may have, as JSON: dozens of parts that failed, each with a sentence.
-const STATUS_MAX: usize = 16 * 1024;
 
 impl Contents {
     /// Makes a session.
