@@ -204,6 +204,81 @@ fn a_frame_takes_a_small_multiple_of_its_size() {
     assert!(grown <= 4 * u64::from(FRAME_MAX) / 1_024, "{grown} KiB more for a frame of MessagePack");
 }
 
+/// What of each kind is stored, by the number of the call.
+fn stored(kind: &str, number: u32) -> (&'static str, Value) {
+    let session = |every: u32| of("s", &(number / every).to_string());
+    let values = |bytes: usize| {
+        let write = |key: usize| json!({"key": format!("{number}-{key}"), "value": text(bytes)});
+        json!((0..50).map(write).collect::<Vec<_>>())
+    };
+    let append = |every, bytes, count| ("append", append(&session(every), &vec![text(bytes); count]));
+    match kind {
+        "small values" => ("write_state", json!({"of": session(20), "writes": values(8)})),
+        "values" => ("write_state", json!({"of": session(20), "writes": values(500)})),
+        "small events" => append(200, 20, 1),
+        "events" => append(50, 1_000, 1),
+        "small events, many at once" => append(20, 20, 100),
+        "large events" => append(10, 300_000, 1),
+        "few in each session" => append(2, 100, 1),
+        _ => {
+            let metadata = text(if kind == "sessions" { 2 } else { 1_000 });
+            ("create_session", json!({"service": "s", "session": number.to_string(), "metadata": metadata}))
+        }
+    }
+}
+
+/// What is counted is what is used, whatever it is: by that, memory is limited.
+#[test]
+fn what_is_counted_is_what_is_used() {
+    /// Bytes that are counted before it is looked at what they are.
+    const ENOUGH: u64 = 2_000_000;
+    /// What the allocator keeps for more of the same, in KiB, and what a daemon at work has beside what it stores.
+    const SLACK: u64 = 384;
+    let kinds = [
+        "sessions",
+        "sessions with metadata",
+        "few in each session",
+        "small values",
+        "values",
+        "small events",
+        "small events, many at once",
+        "events",
+        "large events",
+    ];
+    for kind in kinds {
+        let limits = "sessions_per_service = 1000000\nevents = 100000\nstream_events = 100000";
+        let world = world(&format!("[storage]\nurl = \"memory:\"\n[limits]\n{limits}"));
+        let daemon = world.daemon();
+        let mut peer = world.peer();
+        let mut number = 0;
+        let mut made = None;
+        let mut store = |until: u64| {
+            while world.stat("storage_bytes") < until {
+                for _ in 0..50 {
+                    let (method, request) = stored(kind, number);
+                    let session = &request["of"];
+                    if !session.is_null() && made.as_ref() != Some(session) {
+                        peer.call("create_session", session.clone()).expect("created");
+                        made = Some(session.clone());
+                    }
+                    peer.call(method, request).expect("stored");
+                    number += 1;
+                }
+            }
+        };
+        // What the first calls bring into memory is there to stay.
+        store(1);
+        let (before, counted) = (daemon.resident_kib(), world.stat("storage_bytes"));
+        store(counted + ENOUGH);
+        let counted = (world.stat("storage_bytes") - counted) / 1_024;
+        let grown = daemon.resident_kib() - before;
+        assert!(
+            grown <= counted + counted / 10 + SLACK,
+            "{kind}: {grown} KiB more where {counted} are counted"
+        );
+    }
+}
+
 /// Somebody who takes whatever there is meets a typed refusal, others go on, and memory stays within the budget.
 #[test]
 fn quotas_hold() {

@@ -12,7 +12,10 @@ use super::draft::{Draft, Finished, Halt, Read};
 use super::head::{self, Head};
 use super::{Access, Admit, CONFLICTS_MAX, Contents, draw_version, handles};
 use crate::counters::count;
-use crate::storage::{Change, Head as StoredHead, Item, Listed, Place, StorageError};
+use crate::storage::{
+    Change, Head as StoredHead, ITEM_COST, Item, Listed, Place, RECORD_COST, SLOT_COST, SLOTS_MIN,
+    StorageError,
+};
 
 /// Bytes that the handshake's metadata may have: capabilities and names, many times over.
 const METADATA_MAX: usize = 64 * 1024;
@@ -89,8 +92,8 @@ impl Contents {
                 puts: metadata.into_iter().collect(),
                 ..Change::default()
             };
-            let added =
-                change.puts.iter().map(|item| item.value.len()).sum::<usize>() + crate::storage::RECORD_COST;
+            let item = |item: &Item| item.value.len() + ITEM_COST + SLOTS_MIN * SLOT_COST;
+            let added = change.puts.iter().map(item).sum::<usize>() + RECORD_COST;
             self.afford(place, added, &bounds)?;
             match self.storage.commit(place, read.version, draw_version(), change).await {
                 Ok(durable) => {
