@@ -207,7 +207,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Frames<S, C> {
         // The rest of a large frame goes where it belongs; anything else takes no more room than it needs.
         let rest = self.announced()?.map_or(0, |len| (HEADER_LEN + len).saturating_sub(self.inbound.len()));
         if rest >= READ_CHUNK {
-            self.inbound.reserve(READ_CHUNK);
+            // All of it where it is charged for; none of that room is taken before it is filled.
+            self.inbound.reserve(if self.charge.is_some() { rest } else { READ_CHUNK });
             return pin!(self.stream.read_buf(&mut self.inbound)).poll(context);
         }
         let mut chunk = [const { MaybeUninit::uninit() }; READ_CHUNK];
@@ -242,6 +243,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Stream for Frames
                 let frame = this.inbound.split_to(len);
                 let decoded = this.codec.decode(&frame, &mut this.outbound);
                 drop(frame);
+                if this.inbound.is_empty() {
+                    // The frame's room is given back before its call is carried out.
+                    this.inbound = BytesMut::new();
+                }
                 this.charge = None;
                 this.read_stall = None;
                 match decoded? {
@@ -255,9 +260,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Stream for Frames
                 let charge = this.budget.charge(len);
                 this.charge =
                     Some(charge.ok_or_else(|| io::Error::new(io::ErrorKind::QuotaExceeded, "large frames"))?);
-            }
-            if this.inbound.is_empty() && this.inbound.capacity() > SMALL {
-                this.inbound = BytesMut::new();
             }
             match this.poll_read_in(context) {
                 Poll::Ready(Ok(0)) if this.inbound.is_empty() => return Poll::Ready(None),

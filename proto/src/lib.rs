@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backends;
+mod bounded;
 pub mod client;
 #[cfg(feature = "server")]
 pub mod codec;

@@ -1,5 +1,7 @@
 //! Sessions as their owners see them: life, status, binding, handles.
 
+mod fields;
+
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -7,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::json::Json;
 use crate::names::{RequestId, ServiceName};
 use crate::types::{Epoch, Label, SessionId};
+
+use fields::{CallerFields, StatusFields};
 
 /// Names a session, and says on whose behalf.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +68,7 @@ impl ResetRequest {
 
 /// The caller of a server, as the server has verified it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "snake_case", try_from = "CallerFields")]
 pub enum Caller {
     /// By a token's claims (RFC 9068, section 2.2): these stay the same when the token is refreshed.
     Identity {
@@ -105,7 +109,7 @@ impl Serialize for CredentialHash {
 }
 
 impl<'de> Deserialize<'de> for CredentialHash {
-    /// Takes either form: within [`Caller`], whose kind is read first, serde does not tell which format it is.
+    /// Takes either form.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl de::Visitor<'_> for Visitor {
@@ -153,9 +157,12 @@ pub enum OnMismatch {
     Terminate,
 }
 
+/// Bytes that a status may have, as JSON: dozens of parts that failed, each with a sentence.
+pub const STATUS_MAX: usize = 16 * 1024;
+
 /// How far a session has come.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "is", rename_all = "snake_case", try_from = "StatusFields")]
 pub enum Status {
     /// It was made, and is not ready yet.
     #[default]

@@ -20,6 +20,7 @@ pub struct ReadStateRequest {
     /// The session.
     pub of: SessionRef,
     /// 1 to [`STATE_KEYS_MAX`] keys.
+    #[serde(deserialize_with = "crate::bounded::list::<_, _, STATE_KEYS_MAX>")]
     pub keys: Vec<StateKey>,
 }
 
@@ -42,6 +43,7 @@ pub struct WriteStateRequest {
     /// The session.
     pub of: SessionRef,
     /// 1 to [`STATE_KEYS_MAX`] writes, of different keys.
+    #[serde(deserialize_with = "crate::bounded::list::<_, _, STATE_KEYS_MAX>")]
     pub writes: Vec<StateWrite>,
     /// The caller's id of this request: the same once more gets the first answer, and writes nothing. Only for a daemon
     /// whose hello has [`REQUESTS`](crate::hello::REQUESTS).

@@ -102,6 +102,7 @@ pub struct AppendRequest {
     pub request: Option<RequestId>,
     /// The messages, 1 to [`APPEND_MAX`] and [`APPEND_BYTES_MAX`] together. null: a priming event (MCP 2025-11-25: an
     /// id and empty data), which has an id and is skipped in replay.
+    #[serde(deserialize_with = "crate::bounded::list::<_, _, APPEND_MAX>")]
     pub messages: Vec<Option<Json>>,
 }
 
@@ -152,6 +153,7 @@ pub struct WaitRequest {
     /// The session.
     pub of: SessionRef,
     /// From where in each: 1 to [`WAIT_STREAMS_MAX`] cursors of different streams, or one number.
+    #[serde(deserialize_with = "crate::bounded::list::<_, _, WAIT_STREAMS_MAX>")]
     pub after: Vec<Cursor>,
     /// How many events at most: 1 to [`EVENTS_MAX`]. Absent: as many.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! What one owner, and all together, may have of everything, and no more.
 
+use mcp_sessiond_proto::hello::{Codec, FRAME_MAX};
 use mcp_sessiond_tests::{Peer, World, until};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -117,6 +118,165 @@ fn what_many_connections_took_is_given_back() {
     let peers = talk(MANY);
     drop(peers);
     until("it was given back", || (daemon.resident_kib() < before + 4 * 1_024).then_some(()));
+}
+
+/// `unit` again and again between what stands before and after it: a frame nearly as large as one may be.
+fn filled(before: &str, unit: &str, after: &str) -> String {
+    let room = FRAME_MAX as usize - before.len() - after.len();
+    format!("{before}{}{after}", unit.repeat(room / unit.len()))
+}
+
+/// The same in MessagePack: a caller with a field of four million numbers.
+fn packed_numbers() -> Vec<u8> {
+    let caller = json!({"x": [], "kind": "identity"});
+    let request = json!({"session": "s", "service": "s", "caller": caller});
+    let call = json!({"id": 1, "deadline_ms": 1_000, "call": {"GetSession": {"request": request}}});
+    let call = rmp_serde::to_vec_named(&call).expect("encoded");
+    let at = call.windows(3).position(|bytes| bytes == b"\xa1x\x90").expect("the field") + 2;
+    let count = FRAME_MAX - 1_024;
+    let array = [&[0xdd][..], &count.to_be_bytes(), &vec![0; count as usize]].concat();
+    [&call[..at], &array, &call[at + 1..]].concat()
+}
+
+/// Whatever is in it, understood or refused. The peer says when the daemon has done with it.
+#[test]
+fn a_frame_takes_a_small_multiple_of_its_size() {
+    let world = world("");
+    let daemon = world.daemon();
+    let mut peer = world.peer();
+    create(&mut peer, "s", "s");
+    let before = daemon.peak_kib();
+    let of = r#"{"service":"s","session":"s"}"#;
+    let call = |method: &str, params: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}"#)
+    };
+    let other = call("ping", r#"{},"x":"#);
+    let append = call("append", &format!(r#"{{"of":{of},"stream":"s","messages":["#));
+    let read = call("read_state", &format!(r#"{{"of":{of},"keys":["#));
+    let write = call("write_state", &format!(r#"{{"of":{of},"writes":["#));
+    let wait = call("wait", &format!(r#"{{"of":{of},"after":["#));
+    let status = call("create_session", r#"{"status":{"is":"failed","#);
+    let caller = call("get_session", r#"{"session":"s","service":"s","caller":{"#);
+    let metadata = call("create_session", r#"{"service":"s","session":"m","metadata":""#);
+    let frames = [
+        ("deep lists", filled("", "[", "")),
+        (
+            "lists beside each other",
+            filled(&other, &format!("{}{},", "[".repeat(100), "]".repeat(100)), "0]}"),
+        ),
+        ("numbers", filled(&format!("{other}["), "0,", "0]}")),
+        ("objects", filled(&format!("{other}["), r#"{"a":{}},"#, "0]}")),
+        ("members", filled(&format!("{other}{{"), r#""a":0,"#, r#""a":0}}"#)),
+        ("members that nobody knows", filled(&call("ping", "{"), r#""a":0,"#, r#""a":0}}"#)),
+        ("messages", filled(&append, r#""1","#, r#""1"]}}"#)),
+        ("no messages", filled(&append, "null,", "null]}}")),
+        ("keys", filled(&read, r#""k","#, r#""k"]}}"#)),
+        ("writes", filled(&write, r#"{"key":"k"},"#, r#"{"key":"k"}]}}"#)),
+        ("cursors", filled(&wait, r#"{"stream":"s"},"#, r#"{"stream":"s"}]}}"#)),
+        ("parts not tried", filled(&format!(r#"{status}"parts":[],"not_tried":["#), r#""","#, r#"""]}}}"#)),
+        (
+            "parts",
+            filled(
+                &format!(r#"{status}"parts":["#),
+                r#"{"part":"","code":0,"message":""},"#,
+                r#"{"part":"","code":0,"message":""}]}}}"#,
+            ),
+        ),
+        ("what a caller is not", filled(&format!(r#"{caller}"x":["#), "0,", r#"0],"kind":"identity"}}}"#)),
+        ("what a status is not", filled(&format!(r#"{status}"x":["#), "0,", "0]}}}")),
+        ("escapes", filled(&metadata, r"\n", r#""}}"#)),
+        ("long escapes", filled(&metadata, r"\u0041", r#""}}"#)),
+        ("a text", filled(&metadata, "x", r#""}}"#)),
+        ("a method", filled(r#"{"jsonrpc":"2.0","id":1,"method":""#, "x", r#""}"#)),
+        ("an id", filled(r#"{"jsonrpc":"2.0","method":"ping","id":""#, "x", r#""}"#)),
+    ];
+    for (what, frame) in frames {
+        peer.send(frame.as_bytes()).expect("sent");
+        peer.answer();
+        let grown = daemon.peak_kib() - before;
+        assert!(grown <= 4 * u64::from(FRAME_MAX) / 1_024, "{what}: {grown} KiB more for a frame of 4 MiB");
+    }
+    let mut packed = Peer::connect(&world.socket());
+    packed.greet(Codec::MessagePack);
+    packed.send(&packed_numbers()).expect("sent");
+    packed.receive().expect("an answer");
+    let grown = daemon.peak_kib() - before;
+    assert!(grown <= 4 * u64::from(FRAME_MAX) / 1_024, "{grown} KiB more for a frame of MessagePack");
+}
+
+/// What of each kind is stored, by the number of the call.
+fn stored(kind: &str, number: u32) -> (&'static str, Value) {
+    let session = |every: u32| of("s", &(number / every).to_string());
+    let values = |bytes: usize| {
+        let write = |key: usize| json!({"key": format!("{number}-{key}"), "value": text(bytes)});
+        json!((0..50).map(write).collect::<Vec<_>>())
+    };
+    let append = |every, bytes, count| ("append", append(&session(every), &vec![text(bytes); count]));
+    match kind {
+        "small values" => ("write_state", json!({"of": session(20), "writes": values(8)})),
+        "values" => ("write_state", json!({"of": session(20), "writes": values(500)})),
+        "small events" => append(200, 20, 1),
+        "events" => append(50, 1_000, 1),
+        "small events, many at once" => append(20, 20, 100),
+        "large events" => append(10, 300_000, 1),
+        "few in each session" => append(2, 100, 1),
+        _ => {
+            let metadata = text(if kind == "sessions" { 2 } else { 1_000 });
+            ("create_session", json!({"service": "s", "session": number.to_string(), "metadata": metadata}))
+        }
+    }
+}
+
+/// What is counted is what is used, whatever it is: by that, memory is limited.
+#[test]
+fn what_is_counted_is_what_is_used() {
+    /// Bytes that are counted before it is looked at what they are.
+    const ENOUGH: u64 = 2_000_000;
+    /// What the allocator keeps for more of the same, in KiB, and what a daemon at work has beside what it stores.
+    const SLACK: u64 = 384;
+    let kinds = [
+        "sessions",
+        "sessions with metadata",
+        "few in each session",
+        "small values",
+        "values",
+        "small events",
+        "small events, many at once",
+        "events",
+        "large events",
+    ];
+    for kind in kinds {
+        let limits = "sessions_per_service = 1000000\nevents = 100000\nstream_events = 100000";
+        let world = world(&format!("[storage]\nurl = \"memory:\"\n[limits]\n{limits}"));
+        let daemon = world.daemon();
+        let mut peer = world.peer();
+        let mut number = 0;
+        let mut made = None;
+        let mut store = |until: u64| {
+            while world.stat("storage_bytes") < until {
+                for _ in 0..50 {
+                    let (method, request) = stored(kind, number);
+                    let session = &request["of"];
+                    if !session.is_null() && made.as_ref() != Some(session) {
+                        peer.call("create_session", session.clone()).expect("created");
+                        made = Some(session.clone());
+                    }
+                    peer.call(method, request).expect("stored");
+                    number += 1;
+                }
+            }
+        };
+        // What the first calls bring into memory is there to stay.
+        store(1);
+        let (before, counted) = (daemon.resident_kib(), world.stat("storage_bytes"));
+        store(counted + ENOUGH);
+        let counted = (world.stat("storage_bytes") - counted) / 1_024;
+        let grown = daemon.resident_kib() - before;
+        assert!(
+            grown <= counted + counted / 10 + SLACK,
+            "{kind}: {grown} KiB more where {counted} are counted"
+        );
+    }
 }
 
 /// Somebody who takes whatever there is meets a typed refusal, others go on, and memory stays within the budget.

@@ -143,8 +143,21 @@ impl Daemon {
     /// When it does not run.
     #[must_use]
     pub fn resident_kib(&self) -> u64 {
+        self.kib("VmRSS:")
+    }
+
+    /// The most that it has held in memory (VmHWM), in KiB.
+    ///
+    /// # Panics
+    /// When it does not run.
+    #[must_use]
+    pub fn peak_kib(&self) -> u64 {
+        self.kib("VmHWM:")
+    }
+
+    fn kib(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 

@@ -49,9 +49,8 @@ fn check(request: &AppendRequest, bounds: &Bounds) -> Result<(), Error> {
     let bytes: usize = request.messages.iter().flatten().map(Json::len).sum();
     let count = request.messages.len();
     if count == 0 || count > APPEND_MAX || bytes > APPEND_BYTES_MAX {
-        let sentence = format!(
-            "one append has 1 to {APPEND_MAX} messages and at most {APPEND_BYTES_MAX} bytes, not {count} with {bytes}"
-        );
+        let sentence =
+            format!("one append has 1 to {APPEND_MAX} messages and at most {APPEND_BYTES_MAX} bytes");
         return Err(Error::InvalidArgument { sentence });
     }
     let quota = |what: String, limit: usize| Err(Error::QuotaExceeded { what, limit: limit as u64 });

@@ -260,7 +260,9 @@ pub(super) struct HandleHead {
 
 pub(super) fn encode(row: &impl Serialize) -> Bytes {
     // Into memory, of types of ours: it can't fail.
-    rmp_serde::to_vec_named(row).unwrap_or_default().into()
+    let row = rmp_serde::to_vec_named(row).unwrap_or_default();
+    // Without the room that it was written in: it may be kept for long.
+    row.into_boxed_slice().into()
 }
 
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {

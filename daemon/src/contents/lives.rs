@@ -1,7 +1,9 @@
 //! The life of a session, from its creation to its tombstone.
 
 use mcp_sessiond_proto::debug::PAGE_MAX;
-use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes, RotateRequest, Session, Status, UpdateRequest};
+use mcp_sessiond_proto::sessions::{
+    CreateRequest, Lifetimes, RotateRequest, STATUS_MAX, Session, Status, UpdateRequest,
+};
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
 
 use super::binding::{Bound, ROTATED_GRACE_MS};
@@ -10,13 +12,13 @@ use super::draft::{Draft, Finished, Halt, Read};
 use super::head::{self, Head};
 use super::{Access, Admit, CONFLICTS_MAX, Contents, draw_version, handles};
 use crate::counters::count;
-use crate::storage::{Change, Head as StoredHead, Item, Listed, Place, StorageError};
+use crate::storage::{
+    Change, Head as StoredHead, ITEM_COST, Item, Listed, Place, RECORD_COST, SLOT_COST, SLOTS_MIN,
+    StorageError,
+};
 
 /// Bytes that the handshake's metadata may have: capabilities and names, many times over.
 const METADATA_MAX: usize = 64 * 1024;
-
-/// Bytes that a status may have, as JSON: dozens of parts that failed, each with a sentence.
-const STATUS_MAX: usize = 16 * 1024;
 
 impl Contents {
     /// Makes a session.
@@ -90,8 +92,8 @@ impl Contents {
                 puts: metadata.into_iter().collect(),
                 ..Change::default()
             };
-            let added =
-                change.puts.iter().map(|item| item.value.len()).sum::<usize>() + crate::storage::RECORD_COST;
+            let item = |item: &Item| item.value.len() + ITEM_COST + SLOTS_MIN * SLOT_COST;
+            let added = change.puts.iter().map(item).sum::<usize>() + RECORD_COST;
             self.afford(place, added, &bounds)?;
             match self.storage.commit(place, read.version, draw_version(), change).await {
                 Ok(durable) => {

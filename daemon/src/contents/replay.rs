@@ -50,7 +50,7 @@ impl Contents {
         let most = most(request.most)?;
         let count = request.after.len();
         if count == 0 || count > WAIT_STREAMS_MAX {
-            let sentence = format!("`after` has 1 to {WAIT_STREAMS_MAX} cursors, not {count}");
+            let sentence = format!("`after` has 1 to {WAIT_STREAMS_MAX} cursors");
             return Err(Error::InvalidArgument { sentence });
         }
         let timeout_ms = request.timeout_ms.unwrap_or(WAIT_MAX_MS).min(WAIT_MAX_MS);

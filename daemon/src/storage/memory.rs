@@ -9,8 +9,8 @@ use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 
 use super::{
-    Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record, Scan, Storage,
-    StorageError, Usage, Version,
+    Answer, Change, Durable, Head, ITEM_COST, Item, Key, Listed, Place, RECORD_COST, Record, SLOT_COST,
+    SLOTS_MIN, Scan, Storage, StorageError, Usage, Version,
 };
 
 /// Records in memory.
@@ -36,6 +36,7 @@ struct Stored {
     version: Version,
     head: Head,
     items: BTreeMap<Key, Value>,
+    /// Without the places of the items.
     bytes: usize,
 }
 
@@ -55,6 +56,12 @@ impl Stored {
     fn new(version: Version, head: Head) -> Self {
         let bytes = RECORD_COST + head.bytes.len();
         Self { version, head, items: BTreeMap::new(), bytes }
+    }
+
+    /// All that it takes.
+    fn cost(&self) -> usize {
+        let slots = if self.items.is_empty() { 0 } else { self.items.len().max(SLOTS_MIN) };
+        self.bytes + slots * SLOT_COST
     }
 
     fn set_head(&mut self, head: Head) {
@@ -142,7 +149,8 @@ impl Tables {
             Some(owner) => owner,
             None => self.owners.entry(place.owner.clone()).or_default(),
         };
-        let former = owner.records.get(&place.name).map_or((0, u64::MAX), |one| (one.bytes, one.head.due_ms));
+        let former =
+            owner.records.get(&place.name).map_or((0, u64::MAX), |one| (one.cost(), one.head.due_ms));
         let Some(head) = head else {
             owner.records.remove(&place.name);
             owner.bytes -= former.0;
@@ -169,7 +177,7 @@ impl Tables {
         removes.iter().for_each(|key| stored.remove(key));
         puts.into_iter().for_each(|item| stored.put(item));
         forget.iter().for_each(|range| stored.forget(range));
-        let bytes = stored.bytes;
+        let bytes = stored.cost();
         owner.bytes = owner.bytes - former.0 + bytes;
         self.bytes = self.bytes - former.0 + bytes;
         if due != former.1 {

@@ -1,12 +1,20 @@
 //! JSON-RPC 2.0 for every language: one request or notification a frame. Batches are refused, as MCP refuses them.
 
+mod envelope;
+
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io;
 use std::time::Instant;
+use std::{io, iter};
 
 use bytes::BytesMut;
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde::de::value::{MapAccessDeserializer, MapDeserializer};
+use serde_json::value::RawValue;
+use serde_json::{Number, Value, json};
 use tarpc::{ClientMessage, Response};
+
+use envelope::Envelope;
 
 use super::{DEADLINE_DEFAULT, cancel, request, without_values};
 use crate::client::variant;
@@ -52,17 +60,17 @@ impl Server {
         put_frame(outbound, self.out_max, |writer| serde_json::to_writer(writer, message))
     }
 
-    fn notification(&mut self, method: &str, params: &Value) -> Decoded<ClientMessage<SessiondRequest>> {
-        let named = &params["requestId"];
-        let found = self.in_flight.iter().find(|(_, call)| call.id == *named).map(|(number, _)| *number);
-        match found {
-            Some(number) if method == "notifications/cancelled" => {
-                // tarpc answers it no more, so nobody else would take it out.
-                self.in_flight.remove(&number);
-                Decoded::Item(cancel(number))
-            }
-            _ => Decoded::Ignored,
-        }
+    fn notification(
+        &mut self,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Decoded<ClientMessage<SessiondRequest>> {
+        let named = params.filter(|_| method == "notifications/cancelled").and_then(cancelled);
+        let found = self.in_flight.iter().find(|(_, call)| Some(&call.id) == named.as_ref());
+        let Some(number) = found.map(|(number, _)| *number) else { return Decoded::Ignored };
+        // tarpc answers it no more, so nobody else would take it out.
+        self.in_flight.remove(&number);
+        Decoded::Item(cancel(number))
     }
 
     /// Takes down a call's id. Those past their deadline, which tarpc drops without an answer, go when there are many.
@@ -90,7 +98,7 @@ impl FrameCodec for Server {
                 let number = self.enter(id);
                 Ok(Decoded::Item(request(number, DEADLINE_DEFAULT, call)))
             }
-            Ok(Err((method, params))) => Ok(self.notification(&method, &params)),
+            Ok(Err((method, params))) => Ok(self.notification(&method, params)),
             Err(Malformed(code, message)) => {
                 let error = json!({"code": code, "message": message});
                 self.put(outbound, &json!({"jsonrpc": "2.0", "id": id, "error": error}))?;
@@ -123,53 +131,87 @@ impl FrameCodec for Server {
 /// When to try again after too many requests in flight, in ms: they are short.
 const RETRY_AFTER_MS: u32 = 100;
 
-/// Reads a frame as a request or notification. The id is filled in as soon as it is known.
-fn parse(frame: &[u8], id: &mut Value) -> Result<(String, Value), Malformed> {
-    let message: Value = serde_json::from_slice(frame).map_err(|error| {
+/// Reads a frame as a request or notification: its method and `params`. The id is filled in as soon as it is known.
+fn parse<'a>(frame: &'a [u8], id: &mut Value) -> Result<(Cow<'a, str>, Option<&'a RawValue>), Malformed> {
+    let envelope = Envelope::read(frame).map_err(|error| {
         Malformed(PARSE_ERROR, format!("not JSON: {} at column {}", error.classify_name(), error.column()))
     })?;
-    let Value::Object(mut message) = message else {
+    let Some(envelope) = envelope else {
         return Err(Malformed(INVALID_REQUEST, "one request object a frame, no batches".into()));
     };
-    match message.remove("id") {
-        None => {}
-        Some(Value::String(given)) if given.len() > ID_MAX => {
-            return Err(Malformed(INVALID_REQUEST, format!("`id` may have {ID_MAX} bytes")));
-        }
-        Some(given @ (Value::String(_) | Value::Number(_))) => *id = given,
-        Some(_) => return Err(Malformed(INVALID_REQUEST, "`id` must be a string or a number".into())),
+    if let Some(given) = envelope.id {
+        *id = read_id(given)?;
     }
-    if message.get("jsonrpc") != Some(&json!("2.0")) {
+    if envelope.jsonrpc.and_then(envelope::text).as_deref() != Some("2.0") {
         return Err(Malformed(INVALID_REQUEST, "`jsonrpc` must be \"2.0\"".into()));
     }
-    let Some(Value::String(method)) = message.remove("method") else {
+    let Some(method) = envelope.method.and_then(envelope::text) else {
         return Err(Malformed(INVALID_REQUEST, "`method` must be a string".into()));
     };
-    Ok((method, message.remove("params").unwrap_or(Value::Null)))
+    Ok((method, envelope.params))
 }
 
-/// The call as the service's own request type.
-fn call(method: &str, params: Value) -> Result<SessiondRequest, Malformed> {
+fn read_id(given: &RawValue) -> Result<Value, Malformed> {
+    if let Some(text) = envelope::text(given) {
+        return if text.len() <= ID_MAX {
+            Ok(Value::String(text.into_owned()))
+        } else {
+            Err(Malformed(INVALID_REQUEST, format!("`id` may have {ID_MAX} bytes")))
+        };
+    }
+    let number = serde_json::from_str::<Number>(given.get()).map(Value::Number);
+    number.map_err(|_| Malformed(INVALID_REQUEST, "`id` must be a string or a number".into()))
+}
+
+/// The id of the call that is not wanted any more.
+fn cancelled(params: &RawValue) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        #[serde(borrow, rename = "requestId")]
+        request_id: &'a RawValue,
+    }
+    let Cancelled { request_id } = serde_json::from_str(params.get()).ok()?;
+    read_id(request_id).ok()
+}
+
+/// The call as the service's own request type, read from the text of `params`.
+fn call(method: &str, params: Option<&RawValue>) -> Result<SessiondRequest, Malformed> {
     if !METHODS.contains(&method) {
         return Err(Malformed(METHOD_NOT_FOUND, format!("no such method; there are {}", METHODS.join(", "))));
     }
-    let empty = matches!(&params, Value::Null) || params.as_object().is_some_and(Map::is_empty);
-    let tagged = |arguments: Value| json!({ variant(method): arguments });
+    let object = params.map_or(Some(true), envelope::object);
     // A method without an argument is an empty variant; any other has the one argument `request`.
-    if let Ok(call) = serde_json::from_value(tagged(json!({}))) {
-        return if empty {
+    if let Ok(call) = serde_json::from_value(json!({ variant(method): {} })) {
+        return if object == Some(true) {
             Ok(call)
         } else {
             Err(Malformed(INVALID_PARAMS, format!("`params` of {method}: there are none")))
         };
     }
-    let params = if params.is_null() { json!({}) } else { params };
-    if !params.is_object() {
+    if object.is_none() {
         return Err(Malformed(INVALID_PARAMS, format!("`params` of {method} must be an object")));
     }
-    serde_json::from_value(tagged(json!({"request": params}))).map_err(|error| {
-        Malformed(INVALID_PARAMS, format!("`params` of {method}: {}", without_values(&error)))
+    variant_of(method, params).map_err(|error| {
+        Malformed(INVALID_PARAMS, format!("`params` of {method}: {}", without_values(&without_place(&error))))
     })
+}
+
+/// What `{"Variant": {"request": params}}` is read as.
+fn variant_of(method: &str, params: Option<&RawValue>) -> serde_json::Result<SessiondRequest> {
+    let params = match params {
+        Some(params) => params,
+        None => serde_json::from_str("{}")?,
+    };
+    let arguments = MapDeserializer::new(iter::once(("request", params)));
+    let tagged = MapDeserializer::new(iter::once((variant(method), arguments)));
+    SessiondRequest::deserialize(MapAccessDeserializer::new(tagged))
+}
+
+/// What serde_json says, without where: that counts from the beginning of some part of the frame.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    text.strip_suffix(&place).map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// The reply without its variant, and without `Ok` around it.

@@ -92,21 +92,20 @@ pub(crate) async fn as_many_at_once_as_there_may_be<B: Backend>(backend: B) {
     assert_eq!(appended.len(), APPEND_MAX);
     let (events, _) = session.replay_all(after(&appended[99].id), Some(50)).await;
     assert_eq!(events.len(), APPEND_MAX - 100);
-    let refused = |count: usize, bytes: usize| {
-        let sentence = format!(
-            "one append has 1 to {APPEND_MAX} messages and at most {APPEND_BYTES_MAX} bytes, not {count} with {bytes}"
-        );
+    let refused = || {
+        let sentence =
+            format!("one append has 1 to {APPEND_MAX} messages and at most {APPEND_BYTES_MAX} bytes");
         Err(Error::InvalidArgument { sentence })
     };
     let more: Vec<Option<Json>> = vec![None; APPEND_MAX + 1];
-    assert_eq!(session.append_all("_GET_stream", None, more).await, refused(APPEND_MAX + 1, 0));
-    assert_eq!(session.append_all("_GET_stream", None, Vec::new()).await, refused(0, 0));
+    assert_eq!(session.append_all("_GET_stream", None, more).await, refused());
+    assert_eq!(session.append_all("_GET_stream", None, Vec::new()).await, refused());
     // The most bytes that one append may have.
     let mebibyte = Some(large(1 << 20));
     let most = vec![mebibyte.clone(), None, mebibyte.clone(), mebibyte.clone()];
     session.append_all("_GET_stream", None, most.clone()).await.expect("appended");
     let more = [most, vec![Some(json("1"))]].concat();
-    assert_eq!(session.append_all("_GET_stream", None, more).await, refused(5, APPEND_BYTES_MAX + 1));
+    assert_eq!(session.append_all("_GET_stream", None, more).await, refused());
     let larger = large(bench.bounds.limits.message_bytes + 1);
     let what = format!("a message of {} bytes", larger.len());
     let refused = Error::QuotaExceeded { what, limit: bench.bounds.limits.message_bytes as u64 };

@@ -1,0 +1,36 @@
+//! Lists, read so that a frame takes no more than a small multiple of its size, whatever is in it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+
+/// Reads a list of which so many elements are of use: one more, so that who counts them finds too many, and the rest
+/// is passed over.
+///
+/// # Errors
+/// When it is no list, or an element is none of its type.
+pub(crate) fn list<'de, D, T, const MOST: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Elements<T, const MOST: usize>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Elements<T, MOST> {
+        type Value = Vec<T>;
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a sequence")
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while list.len() <= MOST {
+                let Some(element) = seq.next_element()? else { return Ok(list) };
+                list.push(element);
+            }
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(list)
+        }
+    }
+    deserializer.deserialize_seq(Elements::<T, MOST>(PhantomData))
+}

@@ -1,0 +1,91 @@
+//! Callers and statuses as they are read: field by field, so that a frame takes no more than a small multiple of its size.
+
+use serde::Deserialize;
+use serde::de::{Error as _, value};
+
+use super::{Caller, CredentialHash, FailedPart, STATUS_MAX, Status};
+use crate::bounded::list;
+
+/// Parts that a status can't have without being too large as JSON: the shortest has three bytes.
+const STATUS_PARTS: usize = STATUS_MAX / 3;
+
+/// The variants of a [`Caller`], told apart by their tag.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Identity,
+    Credential,
+}
+
+/// A [`Caller`] field by field. Where the tag tells which fields there are, serde keeps all of them as a tree until it has
+/// found that.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallerFields {
+    kind: Kind,
+    iss: Option<String>,
+    sub: Option<String>,
+    hash: Option<CredentialHash>,
+}
+
+impl TryFrom<CallerFields> for Caller {
+    type Error = value::Error;
+
+    fn try_from(fields: CallerFields) -> Result<Self, value::Error> {
+        let missing = value::Error::missing_field;
+        match fields {
+            CallerFields { kind: Kind::Identity, hash: Some(_), .. } => {
+                Err(value::Error::unknown_field("hash", &["iss", "sub"]))
+            }
+            CallerFields { kind: Kind::Identity, iss, sub, .. } => {
+                let iss = iss.ok_or_else(|| missing("iss"))?;
+                Ok(Self::Identity { iss, sub: sub.ok_or_else(|| missing("sub"))? })
+            }
+            CallerFields { iss: None, sub: None, hash, .. } => {
+                Ok(Self::Credential { hash: hash.ok_or_else(|| missing("hash"))? })
+            }
+            CallerFields { iss, .. } => {
+                Err(value::Error::unknown_field(if iss.is_some() { "iss" } else { "sub" }, &["hash"]))
+            }
+        }
+    }
+}
+
+/// The variants of a [`Status`].
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Is {
+    Initializing,
+    Ready,
+    Failed,
+    Terminated,
+}
+
+#[derive(Deserialize)]
+#[serde(transparent, bound(deserialize = "T: Deserialize<'de>"))]
+struct Parts<T>(#[serde(deserialize_with = "list::<_, _, STATUS_PARTS>")] Vec<T>);
+
+/// A [`Status`] field by field. What only one that failed has is passed over in others.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StatusFields {
+    is: Is,
+    parts: Option<Parts<FailedPart>>,
+    not_tried: Option<Parts<String>>,
+}
+
+impl TryFrom<StatusFields> for Status {
+    type Error = value::Error;
+
+    fn try_from(StatusFields { is, parts, not_tried }: StatusFields) -> Result<Self, value::Error> {
+        Ok(match is {
+            Is::Initializing => Self::Initializing,
+            Is::Ready => Self::Ready,
+            Is::Failed => Self::Failed {
+                parts: parts.ok_or_else(|| value::Error::missing_field("parts"))?.0,
+                not_tried: not_tried.map_or_else(Vec::new, |Parts(parts)| parts),
+            },
+            Is::Terminated => Self::Terminated,
+        })
+    }
+}
