@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mcp_sessiond_process::ProcessId;
+use mcp_sessiond_process::{Pinned, ProcessId};
 use mcp_sessiond_proto::frame::Budget;
 use tokio::sync::Notify;
 
@@ -25,6 +25,8 @@ pub struct Gauge {
 struct OfProcess {
     open: usize,
     frames: Budget,
+    /// As its first connection was found to be its: a descriptor for all of them.
+    peer: Pinned,
 }
 
 impl Gauge {
@@ -34,23 +36,26 @@ impl Gauge {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Counts a connection in, within the limits. `frames`: the budget of all.
-    pub(crate) fn enter(
-        self: &Arc<Self>,
-        process: ProcessId,
-        limits: &Limits,
-        frames: &Budget,
-    ) -> Option<Place> {
+    /// Counts a connection in, within the limits. `peer`: who is at its other end, as its own socket tells. `frames`: the
+    /// budget of all.
+    pub(crate) fn enter(self: &Arc<Self>, peer: Pinned, limits: &Limits, frames: &Budget) -> Option<Place> {
+        let process = peer.id();
         let mut by_process = self.by_process.lock().unwrap_or_else(PoisonError::into_inner);
         let own = by_process.get(&process).map_or(0, |own| own.open);
         if self.open() >= limits.connections || own >= limits.connections_per_process {
             return None;
         }
         self.open.fetch_add(1, Ordering::Relaxed);
-        let share = || OfProcess { open: 0, frames: frames.share(limits.frame_bytes_of_process()) };
-        let own = by_process.entry(process).or_insert_with(share);
+        let frames = || frames.share(limits.frame_bytes_of_process());
+        let own = by_process.entry(process).or_insert_with(|| OfProcess {
+            open: 0,
+            frames: frames(),
+            peer: peer.clone(),
+        });
         own.open += 1;
-        Some(Place { gauge: self.clone(), process, frames: own.frames.clone() })
+        // Without an inode two processes may look like one.
+        let peer = if process.inode.is_some() { own.peer.clone() } else { peer };
+        Some(Place { gauge: self.clone(), process, peer, frames: own.frames.clone() })
     }
 }
 
@@ -58,6 +63,7 @@ impl Gauge {
 pub(crate) struct Place {
     gauge: Arc<Gauge>,
     process: ProcessId,
+    pub(crate) peer: Pinned,
     pub(crate) frames: Budget,
 }
 

@@ -110,13 +110,14 @@ async fn converse(
             return;
         }
     };
+    let id = peer.id();
     let place = {
         let settings = daemon.edge.settings();
-        daemon.connections.enter(peer.id(), &settings.loaded.config.limits, &budget)
+        daemon.connections.enter(peer, &settings.loaded.config.limits, &budget)
     };
     let Some(place) = place else {
         count(&daemon.edge.meters.counters.connections_over_limit_total);
-        tracing::warn!(pid = peer.id().pid, "refused a connection: as many as the limits allow are open");
+        tracing::warn!(pid = id.pid, "refused a connection: as many as the limits allow are open");
         turn_away(stream, &daemon, Answer::Busy).await;
         return;
     };
@@ -132,7 +133,7 @@ async fn converse(
         Ok(Ok(None)) => return,
         Ok(Err(_)) | Err(_) => {
             count(&daemon.edge.meters.counters.connections_broken_total);
-            tracing::debug!(pid = peer.id().pid, "a connection ended at its hello");
+            tracing::debug!(pid = id.pid, "a connection ended at its hello");
             return;
         }
     };
@@ -142,8 +143,8 @@ async fn converse(
     let most = daemon.edge.settings().loaded.config.limits.requests_per_connection;
     let channel = BaseChannel::new(ChannelConfig { pending_response_buffer: ANSWERS_WAITING }, transport)
         .max_concurrent_requests(most);
-    let pid = peer.id().pid;
-    let service = Service(Arc::new(Conversation::new(daemon.clone(), peer, hello.version)));
+    let pid = id.pid;
+    let service = Service(Arc::new(Conversation::new(daemon.clone(), place.peer.clone(), hello.version)));
     let mut requests = Box::pin(channel.requests());
     // In this task, not in tasks of their own: most calls are answered before anything could be scheduled.
     let mut calls = FuturesUnordered::new();

@@ -97,6 +97,22 @@ fn is_crowded_out(world: &World, peer: &mut Peer, service: &str) -> bool {
     }) && world.stat("storage_bytes") > 11_000_000
 }
 
+/// The socket; and one for the process, whatever the number of its connections.
+#[test]
+fn a_connection_costs_one_descriptor() {
+    let world = world("");
+    let daemon = world.daemon();
+    let talk = || {
+        let mut peer = world.peer();
+        peer.call("ping", json!({})).expect("an answer");
+        peer
+    };
+    let _first = talk();
+    let before = daemon.descriptors();
+    let _more: Vec<_> = (0..20).map(|_| talk()).collect();
+    assert_eq!(daemon.descriptors() - before, 20);
+}
+
 /// A burst of servers, as when a machine wakes up.
 #[test]
 fn what_many_connections_took_is_given_back() {
