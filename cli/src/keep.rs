@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mcp_sessiond_client::{Label, SessionId};
-use mcp_sessiond_proto::Epoch;
+use mcp_sessiond_proto::{Epoch, ServiceName};
 use mcp_sessiond_wrap::keeper::backend::Program;
 use mcp_sessiond_wrap::keeper::{self, Errand, launch};
 
@@ -22,7 +22,10 @@ pub(super) struct Arguments {
     /// The session that the server belongs to
     #[arg(long)]
     session: SessionId,
-    /// The epoch of the lease
+    /// The service that it belongs to
+    #[arg(long)]
+    service: Option<ServiceName>,
+    /// The epoch of the lease: on the session, or on its service
     #[arg(long)]
     epoch: u64,
     /// How long to wait for the first front, in ms
@@ -40,14 +43,17 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { session, epoch, wait_ms, name, detached, command } = arguments;
+    let Arguments { session, service, epoch, wait_ms, name, detached, command } = arguments;
     if detached {
         let program = Program { title: name, ..program(command) };
         let wait = Duration::from_millis(wait_ms);
-        return keeper::run(Errand { session, epoch: Epoch(epoch), program, wait });
+        return keeper::run(Errand { session, service, epoch: Epoch(epoch), program, wait });
     }
     let lease = ["--session".into(), session.as_str().into(), "--epoch".into(), epoch.to_string().into()];
+    let lease = lease
+        .into_iter()
+        .chain(service.into_iter().flat_map(|name| ["--service".into(), name.as_str().into()]));
     let wait = ["--wait-ms".into(), wait_ms.to_string().into()];
     let title = name.into_iter().flat_map(|name| ["--name".into(), name.as_str().into()]);
-    launch::launch(lease.into_iter().chain(wait).chain(title).chain(["--".into()]).chain(command).collect())
+    launch::launch(lease.chain(wait).chain(title).chain(["--".into()]).chain(command).collect())
 }

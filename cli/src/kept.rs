@@ -10,7 +10,7 @@ use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId, Start,
 use mcp_sessiond_process as process;
 use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::debug::{HostInfo, PAGE_MAX, Page};
-use mcp_sessiond_proto::{KeeperName, Loss, paths};
+use mcp_sessiond_proto::{KeeperName, Loss, ServiceName, paths};
 use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial, keeper_of};
 use serde::Serialize;
 
@@ -42,6 +42,9 @@ pub(super) struct Server {
     pub(super) server: String,
     /// Its session; none where nobody says.
     pub(super) session: Option<SessionId>,
+    /// The service that the session belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) service: Option<ServiceName>,
     /// The pid of its host.
     pub(super) host: Option<u32>,
     /// The name of its host.
@@ -172,7 +175,7 @@ impl Lost {
 impl Server {
     fn known(seen: Seen) -> Self {
         let Seen { backend, status, failure, is_leaving } = seen;
-        let Backend { session, keeper, keeper_pid, host, program, pid } = backend;
+        let Backend { session, keeper, keeper_pid, host, service, program, pid } = backend;
         let silent = match (is_leaving, pid) {
             (false, _) => State::Silent,
             (true, Some(_)) => State::Stopping,
@@ -183,6 +186,7 @@ impl Server {
         Self {
             server: program,
             session: Some(session),
+            service,
             // What the user has named has none.
             host: (host != 0).then_some(host),
             host_name: (host != 0).then(|| host_name.unwrap_or_else(|| process::name_of(host))),
@@ -213,6 +217,7 @@ impl Server {
             // An older keeper does not say.
             server: program.or_else(|| pid.map(process::name_of)).unwrap_or_else(|| "?".to_owned()),
             session: said.map(|status| status.session.clone()),
+            service: None,
             host: said.and_then(|status| status.host),
             host_name: said.and_then(|status| status.host_name.clone()),
             pid,

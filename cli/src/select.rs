@@ -131,6 +131,7 @@ mod tests {
         Server {
             server: words.into(),
             session: session.parse().ok(),
+            service: None,
             host,
             host_name: None,
             pid,

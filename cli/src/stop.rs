@@ -81,7 +81,7 @@ async fn end(kept: &Kept, server: &Server) -> Result<Option<Pinned>, Failure> {
     let listens = keeper_of(&socket).ok();
     if let (Some(connection), Some(session), true) = (&kept.connection, &server.session, server.known) {
         let keeper = listens.clone().or_else(|| Pinned::open(server.keeper_pid?).ok());
-        let request = StopRequest { session: session.clone() };
+        let request = StopRequest { session: session.clone(), service: server.service.clone() };
         match connection.stop_backend(PATIENCE, request).await? {
             Ok(()) | Err(Error::UnknownBackend) => return Ok(keeper),
             // Several hosts have a session of this id: the keeper itself is told.

@@ -11,6 +11,7 @@ mod claim;
 mod hints;
 mod inspect;
 mod restless;
+mod services;
 mod start;
 mod state;
 mod store;

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::sessions::Status;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::contents::{Contents, Standing};
+use crate::contents::{Access, Contents, Standing};
 use crate::edge::{Dropped, Edge};
 
 /// When the storage is asked again that did not answer.
@@ -58,8 +58,18 @@ impl Reaper {
                 () = tokio::time::sleep_until(sweep_at) => {
                     let swept = self.contents.sweep(|place| self.edge.standing(place)).await;
                     self.works(swept, "could not sweep");
+                    self.end_served().await;
                     sweep_at = self.next_sweep();
                 }
+            }
+        }
+    }
+
+    /// Ends the backends of services' sessions that are gone: those that another daemon has ended, too.
+    async fn end_served(&self) {
+        for of in self.edge.served_sessions() {
+            if let Ok(false) = self.contents.lives(&Access::service(&of.0, &of.1, None)).await {
+                self.edge.end_served(&of);
             }
         }
     }

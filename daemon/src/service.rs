@@ -17,6 +17,7 @@ use mcp_sessiond_proto::debug::{
     Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::service::Sessiond;
+use mcp_sessiond_proto::services::{FindRequest, ServeRequest, Served, ServiceLease};
 use mcp_sessiond_proto::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
     SessionRef, UpdateRequest,
@@ -318,8 +319,29 @@ impl Sessiond for Service {
         waited
     }
 
-    async fn find_backend(self, _: Context, request: LeaseRef) -> Result<Option<Backend>, Error> {
+    async fn lease_service(self, _: Context, request: ServeRequest) -> Result<Served, Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.edge.lease_service(&peer.peer, request).await };
+        self.detached(|meters| &meters.histograms.claim_us, work).await
+    }
+
+    async fn release_service(self, _: Context, request: ServiceLease) -> Result<(), Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.edge.release_service(&peer.peer, request).await };
+        self.detached(|meters| &meters.histograms.claim_us, work).await
+    }
+
+    async fn find_backend(self, _: Context, request: FindRequest) -> Result<Option<Backend>, Error> {
         let work = async {
+            if let Some(service) = request.service {
+                let peer = self.0.peer.id();
+                return self.daemon().edge.find_service_backend(
+                    peer,
+                    service,
+                    request.session,
+                    request.epoch,
+                );
+            }
             let session = self.0.own(&request.session).await?;
             self.daemon().edge.find_backend(&session, request.epoch)
         };
@@ -328,7 +350,7 @@ impl Sessiond for Service {
 
     async fn keep_backend(self, _: Context, request: KeepRequest) -> Result<Kept, Error> {
         let peer = self.0.clone();
-        let work = async move { peer.daemon.edge.keep_backend(&peer.peer, request).await };
+        let work = async move { peer.keep_backend(request).await };
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
@@ -364,7 +386,8 @@ impl Sessiond for Service {
 
     async fn stop_backend(self, _: Context, request: StopRequest) -> Result<(), Error> {
         let peer = self.0.clone();
-        let work = async move { peer.daemon.edge.stop_backend(&request.session).await };
+        let work =
+            async move { peer.daemon.edge.stop_backend(&request.session, request.service.as_ref()).await };
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 

@@ -6,6 +6,11 @@
 //! the front, one byte after the other, how many messages it has passed on; after anything else the keeper hangs up. An empty
 //! line among the messages for a front says that the keeper takes its backend down on purpose: no other one is to be started
 //! before the host has something to say.
+//!
+//! Where the front *continues*, each line begins with a letter after `attached` instead: `m` with a number, a blank and a message,
+//! both ways; to the keeper `c` with the number up to which messages are confirmed, `o`, by which it is asked what calls it
+//! knows, and `e`, by which it is told to end; from the keeper `t` with the number up to which messages are taken, `o` with an
+//! array of the calls' ids, and `e`, when it ends. The front sends a message when the one before is taken.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::json::Json;
+use crate::names::ServiceName;
 use crate::types::{Epoch, Loss, SessionId};
 
 /// Bytes of one MCP message that is relayed, without the newline: what the largest of the SDKs' transports take.
@@ -76,18 +82,21 @@ pub struct ProcessRef {
 pub struct KeepRequest {
     /// The session that the backend belongs to.
     pub session: SessionId,
-    /// The epoch of the lease.
+    /// The epoch of the lease on the session, or on its service.
     pub epoch: Epoch,
     /// The keeper's name.
     pub keeper: KeeperName,
     /// What people know the backend by: its program and the package or script that it runs. At most 255 bytes.
     pub program: String,
+    /// The service that the session belongs to. Only for a daemon whose hello has [`SERVICES`](crate::hello::SERVICES).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
 }
 
 /// A registered keeper: what it has to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Kept {
-    /// The session's host. When it has exited the backend goes. None: the session is the user's own.
+    /// The session's host. When it has exited the backend goes. None: the session is the user's own, or a service's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<ProcessRef>,
     /// How long the backend stays when no front is attached, in ms.
@@ -227,6 +236,9 @@ pub struct FrontRequest {
 pub struct StopRequest {
     /// The session, by the id that `debug` shows.
     pub session: SessionId,
+    /// The service that it belongs to. Absent: it is looked for among all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
 }
 
 /// A registered backend, as the daemon knows it.
@@ -238,8 +250,11 @@ pub struct Backend {
     pub keeper: KeeperName,
     /// The keeper's pid.
     pub keeper_pid: u32,
-    /// The host's pid. 0: the session is the user's own.
+    /// The host's pid. 0: the session is the user's own, or a service's.
     pub host: u32,
+    /// The service that the session belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
     /// What people know the backend by, as its keeper has registered with.
     pub program: String,
     /// The pid of the backend; absent until it was started.
@@ -281,6 +296,14 @@ pub struct Attach {
     /// initialised with it, and the host does not notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize: Option<Json>,
+    /// The service that the session belongs to; then the epoch is that of its lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
+    /// The front is one of several that follow each other as if they were one: the keeper numbers what it hands out, and keeps it
+    /// until it is confirmed. So it is for a service's session, and for no other. Only for a keeper whose hello has
+    /// [`CONTINUES`](crate::hello::CONTINUES).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continues: bool,
 }
 
 /// A keeper's answer, in one line.
@@ -341,6 +364,18 @@ pub struct Attached {
     /// How long the backend has been running, in ms.
     #[serde(with = "crate::text")]
     pub age_ms: u64,
+    /// The number of the last message that the keeper has taken from this front; 0 from one that it has not met. Where the front
+    /// continues.
+    #[serde(with = "crate::text", skip_serializing_if = "is_zero")]
+    pub taken: u64,
+    /// Tells this keeper from all others that ever had its name. Where the front continues.
+    #[serde(with = "crate::text", skip_serializing_if = "is_zero")]
+    pub incarnation: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What a backend is doing.
@@ -481,7 +516,13 @@ mod tests {
 
     #[test]
     fn a_request_is_one_line_of_json() {
-        let attach = Attach { session: "s1".parse().expect("id"), epoch: Epoch(7), initialize: None };
+        let attach = Attach {
+            session: "s1".parse().expect("id"),
+            epoch: Epoch(7),
+            initialize: None,
+            service: None,
+            continues: false,
+        };
         let line = serde_json::to_string(&KeeperRequest::Attach(attach)).expect("json");
         assert_eq!(line, r#"{"attach":{"session":"s1","epoch":"7"}}"#);
         let status: KeeperRequest = serde_json::from_str(r#"{"status":{}}"#).expect("request");

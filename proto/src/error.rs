@@ -64,6 +64,15 @@ pub enum Error {
         /// Who has it, and what can be done.
         sentence: String,
     },
+    /// Another live process serves this name: one at a time does.
+    #[error("process {pid} serves this name already; one process at a time does")]
+    ServiceTaken {
+        /// Its pid.
+        pid: u32,
+        /// Since when, in ms since the Unix epoch.
+        #[serde(with = "crate::text")]
+        since_ms: u64,
+    },
     /// A value was not at the version that the write was conditional on: read it, and decide again.
     #[error("the value is at version {}, not at the one that was expected", current.0)]
     VersionConflict {
@@ -152,6 +161,7 @@ impl Error {
             Self::SessionTerminated => "session_terminated",
             Self::SessionHeld => "session_held",
             Self::NameTaken { .. } => "name_taken",
+            Self::ServiceTaken { .. } => "service_taken",
             Self::VersionConflict { .. } => "version_conflict",
             Self::BindingMismatch => "binding_mismatch",
             Self::UnknownHandle => "unknown_handle",
@@ -182,6 +192,7 @@ impl Error {
             | Self::AlreadyExists
             | Self::SessionHeld
             | Self::NameTaken { .. }
+            | Self::ServiceTaken { .. }
             | Self::VersionConflict { .. }
             | Self::StreamClosed => 409,
             // MCP 2025-11-25, Streamable HTTP: the client must begin a new session then.
@@ -217,6 +228,7 @@ mod tests {
             Error::AlreadyExists,
             Error::SessionTerminated,
             Error::SessionHeld,
+            Error::ServiceTaken { pid: 1, since_ms: 2 },
             Error::VersionConflict { key: "k".parse().expect("a key"), current: StateVersion(1) },
             Error::BindingMismatch,
             Error::UnknownHandle,

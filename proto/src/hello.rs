@@ -11,7 +11,7 @@
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
 //! | 20 | 4 | 0 |
-//! | 24 | 8 | feature bits; unknown ones are ignored. From the daemon: [`REQUESTS`] |
+//! | 24 | 8 | feature bits; unknown ones are ignored. From the daemon: [`REQUESTS`], [`SERVICES`]; from a keeper: [`CONTINUES`] |
 //!
 //! Numbers are big-endian. Fields that are 0 here are ignored by the receiver.
 
@@ -30,6 +30,12 @@ pub const FRAME_MAX: u32 = 4 * 1024 * 1024;
 
 /// The feature bit of a daemon whose `write_state` and `reset_session` take a `request`: an older one refuses it.
 pub const REQUESTS: u64 = 1;
+
+/// The feature bit of a daemon that leases services, and takes a `service` where a keeper registers and a backend is looked for.
+pub const SERVICES: u64 = 2;
+
+/// The feature bit of a keeper whose fronts may attach with `service` and `continues`.
+pub const CONTINUES: u64 = 1;
 
 /// How the frames after the hello are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,7 +145,7 @@ impl Hello {
             codec: self.codec,
             answer: answer as u8,
             frame_max: FRAME_MAX,
-            features: REQUESTS,
+            features: REQUESTS | SERVICES,
         }
     }
 

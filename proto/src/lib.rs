@@ -30,6 +30,7 @@ pub mod json;
 pub mod names;
 pub mod paths;
 pub mod service;
+pub mod services;
 pub mod sessions;
 pub mod state;
 pub mod streams;

@@ -14,6 +14,7 @@ use crate::debug::{
     Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use crate::error::Error;
+use crate::services::{FindRequest, ServeRequest, Served, ServiceLease};
 use crate::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
     SessionRef, UpdateRequest,
@@ -147,10 +148,15 @@ service! {
     /// What is said next in several streams; nothing, when the time is over.
     async fn wait(request: WaitRequest) -> Result<Replayed, Error>;
 
+    /// The calling process serves a name from now on, until it exits or gives the lease back. Repeated by the same process it
+    /// returns the same lease; while another process serves the name: `service_taken`.
+    async fn lease_service(request: ServeRequest) -> Result<Served, Error>;
+    /// Gives the lease on a service back. Its sessions and their backends stay.
+    async fn release_service(request: ServiceLease) -> Result<(), Error>;
     /// The keeper that holds the session's backend. None: there is none. While one is being ended: `unavailable`.
-    async fn find_backend(request: LeaseRef) -> Result<Option<Backend>, Error>;
-    /// A keeper registers for a session; one that was there before has to go. Sent by the keeper, below the lease's
-    /// holder.
+    async fn find_backend(request: FindRequest) -> Result<Option<Backend>, Error>;
+    /// A keeper registers for a session; one that was there before has to go. Sent by the keeper, below the holder of the lease
+    /// on the session, or on its service.
     async fn keep_backend(request: KeepRequest) -> Result<Kept, Error>;
     /// A registered keeper has started its backend.
     async fn backend_started(request: StartedRequest) -> Result<(), Error>;
@@ -192,7 +198,7 @@ service! {
 }
 
 /// The names of the methods, as JSON-RPC has them. A test holds them against the trait.
-pub const METHODS: [&str; 51] = [
+pub const METHODS: [&str; 53] = [
     "ping",
     "claim",
     "store_token",
@@ -224,6 +230,8 @@ pub const METHODS: [&str; 51] = [
     "append",
     "replay",
     "wait",
+    "lease_service",
+    "release_service",
     "find_backend",
     "keep_backend",
     "backend_started",

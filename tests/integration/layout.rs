@@ -70,6 +70,7 @@ const WRAP: Rooms = &[
     ("unkept", &["process"]),
     ("keeper", &["signals", "client", "process", "relay"]),
     ("front", &["keeper", "signals", "unkept", "client", "process", "relay"]),
+    ("service", &["keeper", "signals", "client", "process"]),
 ];
 
 fn package(path: &str) -> Package {

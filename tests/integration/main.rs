@@ -26,6 +26,7 @@ mod python;
 mod quotas;
 mod refusals;
 mod restarts;
+mod serving;
 mod sessions;
 mod sessions_client;
 mod siblings;
@@ -45,6 +46,7 @@ static BINARIES: Binaries = Binaries {
     host: env!("CARGO_BIN_EXE_host"),
     instance: env!("CARGO_BIN_EXE_instance"),
     keeper: env!("CARGO_BIN_EXE_keeper"),
+    serving: env!("CARGO_BIN_EXE_serving"),
     stranger: env!("CARGO_BIN_EXE_stranger"),
     example_server: env!("CARGO_BIN_EXE_example-server"),
     event_service: env!("CARGO_BIN_EXE_event-service"),

@@ -27,6 +27,8 @@ pub struct Binaries {
     pub instance: &'static str,
     /// `keeper`.
     pub keeper: &'static str,
+    /// `serving`.
+    pub serving: &'static str,
     /// `stranger`.
     pub stranger: &'static str,
     /// `example-server`.

@@ -4,6 +4,7 @@
 //! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay what happens.
 //! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]: its standard error.
 //! - [`visits`]: who comes to the socket. [`front`]: the one that is attached. [`dial`]: the other side of it.
+//! - [`continuing`]: what it says with a front that continues another one, where the session is a service's.
 //! - [`watch`]: whose exits matter. [`watched`]: whether the program has changed. [`launch`]: how a keeper comes to be.
 //!
 //! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the session, or, while
@@ -11,6 +12,7 @@
 
 pub mod backend;
 pub mod children;
+pub mod continuing;
 pub mod dial;
 pub mod errors;
 pub mod front;
@@ -32,7 +34,7 @@ use mcp_sessiond_process::executable;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
-use mcp_sessiond_proto::{Epoch, Error, KeeperName, PROTOCOL_VERSION, SessionId, paths};
+use mcp_sessiond_proto::{Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths};
 use nix::sys::signal::Signal;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -53,7 +55,9 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Errand {
     /// The session.
     pub session: SessionId,
-    /// The epoch of the front's lease.
+    /// The service that it belongs to, if it does. Then its fronts continue each other.
+    pub service: Option<ServiceName>,
+    /// The epoch of the front's lease: on the session, or on its service.
     pub epoch: Epoch,
     /// What is run.
     pub program: Program,
@@ -108,20 +112,22 @@ fn adopt_orphans() {
 }
 
 async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
-    let Errand { session, epoch, program, wait } = errand;
+    let Errand { session, service, epoch, program, wait } = errand;
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
     let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
     let options = Options::default().start(Start::Auto { binary: executable::own() });
     let control = Control::new(options);
-    let request = KeepRequest { session: session.clone(), epoch, keeper, program: program.shown() };
+    let shown = program.shown();
+    let request =
+        KeepRequest { session: session.clone(), epoch, keeper, program: shown, service: service.clone() };
     let kept = register(&control, request).await?;
     adopt_orphans();
     let owner = watch(&kept).map_err(|error| failed(&error))?;
     // Before the backend is started, so that its end can't be missed.
     let sigchld = signal(SignalKind::child()).map_err(|error| failed(&error))?;
     let check = Options::default().start(Start::Never).timeout(CHECK_PATIENCE);
-    let house = House { session, keeper, control: Control::new(check) };
+    let house = House { session, service, keeper, control: Control::new(check) };
     let quiet = Control::new(Options::default().start(Start::Never));
     let listener =
         Listener::bind(&paths::keeper_socket(&directory, keeper)).map_err(|error| failed(&error))?;
@@ -140,6 +146,7 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
 }
 
 async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Report> {
+    let is_services = request.service.is_some();
     let kept = control.call(|connection, context| {
         let request = request.clone();
         async move { connection.keep_backend(context, request).await }
@@ -147,9 +154,13 @@ async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Repor
     let kept = kept.await;
     control.hang_up();
     kept.map_err(|error| match error {
+        SessionError::Refused(error @ Error::UnknownSession) if is_services => {
+            Report::NoSession(error.to_string())
+        }
         SessionError::Refused(
             error @ (Error::StaleEpoch { .. }
             | Error::LeaseEnded
+            | Error::ServiceTaken { .. }
             | Error::UnknownSession
             | Error::SessionTerminated),
         ) => Report::NoLease(error.to_string()),

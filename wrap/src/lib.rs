@@ -2,10 +2,12 @@
 //!
 //! - [`front`]: what `mcp-sessiond wrap` is to its host.
 //! - [`keeper`]: the small process that holds one server's pipes.
+//! - [`service`]: the same for whoever serves sessions that no host has, such as an HTTP server.
 //! - [`unkept`]: which servers run without one.
 #![forbid(unsafe_code)]
 
 pub mod front;
 pub mod keeper;
+pub mod service;
 pub mod signals;
 pub mod unkept;

@@ -2,9 +2,9 @@
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Error, Loss, SessionId};
+use mcp_sessiond_proto::{Epoch, Error, Loss, ServiceName, SessionId};
 
-use super::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
+use super::{Claimant, KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, TokenFile};
 
 /// Names a claim until it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +40,12 @@ pub enum Effect {
     SaveSession(SessionRecord),
     /// Forget a session.
     DropSession(SessionId),
-    /// Record a keeper, new or changed, as that of a session; or of none, and then it has to end.
+    /// Record a service, new or changed.
+    SaveService(ServiceRecord),
+    /// Forget a service.
+    DropService(ServiceName),
+    /// Record a keeper, new or changed, as that of a session, which is a service's if the record says so; or of none, and then
+    /// it has to end.
     SaveKeeper(Option<SessionId>, KeeperRecord),
     /// Forget a keeper that has exited, and whose backend is gone.
     DropKeeper(ProcessId),

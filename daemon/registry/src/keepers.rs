@@ -58,13 +58,12 @@ impl Registry {
             return Err(Error::UnknownBackend);
         }
         match self.kept_by.get(&process) {
-            Some(of) if of != id => return Err(refused("this keeper holds the backend of another session")),
+            Some(of) if of != id => return Err(Self::keeps_another()),
             Some(_) => return self.kept(process, keeper.name).map(drop),
+            None if self.serving.contains_key(&process) => return Err(Self::keeps_another()),
             None => {}
         }
-        if self.keepers().any(|other| other.name == keeper.name) {
-            return Err(refused("another keeper has this name; take another one"));
-        }
+        self.check_name(keeper.name)?;
         let session = self.leased(id, epoch)?;
         let served = Served::of(session);
         if let Some(former) = session.keeper.replace(Box::new(keeper.clone())) {
@@ -92,6 +91,9 @@ impl Registry {
             self.effects.push(Effect::SaveKeeper(None, record.clone()));
             return Err(Error::UnknownBackend);
         }
+        if let Some(started) = self.service_backend_started(told, name, keeper, backend) {
+            return started;
+        }
         let id = self.kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
         let session = self.sessions.get_mut(id).filter(|session| session.told() == told);
         let record = session.and_then(|session| session.keeper.as_mut()).ok_or(Error::UnknownBackend)?;
@@ -115,6 +117,9 @@ impl Registry {
         keeper: ProcessId,
         epoch: Epoch,
     ) -> Result<ProcessId, Error> {
+        if let Some(front) = self.service_front(told, name, keeper, epoch) {
+            return front;
+        }
         let session = self.kept(keeper, name)?;
         if session.told() != told {
             return Err(Error::UnknownBackend);
@@ -160,6 +165,7 @@ impl Registry {
     /// What was left of the backend of a keeper that has exited is gone.
     pub fn swept(&mut self, keeper: &ProcessId) {
         self.served.remove(keeper);
+        self.served_services.remove(keeper);
         if self.exited_keepers.remove(keeper).is_some() {
             self.effects.push(Effect::DropKeeper(*keeper));
         }
@@ -173,16 +179,24 @@ impl Registry {
 
     /// The keepers that have not exited, whether they hold a session's backend or have to end.
     pub fn keepers(&self) -> impl Iterator<Item = &KeeperRecord> {
-        self.sessions_with_backend().map(|(_, keeper)| keeper).chain(self.ending.values())
+        self.sessions_with_backend()
+            .map(|(_, keeper)| keeper)
+            .chain(self.ending.values())
+            .chain(self.service_keepers.values())
     }
 
     /// A session has another keeper, or has ended: this one has to end. The caller has taken it from its session.
     pub(super) fn let_go(&mut self, keeper: KeeperRecord, served: Served) {
+        self.served.insert(keeper.process, served);
+        self.kept_by.remove(&keeper.process);
+        self.last_words.remove(&keeper.process);
+        self.end_keeper(keeper);
+    }
+
+    /// A keeper that has no session any more has to end.
+    pub(super) fn end_keeper(&mut self, keeper: KeeperRecord) {
         let (process, knows) = (keeper.process, keeper.ending);
-        self.served.insert(process, served);
         let keeper = KeeperRecord { ending: true, ..keeper };
-        self.kept_by.remove(&process);
-        self.last_words.remove(&process);
         self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
         self.ending.insert(process, keeper);
         if !knows {
@@ -206,7 +220,10 @@ impl Registry {
                 self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
                 (keeper, Some(why))
             }
-            None => (self.ending.remove(process)?, None),
+            None => {
+                let of_service = self.service_keeper_exited(process);
+                (of_service.or_else(|| self.ending.remove(process))?, None)
+            }
         };
         self.effects.push(Effect::SweepBackend(keeper.clone()));
         self.exited_keepers.insert(*process, keeper);
@@ -225,11 +242,25 @@ impl Registry {
     /// Whether a process is a keeper that has not exited.
     #[must_use]
     pub fn is_keeper(&self, process: &ProcessId) -> bool {
-        self.kept_by.contains_key(process) || self.ending.contains_key(process)
+        self.kept_by.contains_key(process)
+            || self.ending.contains_key(process)
+            || self.serving.contains_key(process)
     }
 
     pub(super) fn has_no_keeper(&self) -> bool {
-        self.kept_by.is_empty() && self.ending.is_empty() && self.exited_keepers.is_empty()
+        let none_lives = self.kept_by.is_empty() && self.ending.is_empty() && self.serving.is_empty();
+        none_lives && self.exited_keepers.is_empty()
+    }
+
+    pub(super) fn check_name(&self, name: KeeperName) -> Result<(), Error> {
+        match self.keepers().any(|other| other.name == name) {
+            true => Err(refused("another keeper has this name; take another one")),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn keeps_another() -> Error {
+        refused("this keeper holds the backend of another session")
     }
 
     /// The session whose backend this keeper holds, and goes on holding.

@@ -6,9 +6,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
-use mcp_sessiond_proto::SessionId;
+use mcp_sessiond_proto::{ServiceName, SessionId};
 
-use super::{Claimant, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot};
+use super::{Claimant, Effect, KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, Snapshot};
 
 /// The records that effects have left, in maps.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Records {
     pub sessions: BTreeMap<SessionId, SessionRecord>,
     /// The keepers, with the sessions that they are on record as having.
     pub keepers: BTreeMap<ProcessId, (Option<SessionId>, KeeperRecord)>,
+    /// The services.
+    pub services: BTreeMap<ServiceName, ServiceRecord>,
 }
 
 impl Records {
@@ -35,6 +37,8 @@ impl Records {
                 self.sessions.insert(session.id.clone(), SessionRecord { keeper: None, ..session });
             }
             Effect::DropSession(id) => drop(self.sessions.remove(&id)),
+            Effect::SaveService(service) => drop(self.services.insert(service.name.clone(), service)),
+            Effect::DropService(name) => drop(self.services.remove(&name)),
             Effect::SaveKeeper(session, keeper) => {
                 self.keepers.insert(keeper.process, (session, keeper));
             }
@@ -62,17 +66,28 @@ impl Records {
                 .cloned()
                 .map(|kept| kept.1)
                 .collect(),
+            services: self.services.values().cloned().collect(),
+            serving: self
+                .keepers
+                .values()
+                .filter_map(|(session, keeper)| {
+                    keeper.service.as_ref()?;
+                    Some((session.clone()?, keeper.clone()))
+                })
+                .collect(),
         }
     }
 
     fn with_keeper(&self, session: &SessionRecord) -> SessionRecord {
-        let kept = self.keepers.values().find(|(id, _)| id.as_ref() == Some(&session.id));
+        let mut of_hosts = self.keepers.values().filter(|(_, keeper)| keeper.service.is_none());
+        let kept = of_hosts.find(|(id, _)| id.as_ref() == Some(&session.id));
         SessionRecord { keeper: kept.map(|(_, keeper)| Box::new(keeper.clone())), ..session.clone() }
     }
 
     /// Whether the record says so, or names a session that is not there.
-    fn is_of_none(&self, (session, _): &(Option<SessionId>, KeeperRecord)) -> bool {
-        session.as_ref().is_none_or(|session| !self.sessions.contains_key(session))
+    fn is_of_none(&self, (session, keeper): &(Option<SessionId>, KeeperRecord)) -> bool {
+        let is_known = |session| keeper.service.is_some() || self.sessions.contains_key(session);
+        !session.as_ref().is_some_and(is_known)
     }
 }
 
@@ -83,9 +98,11 @@ impl From<Snapshot> for Records {
         };
         let of_sessions: Vec<_> = snapshot.sessions.iter().filter_map(keeper).collect();
         let ending = snapshot.ending.into_iter().map(|keeper| (None, keeper));
-        let keepers = of_sessions.into_iter().chain(ending);
+        let serving = snapshot.serving.into_iter().map(|(session, keeper)| (Some(session), keeper));
+        let keepers = of_sessions.into_iter().chain(ending).chain(serving);
         Self {
             keepers: keepers.map(|kept| (kept.1.process, kept)).collect(),
+            services: snapshot.services.into_iter().map(|service| (service.name.clone(), service)).collect(),
             owners: snapshot.owners.into_iter().map(|owner| (owner.host, owner)).collect(),
             claimants: snapshot.claimants.into_iter().collect(),
             sessions: snapshot

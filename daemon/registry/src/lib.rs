@@ -21,6 +21,7 @@ mod ledger;
 mod model;
 mod owners;
 mod records;
+mod services;
 #[cfg(test)]
 mod tests;
 mod unreachable;
@@ -33,16 +34,16 @@ pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, SessionRecord, Snapshot, Spot,
-    TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, ServiceRecord, SessionRecord,
+    Snapshot, Spot, TokenFile,
 };
+pub use services::Served;
 pub use unreachable::Left;
 
 use claims::Waiting;
 use indexes::OfKey;
-use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{Loss, RequestId, SessionId, Siblings};
+use mcp_sessiond_proto::{Loss, RequestId, ServiceName, SessionId, Siblings};
 use owners::Owner;
 
 /// Milliseconds on a clock that never goes back. Where it began does not matter.
@@ -86,7 +87,14 @@ pub struct Registry {
     /// Why keepers are about to end.
     last_words: BTreeMap<ProcessId, Loss>,
     /// What the keepers have served that are ending or have exited.
-    served: BTreeMap<ProcessId, Served>,
+    served: BTreeMap<ProcessId, keepers::Served>,
+    services: BTreeMap<ServiceName, ServiceRecord>,
+    /// The keepers of services' sessions.
+    service_keepers: BTreeMap<Served, KeeperRecord>,
+    /// The services' sessions whose backends these keepers hold.
+    serving: BTreeMap<ProcessId, Served>,
+    /// The services' sessions that the keepers have served that are ending or have exited.
+    served_services: BTreeMap<ProcessId, Served>,
     /// The number of the latest session that was opened, or came free.
     order: u64,
     /// The latest time that was told.
@@ -116,6 +124,10 @@ impl Registry {
             touched: BTreeSet::new(),
             last_words: BTreeMap::new(),
             served: BTreeMap::new(),
+            services: BTreeMap::new(),
+            service_keepers: BTreeMap::new(),
+            serving: BTreeMap::new(),
+            served_services: BTreeMap::new(),
             order: 0,
             now: 0,
             effects: Vec::new(),
@@ -136,12 +148,14 @@ impl Registry {
             registry.order = registry.order.max(session.opened).max(session.freed);
             registry.insert(session);
         }
-        registry.restore_keepers(snapshot.ending);
+        let lost = registry.restore_services(snapshot.services, snapshot.serving);
+        registry.restore_keepers(snapshot.ending.into_iter().chain(lost).collect());
         // A former daemon may have had no time for it.
         for host in registry.owners.keys().copied().collect::<Vec<_>>() {
             registry.end_unreachable_of(host);
         }
         registry.drop_idle_user();
+        registry.drop_idle_services();
         registry
     }
 
@@ -238,11 +252,12 @@ impl Registry {
         self.claimants.get(process)
     }
 
-    /// Every process whose exit has to be told: hosts, holders, claimants, keepers.
+    /// Every process whose exit has to be told: hosts, holders, claimants, keepers, and whoever serves.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcessId> {
         let hosts = self.owners.keys().filter(|host| **host != ProcessId::USER);
-        let keepers = self.kept_by.keys().chain(self.ending.keys());
+        let keepers = self.kept_by.keys().chain(self.ending.keys()).chain(self.serving.keys());
+        let keepers = keepers.chain(self.services.values().filter_map(|service| service.holder.as_ref()));
         hosts.chain(self.held_by.keys()).chain(self.claimants.keys()).chain(keepers).copied().collect()
     }
 
@@ -253,14 +268,16 @@ impl Registry {
             || self.held_by.contains_key(process)
             || self.claimants.contains_key(process)
             || self.is_keeper(process)
+            || self.services.values().any(|service| service.holder.as_ref() == Some(process))
     }
 
-    /// Whether nothing depends on the daemon: no host, no lease, no claim, no keeper.
+    /// Whether nothing depends on the daemon: no host, no lease, no service, no claim, no keeper.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         // What the user has named is on record, and waits for whoever comes next.
         let no_host = self.owners.keys().all(|host| *host == ProcessId::USER);
-        no_host && self.held_by.is_empty() && self.waiting.is_empty() && self.has_no_keeper()
+        let serves = self.services.values().any(|service| service.holder.is_some());
+        no_host && !serves && self.held_by.is_empty() && self.waiting.is_empty() && self.has_no_keeper()
     }
 
     /// Claims that are waiting for a holder to be gone.
@@ -285,6 +302,7 @@ impl Registry {
         for process in processes {
             self.end_owner(*process);
         }
+        self.vacate_services(processes, None);
         let held = processes.iter().filter_map(|process| self.held_by.remove(process));
         let held: Vec<SessionId> = held.flatten().collect();
         self.free(&held);

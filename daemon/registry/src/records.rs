@@ -8,7 +8,7 @@ use core::fmt;
 
 use mcp_sessiond_identity::{Key, ProcessId, Said, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Loss, RequestId, SessionId, Siblings};
+use mcp_sessiond_proto::{Epoch, Loss, RequestId, ServiceName, SessionId, Siblings};
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -122,6 +122,21 @@ pub struct KeeperRecord {
     pub backend: Option<ProcessId>,
     /// Whether it has to end. No front is led to it any more.
     pub ending: bool,
+    /// The service that its session belongs to; none where that is a host's, or the user's.
+    pub service: Option<ServiceName>,
+}
+
+/// A service that has, or had, a process that serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceRecord {
+    /// Its name.
+    pub name: ServiceName,
+    /// The newest epoch.
+    pub epoch: Epoch,
+    /// The process that serves it.
+    pub holder: Option<ProcessId>,
+    /// Since when, in ms since the Unix epoch. For people; nothing depends on it.
+    pub since_ms: u64,
 }
 
 impl SessionRecord {
@@ -174,4 +189,8 @@ pub struct Snapshot {
     pub sessions: Vec<SessionRecord>,
     /// The keepers that no session has any more, and that were there all the same.
     pub ending: Vec<KeeperRecord>,
+    /// The services.
+    pub services: Vec<ServiceRecord>,
+    /// The sessions of services that have keepers.
+    pub serving: Vec<(SessionId, KeeperRecord)>,
 }

@@ -2,6 +2,7 @@
 
 mod keepers;
 mod many;
+mod services;
 mod siblings;
 mod strangers;
 mod unreachable;
@@ -112,6 +113,7 @@ impl Bench {
             claimants: claimants.into_iter().collect(),
             sessions: sessions.into_values().collect(),
             ending: ending.into_values().chain(exited_keepers.into_values()).collect(),
+            ..Snapshot::default()
         };
         Self { registry: Registry::restore(policy, snapshot), ..self }
     }

@@ -52,6 +52,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("backends.ping_wait_ms", backends.ping_wait_ms, 1),
         ("backends.closes", backends.closes.into(), 1),
         ("backends.closes_ms", backends.closes_ms, 1),
+        ("http.linger_ms", config.http.linger_ms, 1),
         ("wrap.first_line_wait_ms", config.wrap.first_line_wait_ms, 1),
         ("wrap.keeper_wait_ms", config.wrap.keeper_wait_ms, 1),
         ("backends.ask_wait_ms", backends.ask_wait_ms, 1),

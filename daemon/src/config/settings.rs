@@ -8,7 +8,7 @@ use mcp_sessiond_registry::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{self, HostRow};
-use super::{Backends, Limits, Metrics, Sessions, Wrap};
+use super::{Backends, Http, Limits, Metrics, Sessions, Wrap};
 use crate::storage::{self, Durability};
 
 /// Every setting. The names are those of the configuration file.
@@ -49,6 +49,8 @@ pub struct Config {
     pub sessions: Sessions,
     /// Servers that outlive whoever speaks to them.
     pub backends: Backends,
+    /// Sessions of services.
+    pub http: Http,
     /// How `wrap` waits.
     pub wrap: Wrap,
     /// For a scraper.
@@ -113,6 +115,7 @@ impl Default for Config {
             storage: Storage::default(),
             sessions: Sessions::default(),
             backends: Backends::default(),
+            http: Http::default(),
             wrap: Wrap::default(),
             metrics: Metrics::default(),
             limits: Limits::default(),

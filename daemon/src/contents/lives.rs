@@ -150,6 +150,15 @@ impl Contents {
         }
     }
 
+    /// Whether there is such a session, and it has not ended: whoever is asking.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn lives(&self, access: &Access) -> Result<bool, Error> {
+        let listed = self.listed(access).await?;
+        Ok(listed.is_some_and(|session| session.status != Status::Terminated))
+    }
+
     /// An owner's sessions that the storage knows of and that are `shown`, in order of their ids, a page at a time. Without
     /// metadata.
     ///

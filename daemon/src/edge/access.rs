@@ -179,6 +179,7 @@ impl Edge {
 
     /// A session has ended in the storage: nobody is led to it any more. Its token goes with it.
     pub fn forget(&self, place: &Place) {
+        self.end_service_session(place);
         let host = place.owner.strip_prefix("host ").and_then(|host| at_home(host, &self.home));
         let Some((host, told)) = host.and_then(host_of).zip(place.name.parse::<SessionId>().ok()) else {
             return;

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use mcp_sessiond_process::{self as process, Key, Pinned, ProcessId, Said, StartTime};
 use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest, ProcessRef, Remembered};
 use mcp_sessiond_proto::types::ClientName;
-use mcp_sessiond_proto::{Epoch, Label, SessionId, Siblings};
-use mcp_sessiond_registry::{KeeperRecord, OwnerRecord, SessionRecord, Snapshot, Spot, TokenFile};
+use mcp_sessiond_proto::{Epoch, Label, ServiceName, SessionId, Siblings};
+use mcp_sessiond_registry::{
+    KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, Snapshot, Spot, TokenFile,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
@@ -100,6 +102,29 @@ impl RecordCopy {
     }
 }
 
+/// What a keeper of a service's session has to give back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ServiceCopy {
+    pub(super) service: ServiceName,
+    pub(super) session: SessionId,
+    pub(super) program: String,
+    pub(super) since_ms: u64,
+}
+
+impl ServiceCopy {
+    /// The text that a keeper keeps.
+    pub(super) fn text(&self) -> Option<String> {
+        serde_json::to_string(self).ok()
+    }
+}
+
+/// What a keeper has given back.
+#[derive(Debug)]
+enum Given {
+    Session(Box<Adopted>),
+    Served(ServiceRecord, SessionId, KeeperRecord),
+}
+
 /// A session that a keeper has given back.
 #[derive(Debug)]
 struct Adopted {
@@ -113,7 +138,13 @@ pub(super) fn adopt(
     config: &Config,
     snapshot: &mut Snapshot,
 ) -> Vec<SessionId> {
-    let mut given: Vec<Adopted> = sockets.chunks(AT_ONCE).flat_map(|some| asked(some, config)).collect();
+    let mut given = Vec::new();
+    for one in sockets.chunks(AT_ONCE).flat_map(|some| asked(some, config)) {
+        match one {
+            Given::Session(adopted) => given.push(*adopted),
+            Given::Served(service, session, keeper) => adopt_served(snapshot, service, session, keeper),
+        }
+    }
     // Of several keepers of one session the one that has heard of the latest front is its keeper.
     given.sort_by_key(|adopted| (adopted.session.holder.is_none(), std::cmp::Reverse(adopted.session.epoch)));
     let mut adopted = Vec::new();
@@ -136,8 +167,24 @@ pub(super) fn adopt(
     adopted
 }
 
+/// A service goes on under an epoch that no keeper has seen, with the process that was attached, if that lives.
+fn adopt_served(snapshot: &mut Snapshot, service: ServiceRecord, session: SessionId, keeper: KeeperRecord) {
+    let is_same = |(of, other): &(SessionId, KeeperRecord)| *of == session && other.service == keeper.service;
+    if snapshot.serving.iter().any(is_same) {
+        return;
+    }
+    match snapshot.services.iter_mut().find(|known| known.name == service.name) {
+        Some(known) => {
+            known.epoch = known.epoch.max(service.epoch);
+            known.holder = known.holder.or(service.holder);
+        }
+        None => snapshot.services.push(service),
+    }
+    snapshot.serving.push((session, keeper));
+}
+
 /// What these keepers give back, each asked by a thread. Those for which there is no thread are not asked.
-fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Adopted> {
+fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Given> {
     std::thread::scope(|scope| {
         let asking: Vec<_> = sockets
             .iter()
@@ -151,15 +198,30 @@ fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Adopted> {
 }
 
 /// What this keeper gives back, if the kernel confirms it.
-fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Adopted> {
+fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given> {
     let listener = Listener::find(socket).ok()??;
     let keeper = listener.process.clone();
     let Some(KeeperReply::Remembered(said)) = listener.ask(&KeeperRequest::Remember {}) else { return None };
     let Remembered { record, epoch, front, backend, ending } = said;
-    let copy: RecordCopy = serde_json::from_str(&record.filter(|_| !ending)?).ok()?;
-    let host = copy.host.map(process_id);
+    let record = record.filter(|_| !ending)?;
     let lives = |process: ProcessId| Pinned::reopen(&process).ok().flatten();
     let front = front.map(process_id);
+    let backend =
+        backend.and_then(|pid| process::child_of(&keeper, pid).ok().flatten()).map(|backend| backend.id());
+    let process = keeper.id();
+    let of = |program| KeeperRecord { process, name, program, backend, ending: false, service: None };
+    if let Ok(copy) = serde_json::from_str::<ServiceCopy>(&record) {
+        let holder = front.filter(|front| lives(*front).is_some());
+        let ServiceCopy { service, session, program, since_ms } = copy;
+        let keeper = KeeperRecord { service: Some(service.clone()), ..of(program) };
+        return Some(Given::Served(
+            ServiceRecord { name: service, epoch, holder, since_ms },
+            session,
+            keeper,
+        ));
+    }
+    let copy: RecordCopy = serde_json::from_str(&record).ok()?;
+    let host = copy.host.map(process_id);
     let holder = match host {
         None => front.filter(|front| lives(*front).is_some()),
         // Without a front it could not be told whose it is.
@@ -168,11 +230,8 @@ fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Adopte
             front.filter(|_| found.id() == host).map(Some)?
         }
     };
-    let backend =
-        backend.and_then(|pid| process::child_of(&keeper, pid).ok().flatten()).map(|backend| backend.id());
-    let record =
-        KeeperRecord { process: keeper.id(), name, program: copy.program.clone(), backend, ending: false };
-    copy.records(record, epoch, holder)
+    let record = of(copy.program.clone());
+    copy.records(record, epoch, holder).map(|adopted| Given::Session(Box::new(adopted)))
 }
 
 pub(super) fn reference(process: ProcessId) -> ProcessRef {

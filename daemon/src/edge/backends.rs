@@ -8,8 +8,8 @@ use mcp_sessiond_proto::backends::{
     StartedRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
-use mcp_sessiond_proto::{Epoch, Error, SessionId, paths};
-use mcp_sessiond_registry::{KeeperRecord, Left, Registry, SessionRecord};
+use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId, paths};
+use mcp_sessiond_registry::{KeeperRecord, Left, Registry, Served, SessionRecord};
 
 use super::adopt::{RecordCopy, reference};
 use super::claim::{failed, scarce};
@@ -53,15 +53,19 @@ impl Edge {
     /// # Errors
     /// When it is not, the lease is not the newest, or the records can't be written.
     pub async fn keep_backend(&self, peer: &Pinned, request: KeepRequest) -> Result<Kept, Error> {
-        let KeepRequest { session: told, epoch, keeper: name, program } = request;
-        if program.len() > PROGRAM_MAX {
+        if request.program.len() > PROGRAM_MAX {
             return Err(refused(format!("`program` has at most {PROGRAM_MAX} bytes")));
         }
         if !process::leads_session(peer).map_err(scarce)? {
             return Err(refused("a keeper leads a session of processes of its own (setsid)".into()));
         }
+        if let Some(service) = request.service.clone() {
+            return self.keep_service_backend(peer, service, request).await;
+        }
+        let KeepRequest { session: told, epoch, keeper: name, program, .. } = request;
         let (id, holder) = self.held_above(peer, &told, epoch)?;
-        let keeper = KeeperRecord { process: peer.id(), name, program, backend: None, ending: false };
+        let keeper =
+            KeeperRecord { process: peer.id(), name, program, backend: None, ending: false, service: None };
         let (owner, is_resumable, record, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
@@ -90,10 +94,23 @@ impl Edge {
             // The daemon ends it when its front goes. Where the daemon goes, too, nobody else would.
             (false, false) => UNRESUMABLE_LINGER_MS.min(of_host),
         };
-        Ok(Kept {
-            owner: (!is_users).then(|| reference(owner)),
-            linger_ms: linger(config.linger_ms),
-            closed_linger_ms: linger(config.closed_linger_ms),
+        let lingers = (linger(config.linger_ms), linger(config.closed_linger_ms));
+        Ok(self.kept((!is_users).then_some(owner), lingers, record))
+    }
+
+    /// What a registered keeper is told: its owner's process, how long it stays without a front, after a cut and after an orderly
+    /// close, and a copy of what is on record.
+    pub(super) fn kept(
+        &self,
+        owner: Option<ProcessId>,
+        (linger_ms, closed_linger_ms): (u64, u64),
+        record: Option<String>,
+    ) -> Kept {
+        let config = &self.settings().loaded.config.backends;
+        Kept {
+            owner: owner.map(reference),
+            linger_ms,
+            closed_linger_ms,
             ping_wait_ms: config.ping_wait_ms,
             closes: config.closes,
             closes_ms: config.closes_ms,
@@ -103,7 +120,7 @@ impl Edge {
             queue_bytes: config.queue_bytes,
             stderr_bytes: config.stderr_bytes,
             record,
-        })
+        }
     }
 
     /// The session that is called so and held by a process above `peer`, and that process.
@@ -194,10 +211,11 @@ impl Edge {
     pub fn backend_counted(&self, peer: &Pinned, request: &CountedRequest) -> Result<(), Error> {
         let CountedRequest { session, keeper, counted, told } = request;
         let is_its = |registry: &Registry| {
+            let is_it = |known: &KeeperRecord| known.name == *keeper && known.process == peer.id();
             let mut kept = registry.sessions_with_backend();
-            kept.any(|(of, known)| {
-                of.told() == session && known.name == *keeper && known.process == peer.id()
-            })
+            let mut serving = registry.service_backends();
+            kept.any(|(of, known)| of.told() == session && is_it(known))
+                || serving.any(|(of, known)| of.1 == *session && is_it(known))
         };
         if !self.look(is_its) {
             return Err(Error::UnknownBackend);
@@ -237,10 +255,6 @@ impl Edge {
         self.tell(|registry| {
             registry.check(id, epoch)?;
             let session = registry.session(id).ok_or(Error::UnknownSession)?;
-            let ending = || Error::Unavailable {
-                sentence: "a former backend is being ended, whose place this one takes".into(),
-                retry_after_ms: ENDING_RETRY_MS,
-            };
             match session.keeper.as_deref() {
                 Some(keeper) if keeper.ending => Err(ending()),
                 None if !registry.is_way_free(id) => Err(ending()),
@@ -256,7 +270,11 @@ impl Edge {
         let mut backends: Vec<Backend> = self.look(|registry| {
             let all = registry.sessions_with_backend();
             let later = all.filter(|(session, _)| after.is_none_or(|after| session.told() > after));
-            later.map(|(session, keeper)| backend(session, keeper)).collect()
+            let of_services = registry.service_backends();
+            let of_services =
+                of_services.filter(|((_, session), _)| after.is_none_or(|after| session > after));
+            let of_hosts = later.map(|(session, keeper)| backend(session, keeper));
+            of_hosts.chain(of_services.map(|(of, keeper)| of_service(of, keeper))).collect()
         });
         backends.sort_by(|one, other| (&one.session, one.host).cmp(&(&other.session, other.host)));
         if let Some(last) = backends.get(PAGE_MAX - 1).map(|last| last.session.clone()) {
@@ -269,8 +287,20 @@ impl Edge {
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when there is none, [`Error::InvalidArgument`] when there are several.
-    pub async fn stop_backend(&self, told: &SessionId) -> Result<(), Error> {
+    pub async fn stop_backend(&self, told: &SessionId, service: Option<&ServiceName>) -> Result<(), Error> {
         self.tell_and_keep(|registry| {
+            let mut of_services: Vec<_> = registry
+                .service_backends()
+                .map(|(of, _)| of)
+                .filter(|of| of.1 == *told && service.is_none_or(|service| of.0 == *service))
+                .cloned()
+                .collect();
+            if let (Some(of), false) = (of_services.pop(), service.is_none() && !of_services.is_empty()) {
+                return registry.stop_service_backend(&of);
+            }
+            if service.is_some() {
+                return Err(Error::UnknownBackend);
+            }
             let all = registry.sessions_with_backend().map(|(session, _)| session);
             let mut named = all.filter(|session| session.told() == told);
             let found = named.next().map(|session| session.id.clone()).ok_or(Error::UnknownBackend)?;
@@ -341,12 +371,20 @@ fn register(
 }
 
 /// Whether this very process is an ancestor of the peer's.
-fn is_above(process: ProcessId, peer: &Pinned) -> Result<bool, Error> {
+pub(super) fn is_above(process: ProcessId, peer: &Pinned) -> Result<bool, Error> {
     if process == peer.id() {
         return Ok(false);
     }
     let found = process::ancestor(peer, process.pid).map_err(scarce)?;
     Ok(found.is_some_and(|found| found.id() == process))
+}
+
+/// The session's former backend is being ended.
+pub(super) fn ending() -> Error {
+    Error::Unavailable {
+        sentence: "a former backend is being ended, whose place this one takes".into(),
+        retry_after_ms: ENDING_RETRY_MS,
+    }
 }
 
 fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
@@ -355,6 +393,7 @@ fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
         keeper: keeper.name,
         keeper_pid: keeper.process.pid,
         host: session.owner.pid,
+        service: None,
         program: keeper.program.clone(),
         pid: keeper.backend.map(|backend| backend.pid),
     }
@@ -362,6 +401,19 @@ fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
 
 fn refused(sentence: String) -> Error {
     Error::InvalidArgument { sentence }
+}
+
+/// A backend of a service's session.
+pub(super) fn of_service((service, session): &Served, keeper: &KeeperRecord) -> Backend {
+    Backend {
+        session: session.clone(),
+        keeper: keeper.name,
+        keeper_pid: keeper.process.pid,
+        host: ProcessId::USER.pid,
+        service: Some(service.clone()),
+        program: keeper.program.clone(),
+        pid: keeper.backend.map(|backend| backend.pid),
+    }
 }
 
 /// Deletes a keeper's socket, unless somebody listens there: a keeper that is about to register.

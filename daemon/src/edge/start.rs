@@ -9,7 +9,7 @@ use mcp_sessiond_process::directory::{Directory, DirectoryError};
 use mcp_sessiond_process::{self as process, ExitWatch, Pinned};
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_registry::{Effect, Registry, Snapshot};
+use mcp_sessiond_registry::{Effect, KeeperRecord, Registry, Snapshot};
 use tokio::sync::{Notify, mpsc};
 
 use super::{Charge, Dropped, Edge, LostRecords, Settings, State};
@@ -50,7 +50,9 @@ fn home(boot: &str, directory: &Path) -> std::io::Result<String> {
 /// Keepers that are not on record give back what they know, which is put on record. Returns how many there are.
 fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mut Ledger) -> usize {
     let of_sessions = snapshot.sessions.iter().filter_map(|session| session.keeper.as_deref());
-    let known: Vec<KeeperName> = of_sessions.chain(&snapshot.ending).map(|keeper| keeper.name).collect();
+    let serving = snapshot.serving.iter().map(|(_, keeper)| keeper);
+    let known: Vec<KeeperName> =
+        of_sessions.chain(&snapshot.ending).chain(serving).map(|keeper| keeper.name).collect();
     let adopted = super::adopt::adopt(&keepers::unknown(directory, &known), config, snapshot);
     for session in snapshot.sessions.iter().filter(|session| adopted.contains(&session.id)) {
         let owner = snapshot.owners.iter().find(|owner| owner.host == session.owner);
@@ -61,7 +63,16 @@ fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mu
             .into_iter()
             .for_each(|keeper| ledger.record(Effect::SaveKeeper(Some(session.id.clone()), keeper)));
     }
-    adopted.len()
+    let is_new = |keeper: &KeeperRecord| !known.contains(&keeper.name);
+    let serving: Vec<_> = snapshot.serving.iter().filter(|(_, keeper)| is_new(keeper)).cloned().collect();
+    if !serving.is_empty() {
+        snapshot.services.iter().for_each(|service| ledger.record(Effect::SaveService(service.clone())));
+    }
+    let of_services = serving.len();
+    serving
+        .into_iter()
+        .for_each(|(session, keeper)| ledger.record(Effect::SaveKeeper(Some(session), keeper)));
+    adopted.len() + of_services
 }
 
 impl Edge {

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{ClientName, Epoch, Label, Loss, RequestId, SessionId, Siblings};
+use mcp_sessiond_proto::{ClientName, Epoch, Label, Loss, RequestId, ServiceName, SessionId, Siblings};
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, KeeperRecord, OwnerRecord, SessionRecord, Snapshot, Spot, TokenFile,
+    Claimant, Digest, Effect, KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, Snapshot, Spot,
+    TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
@@ -15,7 +16,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use crate::writer::{begin, check};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -35,7 +36,7 @@ const FIRST: &str = "
 
 /// What each former version has to be added to become the next: an upgrade of the daemon ends nobody's session. A new database
 /// is made in the same steps.
-const UPGRADES: [(i64, &str); 3] = [
+const UPGRADES: [(i64, &str); 4] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -64,6 +65,13 @@ const UPGRADES: [(i64, &str); 3] = [
         ALTER TABLE session ADD COLUMN spot BLOB;
         ALTER TABLE session ADD COLUMN asked TEXT;
         ALTER TABLE session ADD COLUMN freed INTEGER NOT NULL DEFAULT 0;",
+    ),
+    (
+        4,
+        "CREATE TABLE service (
+            name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT, since_ms INTEGER NOT NULL
+        ) STRICT;
+        ALTER TABLE keeper ADD COLUMN service TEXT;",
     ),
 ];
 
@@ -230,8 +238,19 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
             ],
         ),
         Effect::DropSession(id) => execute("DELETE FROM session WHERE id = ?1", params![id.as_str()]),
+        Effect::SaveService(service) => execute(
+            "INSERT OR REPLACE INTO service (name, epoch, holder, since_ms) VALUES (?1, ?2, ?3, ?4)",
+            params![
+                service.name.as_str(),
+                service.epoch.0.cast_signed(),
+                service.holder.map(Process),
+                service.since_ms.cast_signed(),
+            ],
+        ),
+        Effect::DropService(name) => execute("DELETE FROM service WHERE name = ?1", params![name.as_str()]),
         Effect::SaveKeeper(session, keeper) => execute(
-            "INSERT OR REPLACE INTO keeper VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT OR REPLACE INTO keeper (process, session, name, program, backend, ending, service)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             params![
                 Process(keeper.process),
                 session.as_ref().map(SessionId::as_str),
@@ -239,6 +258,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 keeper.program,
                 keeper.backend.map(Process),
                 keeper.ending,
+                keeper.service.as_ref().map(ServiceName::as_str),
             ],
         ),
         Effect::DropKeeper(process) => {
@@ -285,7 +305,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     })?;
     let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, \
                    made_by, entry, client, spot, asked, freed";
-    let (mut keepers, mut ending) = keepers(connection)?;
+    let Keepers { of_hosts: mut keepers, serving, mut ending } = keepers(connection)?;
     let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
         let id = parsed::<SessionId>(row, 0)?;
         let owner = row.get::<_, Process>(1)?.0;
@@ -320,7 +340,15 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     })?;
     // Those of sessions that are not there.
     ending.extend(keepers.into_values());
-    Ok(Snapshot { owners, claimants, sessions, ending })
+    let services = rows(connection, "SELECT name, epoch, holder, since_ms FROM service", |row| {
+        Ok(ServiceRecord {
+            name: parsed::<ServiceName>(row, 0)?,
+            epoch: Epoch(row.get::<_, i64>(1)?.cast_unsigned()),
+            holder: row.get::<_, Option<Process>>(2)?.map(|process| process.0),
+            since_ms: row.get::<_, i64>(3)?.cast_unsigned(),
+        })
+    })?;
+    Ok(Snapshot { owners, claimants, sessions, ending, services, serving })
 }
 
 /// A key, and the number of a loss.
@@ -354,10 +382,14 @@ fn conversation_of(bytes: &[u8]) -> Option<Conversation> {
 }
 
 /// The keepers of sessions, and those of none.
-fn keepers(
-    connection: &Connection,
-) -> rusqlite::Result<(BTreeMap<SessionId, KeeperRecord>, Vec<KeeperRecord>)> {
-    let columns = "process, session, name, program, backend, ending";
+struct Keepers {
+    of_hosts: BTreeMap<SessionId, KeeperRecord>,
+    serving: Vec<(SessionId, KeeperRecord)>,
+    ending: Vec<KeeperRecord>,
+}
+
+fn keepers(connection: &Connection) -> rusqlite::Result<Keepers> {
+    let columns = "process, session, name, program, backend, ending, service";
     let all = rows(connection, &format!("SELECT {columns} FROM keeper"), |row| {
         let session = optional::<SessionId>(row, 1)?;
         let keeper = KeeperRecord {
@@ -366,18 +398,20 @@ fn keepers(
             program: row.get(3)?,
             backend: row.get::<_, Option<Process>>(4)?.map(|process| process.0),
             ending: row.get(5)?,
+            service: optional::<ServiceName>(row, 6)?,
         };
         Ok((session, keeper))
     })?;
-    let (mut of_sessions, mut ending) = (BTreeMap::new(), Vec::new());
+    let (mut of_hosts, mut serving, mut ending) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (session, keeper) in all {
         match session {
+            Some(session) if keeper.service.is_some() => serving.push((session, keeper)),
             // A session has one. Should there be two, none of them is forgotten.
-            Some(session) => ending.extend(of_sessions.insert(session, keeper)),
+            Some(session) => ending.extend(of_hosts.insert(session, keeper)),
             None => ending.push(keeper),
         }
     }
-    Ok((of_sessions, ending))
+    Ok(Keepers { of_hosts, serving, ending })
 }
 
 fn rows<T>(

@@ -3,7 +3,7 @@ use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said,
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, SessionId, Siblings};
 use mcp_sessiond_registry::Records;
-use mcp_sessiond_registry::{Claimant, KeeperRecord, OwnerRecord, SessionRecord, TokenFile};
+use mcp_sessiond_registry::{Claimant, KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, TokenFile};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -202,11 +202,24 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
 fn keeper() -> impl Strategy<Value = (Option<SessionId>, KeeperRecord)> {
     let sessions =
         select(vec!["a", "b", "~!'\""]).prop_map(|id| (id.len() as u32 + id.as_bytes()[0] as u32, id));
-    (sessions, any::<bool>(), any::<u32>(), ".*", option::of(process()), any::<bool>()).prop_map(
-        |((pid, id), is_held, name, program, backend, ending)| {
+    let service = option::of(service().prop_map(|service| service.name));
+    (sessions, any::<bool>(), any::<u32>(), ".*", option::of(process()), any::<bool>(), service).prop_map(
+        |((pid, id), is_held, name, program, backend, ending, service)| {
             let process = ProcessId { pid, start: StartTime(u64::MAX), inode: Some(u64::MAX) };
             let session = is_held.then(|| id.parse().expect("an id"));
-            (session, KeeperRecord { process, name: KeeperName(name), program, backend, ending })
+            let name = KeeperName(name);
+            (session, KeeperRecord { process, name, program, backend, ending, service })
+        },
+    )
+}
+
+fn service() -> impl Strategy<Value = ServiceRecord> {
+    (select(vec!["web", "~!'\""]), any::<u64>(), option::of(process()), any::<u64>()).prop_map(
+        |(name, epoch, holder, since_ms)| ServiceRecord {
+            name: name.parse().expect("a name"),
+            epoch: Epoch(epoch),
+            holder,
+            since_ms,
         },
     )
 }
@@ -221,6 +234,8 @@ fn effect() -> impl Strategy<Value = Effect> {
         id().prop_map(Effect::DropSession),
         keeper().prop_map(|(session, keeper)| Effect::SaveKeeper(session, keeper)),
         keeper().prop_map(|(_, keeper)| Effect::DropKeeper(keeper.process)),
+        service().prop_map(Effect::SaveService),
+        service().prop_map(|service| Effect::DropService(service.name)),
     ]
 }
 
@@ -367,6 +382,7 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
+    let to_4 = "DROP TABLE service; ALTER TABLE keeper DROP COLUMN service; PRAGMA user_version = 4;";
     let to_3 = "ALTER TABLE owner RENAME COLUMN doubles TO plural; ALTER TABLE owner DROP COLUMN row;
         ALTER TABLE owner DROP COLUMN crowded; ALTER TABLE owner DROP COLUMN losses;
         ALTER TABLE claimant DROP COLUMN core; ALTER TABLE claimant DROP COLUMN place;
@@ -378,12 +394,13 @@ async fn what_former_versions_have_recorded_is_found() {
         ALTER TABLE session DROP COLUMN spot; ALTER TABLE session DROP COLUMN asked;
         ALTER TABLE session DROP COLUMN freed; UPDATE session SET key = substr(key, 2, 32);
         PRAGMA user_version = 3;";
+    let to_3 = format!("{to_4} {to_3}");
     let to_2 = format!("{to_3} DROP TABLE keeper; PRAGMA user_version = 2");
     let to_1 = format!(
         "{to_2}; ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
          PRAGMA user_version = 1"
     );
-    for downgrade in [to_1, to_2, to_3.to_owned()] {
+    for downgrade in [to_1, to_2, to_3, to_4.to_owned()] {
         what_was_recorded_is_found_after(&downgrade).await;
     }
 }
@@ -399,7 +416,8 @@ async fn what_was_recorded_is_found_after(downgrade: &str) {
     assert_eq!((Records::from(snapshot), discarded), (records, None));
     let process = ProcessId { pid: 9, start: StartTime(42), inode: None };
     let name = KeeperName(7);
-    let keeper = KeeperRecord { process, name, program: "server".into(), backend: None, ending: true };
+    let keeper =
+        KeeperRecord { process, name, program: "server".into(), backend: None, ending: true, service: None };
     ledger.record(Effect::SaveKeeper(None, keeper.clone()));
     ledger.waiter().kept().await.expect("it is kept");
     ledger.writer.close().await;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{Pinned, ProcessId};
+use mcp_sessiond_proto::backends::{KeepRequest, Kept};
 use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
 use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
 use mcp_sessiond_proto::types::Outcome;
@@ -214,6 +215,26 @@ impl Conversation {
         sessions.sort_by(|one, other| one.session.cmp(&other.session));
         sessions.truncate(PAGE_MAX);
         Ok(sessions.into_iter().map(|session| self.described(session)).collect())
+    }
+
+    /// A keeper registers. A service's session has to be there; a session that ends from now on takes its keeper with it.
+    pub(super) async fn keep_backend(&self, request: KeepRequest) -> Result<Kept, Error> {
+        let Daemon { edge, contents, .. } = &*self.daemon;
+        let of = request.service.clone().map(|service| (service, request.session.clone()));
+        // Where the storage is away, the next sweep finds it out.
+        let has_ended = async || match &of {
+            Some(of) => contents.lives(&Access::service(&of.0, &of.1, None)).await == Ok(false),
+            None => false,
+        };
+        if has_ended().await {
+            return Err(Error::UnknownSession);
+        }
+        let kept = edge.keep_backend(&self.peer, request).await?;
+        if has_ended().await {
+            of.iter().for_each(|of| edge.end_served(of));
+            return Err(Error::UnknownSession);
+        }
+        Ok(kept)
     }
 
     pub(super) async fn attach(&self, of: &SessionRef) -> Result<(), Error> {

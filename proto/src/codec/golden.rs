@@ -24,8 +24,8 @@ const PAGE: &str = include_str!("../../PROTOCOL.md");
 
 const HELLO_MESSAGE_PACK: &str = "6d63707365737364000200000100000000400000000000000000000000000000";
 const HELLO_JSON_RPC: &str = "6d63707365737364000200000200000000400000000000000000000000000000";
-const HELLO_WELCOME: &str = "6d63707365737364000200020100000000400000000000000000000000000001";
-const HELLO_VERSION: &str = "6d63707365737364000900020101000000400000000000000000000000000001";
+const HELLO_WELCOME: &str = "6d63707365737364000200020100000000400000000000000000000000000003";
+const HELLO_VERSION: &str = "6d63707365737364000900020101000000400000000000000000000000000003";
 const CALL: &str = "0000004583a2696403ab646561646c696e655f6d73cd2710a463616c6c81a5436c61696d81a77265717565737482a56c6162656ca470726f64a87369626c696e6773a66f6c64657374";
 const REPLY: &str = "0000006183a2696403a57265706c7981a5436c61696d81a24f6b85a773657373696f6ea27331a565706f636807a76f7574636f6d65a7726573756d6564ac746f6b656e5f737461747573a770726573656e74a5746f6b656ec4026869a772656675736564c0";
 const ERROR: &str = "0000004683a2696403a57265706c7981aa53746f7265546f6b656e81a345727283a4636f6465ab7374616c655f65706f6368a5676976656e07a66e657765737408a772656675736564c0";
@@ -296,6 +296,8 @@ fn the_methods_are_those_of_the_service() {
         Append => "append",
         Replay => "replay",
         Wait => "wait",
+        LeaseService => "lease_service",
+        ReleaseService => "release_service",
         FindBackend => "find_backend",
         KeepBackend => "keep_backend",
         BackendStarted => "backend_started",
@@ -323,6 +325,8 @@ fn the_methods_are_those_of_the_service() {
         let params = match method {
             "store_token" => json!({"session": "s", "epoch": "1", "token": "aGk="}),
             "reject_token" | "release" | "find_backend" => json!({"session": "s", "epoch": "1"}),
+            "lease_service" => json!({"service": "web"}),
+            "release_service" => json!({"service": "web", "epoch": "1"}),
             "open_session" | "get_session" | "touch_session" | "attach_session" | "detach_session"
             | "reset_session" | "terminate_session" | "inspect_session" => of,
             "update_session" | "mint_handle" | "list_state" | "list_streams" => json!({"of": of}),
@@ -380,6 +384,7 @@ fn the_page_has_every_error() {
         Error::SessionTerminated,
         Error::SessionHeld,
         Error::NameTaken { sentence: sentence() },
+        Error::ServiceTaken { pid: 1, since_ms: 2 },
         Error::VersionConflict { key: "k".parse().expect("a key"), current: StateVersion(1) },
         Error::BindingMismatch,
         Error::UnknownHandle,
@@ -398,7 +403,7 @@ fn the_page_has_every_error() {
     let (name, names) = every!(Error:
         NoVerifiedHost => "no_verified_host", NotAnAncestor => "not_an_ancestor", NamesHost => "names_host", StaleEpoch => "stale_epoch",
         LeaseEnded => "lease_ended", UnknownSession => "unknown_session", AlreadyExists => "already_exists", SessionTerminated => "session_terminated", SessionHeld => "session_held", NameTaken => "name_taken",
-        VersionConflict => "version_conflict", BindingMismatch => "binding_mismatch",
+        ServiceTaken => "service_taken", VersionConflict => "version_conflict", BindingMismatch => "binding_mismatch",
         UnknownHandle => "unknown_handle", HandleExpired => "handle_expired", UnknownStream => "unknown_stream",
         StreamClosed => "stream_closed", UnknownCursor => "unknown_cursor", UnknownBackend => "unknown_backend", InvalidArgument => "invalid_argument",
         QuotaExceeded => "quota_exceeded", WriteFailed => "write_failed", Unavailable => "unavailable",

@@ -147,7 +147,8 @@ fn leases_of_the_former_daemon_are_stale_once_a_keeper_was_asked_whose_it_is() {
     assert_eq!(front.pid, client.pipe.pid());
     let session = backend.session.parse().expect("an id");
     // The next one after that of the front. While the daemon is away it would do.
-    let attach = Attach { session, epoch: Epoch(epoch.0 - 999), initialize: None };
+    let stale = Epoch(epoch.0 - 999);
+    let attach = Attach { session, epoch: stale, initialize: None, service: None, continues: false };
     let refused = asked(&KeeperRequest::Attach(attach));
     let is_stale = |error: &DialError| matches!(error, DialError::Refused(Error::StaleEpoch { newest, .. }) if *newest == epoch);
     assert!(refused.as_ref().is_err_and(is_stale), "{refused:?}");

@@ -68,7 +68,7 @@ impl Relay {
             self.adopt(&initialize, now);
         }
         let exited = core::mem::take(&mut self.exited_alone);
-        Attached { resumed, waiting, lost, exited, age_ms: 0 }
+        Attached { resumed, waiting, lost, exited, ..Attached::default() }
     }
 
     /// The front is gone. `unconfirmed` is how many of the messages that it was handed it may not have passed on; `orderly`, that

@@ -15,6 +15,7 @@
 extern crate alloc;
 
 mod asks;
+mod continuing;
 mod entry;
 mod era;
 mod flow;
@@ -45,6 +46,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use mcp_sessiond_proto::backends::Traffic;
 
+use self::continuing::Numbered;
 use self::entry::Entry;
 use self::era::Eras;
 use self::fresh::{Draining, Left};
@@ -100,7 +102,8 @@ pub enum Order {
     Say(String),
 }
 
-/// Relays between one backend and at most one front at a time.
+/// Relays between one backend and at most one front at a time. Fronts either come one by one, each with a host of its own
+/// ([`Relay::new`]), or follow each other as if they were one ([`Relay::continuing`]).
 pub struct Relay {
     limits: Limits,
     front: Option<Front>,
@@ -123,6 +126,8 @@ pub struct Relay {
     /// Lines of our own for the backend, which go before everything else.
     lane: VecDeque<Bytes>,
     to_front: Queue<ToFront>,
+    /// Where fronts continue each other.
+    numbered: Option<Numbered>,
     parked: VecDeque<Answered>,
     orders: Vec<Order>,
     counts: Counts,
@@ -226,6 +231,7 @@ impl Relay {
             to_backend: Queue::default(),
             lane: VecDeque::new(),
             to_front: Queue::default(),
+            numbered: None,
             parked: VecDeque::new(),
             orders: Vec::new(),
             counts: Counts::default(),

@@ -1,6 +1,7 @@
 //! The relay under test: a bench with a host on one side and a backend on the other.
 
 mod asks;
+mod continuing;
 mod eras;
 mod fidelity;
 mod fresh;

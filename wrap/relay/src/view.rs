@@ -43,6 +43,7 @@ impl Relay {
     /// How the backend is.
     #[must_use]
     pub fn view(&self, now: Millis) -> View {
+        let (unconfirmed, unconfirmed_bytes) = self.unconfirmed();
         View {
             state: self.state(),
             calls: self
@@ -54,8 +55,8 @@ impl Relay {
                 .collect(),
             asks: self.asks.open.values().map(|ask| self.ask(ask, now)).collect(),
             parked: self.parked.iter().map(|answer| parked(answer, now)).collect(),
-            waiting: self.to_front.entries.len(),
-            waiting_bytes: self.to_front.bytes,
+            waiting: self.to_front.entries.len() + unconfirmed,
+            waiting_bytes: self.to_front.bytes + unconfirmed_bytes,
             lost: self.counts.lost,
             dropped: self.counts.dropped,
             to_backend: self.counts.to_backend,

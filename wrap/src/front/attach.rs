@@ -3,13 +3,13 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Control, Error, Loss, Options, Outcome, SessionError};
 use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
+use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Json, KeeperName, paths};
 
@@ -17,7 +17,7 @@ use tokio::time::timeout_at;
 
 use crate::keeper::backend::Program;
 use crate::keeper::dial::{DialError, Dialled, dial_until};
-use crate::keeper::launch::{Report, report_of};
+use crate::keeper::launch::{Launch, Report};
 use crate::keeper::lines::LineBuffer;
 use crate::signals::GivenMask;
 
@@ -226,7 +226,14 @@ impl Door {
     async fn kept(&self, lease: &LeaseRef) -> Result<Option<Backend>, SessionError> {
         let found = self.control.call(|connection, context| {
             let lease = lease.clone();
-            async move { connection.find_backend(context, lease).await }
+            async move {
+                connection
+                    .find_backend(
+                        context,
+                        FindRequest { session: lease.session, epoch: lease.epoch, service: None },
+                    )
+                    .await
+            }
         });
         found.await
     }
@@ -253,28 +260,22 @@ impl Door {
     /// Starts a keeper, and waits until it has registered and started the backend.
     fn launch(&self, lease: &LeaseRef, until: Instant) -> Result<KeeperName, NoBackend> {
         let passing = |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
-        let mut command =
-            Command::new(executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?);
-        command.arg("keep").args(["--session", lease.session.as_str(), "--epoch", &lease.epoch.to_string()]);
-        command.args(["--wait-ms", &(self.wait * KEEPER_WAIT.0 / KEEPER_WAIT.1).as_millis().to_string()]);
-        if let Some(title) = &self.program.title {
-            command.args(["--name", title.as_str()]);
-        }
-        command.arg("--");
-        command.arg(&self.program.name).args(&self.program.arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut keeper = self.mask.while_in_force(|| command.spawn()).map_err(passing)?;
-        let report = report_of(&mut keeper, Some(until));
-        if report.is_err() {
-            // It may hang with whatever it waits for. A keeper to which nobody attaches ends by itself.
-            let _ = keeper.kill();
-        }
-        // It passes the report on and exits.
-        let _ = keeper.wait();
-        match report.map_err(passing)? {
+        let binary = executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?;
+        let launch = Launch {
+            binary: &binary,
+            session: &lease.session,
+            service: None,
+            epoch: lease.epoch,
+            wait: self.wait * KEEPER_WAIT.0 / KEEPER_WAIT.1,
+            program: &self.program,
+            environment: &[],
+        };
+        match launch.start(&self.mask, until).map_err(passing)? {
             Report::Ready(name) => Ok(name),
             Report::NoProgram { code, sentence } => Err(NoBackend::NoProgram { code, sentence }),
-            Report::NoLease(sentence) | Report::Failed(sentence) => Err(NoBackend::Passing(sentence)),
+            Report::NoLease(sentence) | Report::NoSession(sentence) | Report::Failed(sentence) => {
+                Err(NoBackend::Passing(sentence))
+            }
         }
     }
 
@@ -289,7 +290,13 @@ impl Door {
         let socket = paths::keeper_socket(&self.directory, keeper);
         let passing = |error: DialError| NoBackend::Passing(error.to_string());
         let beside = dial_until(&socket, &KeeperRequest::Beside {}, until).map_err(passing)?;
-        let attach = Attach { session: lease.session.clone(), epoch: lease.epoch, initialize };
+        let attach = Attach {
+            session: lease.session.clone(),
+            epoch: lease.epoch,
+            initialize,
+            service: None,
+            continues: false,
+        };
         let attach = KeeperRequest::Attach(attach);
         let Dialled { reader, reply } = dial_until(&socket, &attach, until).map_err(passing)?;
         let KeeperReply::Attached(attached) = reply else { return Err(passing(DialError::Answer)) };

@@ -10,6 +10,7 @@ use mcp_sessiond_proto::Epoch;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::continuing::Continuing;
 use super::lines::Lines;
 
 /// Messages that were handed out and not confirmed, after which it is looked what the front has confirmed: what it says
@@ -31,6 +32,8 @@ pub struct Front {
     pub outlet: Outlet,
     /// The connection beside it, if it opened one.
     beside: Option<Beside>,
+    /// What is said beside the messages, where it continues another front.
+    pub continuing: Option<Continuing>,
     handed_out: u64,
     confirmed: u64,
 }
@@ -45,7 +48,7 @@ impl Front {
         beside: Option<Beside>,
     ) -> Self {
         let outlet = Outlet::default();
-        Self { process, epoch, reader, writer, outlet, beside, handed_out: 0, confirmed: 0 }
+        Self { process, epoch, reader, writer, outlet, beside, continuing: None, handed_out: 0, confirmed: 0 }
     }
 
     /// Will write this line next. The outlet is empty.

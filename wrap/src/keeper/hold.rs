@@ -1,6 +1,7 @@
 //! The keeper at work: one loop that carries lines between its backend and its front, and tells the relay what happens.
 
 mod arrivals;
+mod continuing;
 mod events;
 mod restarts;
 
@@ -86,6 +87,10 @@ pub struct Keeper {
     first_front: Duration,
     /// The newest epoch that was seen, and who was let in with it.
     last: (Epoch, Option<ProcessId>),
+    /// The number of the last message that was taken from the latest front, where it continues another one.
+    taken: u64,
+    /// Tells this keeper from all others that ever had its name.
+    incarnation: u64,
     pub(super) ring: Ring,
     /// A front that has just attached, and is yet to be watched.
     arrived: Option<Pinned>,
@@ -164,13 +169,13 @@ impl Keeper {
         };
         let now = Instant::now();
         let mut keeper = Self {
-            house: Arc::new(house),
             ring: Ring::new(kept.stderr_bytes),
             kept,
             control,
             program,
             watched: None,
-            relay: Relay::new(limits),
+            relay: if house.service.is_some() { Relay::continuing(limits) } else { Relay::new(limits) },
+            house: Arc::new(house),
             children,
             backend: None,
             outlet: Outlet::default(),
@@ -186,6 +191,8 @@ impl Keeper {
             mask,
             first_front,
             last: (epoch, None),
+            taken: 0,
+            incarnation: Pinned::own()?.id().start.0,
             arrived: None,
             slim_at: Some(now + SETTLED),
             busy: false,
@@ -220,7 +227,9 @@ impl Keeper {
             self.hand_out();
             let deadline = self.deadline();
             let event = {
-                let (reads_front, reads_backend) = (self.relay.reads_front(), self.relay.reads_backend());
+                // What continues says more than messages, and sends none before the last one was taken.
+                let reads_front = self.continues() || self.relay.reads_front();
+                let reads_backend = self.relay.reads_backend();
                 let (front_in, front_out) = match &mut self.front {
                     Some(Front { reader, writer, outlet, .. }) => (Some(reader), Some((outlet, writer))),
                     None => (None, None),
@@ -281,7 +290,9 @@ impl Keeper {
 
     /// Gives the next line to whoever is free to take one.
     fn hand_out(&mut self) {
-        if let Some(front) = &mut self.front
+        if self.continues() {
+            self.hand_out_continuing();
+        } else if let Some(front) = &mut self.front
             && front.outlet.is_empty()
             && let Some(line) = self.relay.pull_front()
         {
@@ -335,6 +346,7 @@ impl Keeper {
             Event::Visit(_) if self.ending.is_some() => {}
             Event::Visit(visit) => self.visit(visit).await,
             Event::FrontGone => self.detach(),
+            Event::FromFront(line) if self.continues() => return self.hear_continuing(line),
             Event::FromFront(Line::Whole(line)) => self.relay.from_front(line, now),
             Event::FromFront(Line::Oversized { head, tail }) => {
                 self.relay.oversized_from_front(&head, &tail, now);

@@ -5,14 +5,18 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::executable;
-use mcp_sessiond_proto::KeeperName;
+use mcp_sessiond_proto::{Epoch, KeeperName, ServiceName, SessionId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
+
+use super::backend::Program;
+use crate::signals::GivenMask;
 
 /// What a keeper tells whoever started it, in one line of JSON on standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,6 +33,8 @@ pub enum Report {
     },
     /// The lease has been lost meanwhile: claim again.
     NoLease(String),
+    /// There is no such session of the service.
+    NoSession(String),
     /// There can be no keeper here.
     Failed(String),
 }
@@ -51,6 +57,55 @@ impl Report {
         if let Ok(line) = serde_json::to_string(self) {
             let _ = writeln!(output, "{line}").and_then(|()| output.flush());
         }
+    }
+}
+
+/// What a keeper is started with.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The executable `mcp-sessiond`.
+    pub binary: &'a Path,
+    /// The session.
+    pub session: &'a SessionId,
+    /// The service that it belongs to, if it does.
+    pub service: Option<&'a ServiceName>,
+    /// The epoch of the lease.
+    pub epoch: Epoch,
+    /// How long the keeper waits for its first front.
+    pub wait: Duration,
+    /// What it runs.
+    pub program: &'a Program,
+    /// Variables that the backend gets beside those of this process.
+    pub environment: &'a [(OsString, OsString)],
+}
+
+impl Launch<'_> {
+    /// Starts a keeper, and waits until it has registered and started the backend.
+    ///
+    /// # Errors
+    /// When it could not be started, ended without a word, or has said none until then.
+    pub fn start(&self, mask: &GivenMask, until: Instant) -> io::Result<Report> {
+        let mut command = Command::new(self.binary);
+        command.arg("keep").args(["--session", self.session.as_str(), "--epoch", &self.epoch.to_string()]);
+        if let Some(service) = self.service {
+            command.args(["--service", service.as_str()]);
+        }
+        command.args(["--wait-ms", &self.wait.as_millis().to_string()]);
+        if let Some(title) = &self.program.title {
+            command.args(["--name", title.as_str()]);
+        }
+        command.arg("--").arg(&self.program.name).args(&self.program.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut keeper = mask.while_in_force(|| command.spawn())?;
+        let report = report_of(&mut keeper, Some(until));
+        if report.is_err() {
+            // It may hang with whatever it waits for. A keeper to which nobody attaches ends by itself.
+            let _ = keeper.kill();
+        }
+        // It passes the report on and exits.
+        let _ = keeper.wait();
+        report
     }
 }
 

@@ -54,6 +54,11 @@ impl LineBuffer {
         Self { bytes: BytesMut::new(), most, scanned: 0, head: None }
     }
 
+    /// From now on lines may have so many bytes.
+    pub fn take(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// Where more bytes go, with room for a [`CHUNK`] of them.
     pub fn room(&mut self) -> &mut BytesMut {
         if self.bytes.is_empty() && self.bytes.capacity() > KEPT {

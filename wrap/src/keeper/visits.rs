@@ -8,8 +8,8 @@ use std::time::Duration;
 use mcp_sessiond_client::{Control, SessionError};
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{Attach, FrontRequest, KeeperReply, KeeperRequest, ProcessRef};
-use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
-use mcp_sessiond_proto::{Error, KeeperName, SessionId};
+use mcp_sessiond_proto::hello::{Answer, CONTINUES, Hello, HelloError};
+use mcp_sessiond_proto::{Error, KeeperName, ServiceName, SessionId};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -83,6 +83,8 @@ pub enum Visit {
 pub struct House {
     /// The session.
     pub session: SessionId,
+    /// The service that it belongs to, if it does.
+    pub service: Option<ServiceName>,
     /// The keeper.
     pub keeper: KeeperName,
     /// The daemon.
@@ -115,7 +117,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
     let hello = Hello::read(&mut stream).await?;
     let newest = super::version();
     let answer = hello.accept_lines(newest).err().unwrap_or(Answer::Welcome);
-    Hello { version: newest, features: 0, ..hello.reply(answer) }.write(&mut stream).await?;
+    Hello { version: newest, features: CONTINUES, ..hello.reply(answer) }.write(&mut stream).await?;
     if answer != Answer::Welcome {
         return Ok(None);
     }
@@ -171,8 +173,13 @@ pub async fn reply(writer: &mut OwnedWriteHalf, reply: &KeeperReply) -> io::Resu
 
 /// What the daemon says of the lease that a front shows.
 async fn word(attach: &Attach, house: &House) -> Word {
-    if attach.session != house.session {
+    if attach.session != house.session || attach.service != house.service {
         return Word::Refused(Error::UnknownSession);
+    }
+    if attach.continues != house.service.is_some() {
+        let sentence =
+            "the fronts of a service's session continue each other (`continues`), and no others do".into();
+        return Word::Refused(Error::InvalidArgument { sentence });
     }
     let request = FrontRequest { session: house.session.clone(), keeper: house.keeper, epoch: attach.epoch };
     let said = house.control.call(|connection, context| {

@@ -18,6 +18,7 @@ use mcp_sessiond_proto::debug::{
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
 use mcp_sessiond_proto::service::Sessiond as Service;
+use mcp_sessiond_proto::services::{FindRequest, ServeRequest, Served, ServiceLease};
 use mcp_sessiond_proto::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
     SessionRef, UpdateRequest,
@@ -306,7 +307,15 @@ impl Service for Daemon {
     async fn wait(self, _: Context, request: WaitRequest) -> Result<Replayed, Error> {
         self.told("wait", &request).await
     }
-    async fn find_backend(self, _: Context, request: LeaseRef) -> Result<Option<Backend>, Error> {
+    async fn lease_service(self, _: Context, request: ServeRequest) -> Result<Served, Error> {
+        self.told("lease_service", &request).await
+    }
+
+    async fn release_service(self, _: Context, request: ServiceLease) -> Result<(), Error> {
+        self.told("release_service", &request).await
+    }
+
+    async fn find_backend(self, _: Context, request: FindRequest) -> Result<Option<Backend>, Error> {
         self.told("find_backend", &request).await
     }
     async fn keep_backend(self, _: Context, request: KeepRequest) -> Result<Kept, Error> {

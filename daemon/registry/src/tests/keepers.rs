@@ -6,7 +6,7 @@ use super::*;
 
 fn keeper(pid: u32) -> KeeperRecord {
     let (process, name) = (process(pid), KeeperName(pid));
-    KeeperRecord { process, name, program: "server".into(), backend: None, ending: false }
+    KeeperRecord { process, name, program: "server".into(), backend: None, ending: false, service: None }
 }
 
 impl Bench {

@@ -47,6 +47,9 @@ impl Keeper {
             }
             Visit::Attach { attach, process, word, reader, mut writer } => {
                 match self.admit(&attach, process.id(), word) {
+                    Ok(()) if attach.continues => {
+                        self.attach_continuing(attach.epoch, process, reader, writer).await;
+                    }
                     Ok(()) => self.attach(attach, process, reader, writer).await,
                     Err(error) => {
                         tokio::spawn(async move { reply(&mut writer, &KeeperReply::Refused(error)).await });
@@ -133,6 +136,11 @@ impl Keeper {
 
     pub(super) fn detach(&mut self) {
         let Some(mut front) = self.front.take() else { return };
+        if self.continues() {
+            // Its end is none for the relay: another one continues it.
+            self.since = Instant::now();
+            return;
+        }
         let unconfirmed = front.unconfirmed();
         self.closed = front.said_goodbye();
         self.relay.detach(unconfirmed, self.closed, self.now());

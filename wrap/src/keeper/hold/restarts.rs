@@ -184,7 +184,9 @@ impl Keeper {
         let telling = tokio::spawn(timeout(FAREWELL, self.last_words(why)));
         self.say(&format!("the server is taken down: {}", why.sentence()));
         self.relay.stopping("stopped", now);
-        if let Some(front) = &mut self.front {
+        if self.continues() {
+            self.say_goodbye().await;
+        } else if let Some(front) = &mut self.front {
             let farewell = async {
                 loop {
                     if front.outlet.write(&mut front.writer).await.is_err() {

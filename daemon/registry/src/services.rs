@@ -1,0 +1,274 @@
+//! Services: one process at a time serves a name, and the backends of a service's sessions belong to the service, not to a host.
+//!
+//! What the sessions contain is in the storage. Here is only who serves, and which keeper holds which session's backend.
+
+use alloc::vec::Vec;
+
+use mcp_sessiond_identity::ProcessId;
+use mcp_sessiond_proto::backends::KeeperName;
+use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
+
+use super::{Effect, KeeperRecord, Registry, ServiceRecord};
+
+/// A session of a service.
+pub type Served = (ServiceName, SessionId);
+
+impl Registry {
+    /// A process is to serve a name from now on. The same once more comes to the same.
+    ///
+    /// # Errors
+    /// [`Error::ServiceTaken`] while another process does.
+    pub fn lease_service(
+        &mut self,
+        name: &ServiceName,
+        process: ProcessId,
+        since_ms: u64,
+    ) -> Result<&ServiceRecord, Error> {
+        let fresh = ServiceRecord { name: name.clone(), epoch: Epoch(0), holder: None, since_ms };
+        let service = self.services.entry(name.clone()).or_insert(fresh);
+        match service.holder {
+            Some(holder) if holder == process => {}
+            Some(holder) => {
+                return Err(Error::ServiceTaken { pid: holder.pid, since_ms: service.since_ms });
+            }
+            None => {
+                service.epoch = Epoch(service.epoch.0 + 1);
+                service.holder = Some(process);
+                service.since_ms = since_ms;
+                self.effects.push(Effect::SaveService(service.clone()));
+            }
+        }
+        Ok(service)
+    }
+
+    /// A process serves a name no longer. The backends of its sessions stay.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's.
+    pub fn release_service(
+        &mut self,
+        name: &ServiceName,
+        epoch: Epoch,
+        process: ProcessId,
+    ) -> Result<(), Error> {
+        self.serves(name, epoch, process)?;
+        self.vacate_services(&[process], Some(name));
+        Ok(())
+    }
+
+    /// Whether this process serves the name under this epoch.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's.
+    pub fn serves(&self, name: &ServiceName, epoch: Epoch, process: ProcessId) -> Result<(), Error> {
+        let service = self.served_under(name, epoch)?;
+        match service.holder {
+            Some(holder) if holder == process => Ok(()),
+            Some(holder) => Err(Error::ServiceTaken { pid: holder.pid, since_ms: service.since_ms }),
+            None => Err(Error::LeaseEnded),
+        }
+    }
+
+    /// The service, if `epoch` is its newest and somebody serves it.
+    ///
+    /// # Errors
+    /// [`Error::StaleEpoch`] and [`Error::LeaseEnded`].
+    pub fn served_under(&self, name: &ServiceName, epoch: Epoch) -> Result<&ServiceRecord, Error> {
+        let service = self.services.get(name).ok_or(Error::LeaseEnded)?;
+        if service.epoch != epoch {
+            return Err(Error::StaleEpoch { given: epoch, newest: service.epoch });
+        }
+        if service.holder.is_none() {
+            return Err(Error::LeaseEnded);
+        }
+        Ok(service)
+    }
+
+    /// A keeper registers for a session of a service. One that was there before has to end. The same once more comes to the
+    /// same.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] for one that has to end; and
+    /// [`Error::InvalidArgument`] for one that holds another session's backend, or has another one's name.
+    pub fn keep_service_backend(
+        &mut self,
+        of: &Served,
+        epoch: Epoch,
+        keeper: KeeperRecord,
+    ) -> Result<(), Error> {
+        self.served_under(&of.0, epoch)?;
+        let process = keeper.process;
+        if self.ending.contains_key(&process) || self.exited_keepers.contains_key(&process) {
+            return Err(Error::UnknownBackend);
+        }
+        match self.serving.get(&process) {
+            Some(other) if other != of => return Err(Self::keeps_another()),
+            Some(_) => return self.service_kept(process, keeper.name).map(drop),
+            None if self.kept_by.contains_key(&process) => return Err(Self::keeps_another()),
+            None => {}
+        }
+        self.check_name(keeper.name)?;
+        let keeper = KeeperRecord { service: Some(of.0.clone()), ..keeper };
+        if let Some(former) = self.service_keepers.insert(of.clone(), keeper.clone()) {
+            self.let_go_of_service(of, former);
+        }
+        self.serving.insert(process, of.clone());
+        self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), keeper));
+        Ok(())
+    }
+
+    /// The keeper of a session of a service.
+    #[must_use]
+    pub fn service_backend(&self, of: &Served) -> Option<&KeeperRecord> {
+        self.service_keepers.get(of)
+    }
+
+    /// The sessions of services that have a backend.
+    pub fn service_backends(&self) -> impl Iterator<Item = (&Served, &KeeperRecord)> {
+        self.service_keepers.iter()
+    }
+
+    /// The services that are served, or whose sessions have backends.
+    pub fn services(&self) -> impl Iterator<Item = &ServiceRecord> {
+        self.services.values()
+    }
+
+    /// Whether nothing is left of a former backend of this session.
+    #[must_use]
+    pub fn is_service_way_free(&self, of: &Served) -> bool {
+        !self.served_services.values().any(|served| served == of)
+    }
+
+    /// The backend of a service's session is to end. The keeper is on record until it has exited.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when there is none.
+    pub fn stop_service_backend(&mut self, of: &Served) -> Result<(), Error> {
+        let keeper = self.service_keepers.get_mut(of).ok_or(Error::UnknownBackend)?;
+        if !keeper.ending {
+            keeper.ending = true;
+            let process = keeper.process;
+            self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), keeper.clone()));
+            self.effects.push(Effect::EndKeeper(process));
+        }
+        Ok(())
+    }
+
+    /// A session of a service has ended, and its backend with it, if it has one.
+    pub fn end_service_session(&mut self, of: &Served) {
+        let Some(keeper) = self.service_keepers.remove(of) else { return };
+        self.let_go_of_service(of, keeper);
+        self.drop_idle_service(&of.0);
+    }
+
+    /// The service's session whose backend this keeper holds, and goes on holding.
+    pub(super) fn service_kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&Served, Error> {
+        let of = self.serving.get(&keeper).ok_or(Error::UnknownBackend)?;
+        let held = self.service_keepers.get(of).filter(|held| held.name == name && !held.ending);
+        held.map(|_| of).ok_or(Error::UnknownBackend)
+    }
+
+    /// The process that a service's keeper lets attach. None: it is no service's.
+    pub(super) fn service_front(
+        &self,
+        told: &SessionId,
+        name: KeeperName,
+        keeper: ProcessId,
+        epoch: Epoch,
+    ) -> Option<Result<ProcessId, Error>> {
+        self.serving.get(&keeper)?;
+        Some(self.service_kept(keeper, name).and_then(|(service, session)| {
+            if session != told {
+                return Err(Error::UnknownBackend);
+            }
+            self.served_under(service, epoch)?.holder.ok_or(Error::LeaseEnded)
+        }))
+    }
+
+    /// A service's keeper has started its backend. None: it is no service's.
+    pub(super) fn service_backend_started(
+        &mut self,
+        told: &SessionId,
+        name: KeeperName,
+        keeper: ProcessId,
+        backend: ProcessId,
+    ) -> Option<Result<(), Error>> {
+        let of = self.serving.get(&keeper)?;
+        let record = self.service_keepers.get_mut(of).filter(|held| held.name == name && of.1 == *told);
+        let Some(record) = record else { return Some(Err(Error::UnknownBackend)) };
+        record.backend = Some(backend);
+        self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), record.clone()));
+        Some(if record.ending { Err(Error::UnknownBackend) } else { Ok(()) })
+    }
+
+    /// A process has exited that may be a service's keeper. Returns its record if it was.
+    pub(super) fn service_keeper_exited(&mut self, process: &ProcessId) -> Option<KeeperRecord> {
+        let of = self.serving.remove(process)?;
+        let keeper = KeeperRecord { ending: true, ..self.service_keepers.remove(&of)? };
+        self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
+        self.served_services.insert(*process, of.clone());
+        self.drop_idle_service(&of.0);
+        Some(keeper)
+    }
+
+    /// These processes serve nothing any more; or not this name, where there is one.
+    pub(super) fn vacate_services(&mut self, processes: &[ProcessId], name: Option<&ServiceName>) {
+        let served = self.services.values_mut().filter(|service| {
+            let is_theirs = service.holder.is_some_and(|holder| processes.contains(&holder));
+            is_theirs && name.is_none_or(|name| service.name == *name)
+        });
+        let mut free = Vec::new();
+        for service in served {
+            service.holder = None;
+            self.effects.push(Effect::SaveService(service.clone()));
+            free.push(service.name.clone());
+        }
+        for name in free {
+            self.drop_idle_service(&name);
+        }
+    }
+
+    /// What former records had: services, and the keepers of their sessions.
+    pub(super) fn restore_services(
+        &mut self,
+        services: Vec<ServiceRecord>,
+        serving: Vec<(SessionId, KeeperRecord)>,
+    ) -> Vec<KeeperRecord> {
+        self.services = services.into_iter().map(|service| (service.name.clone(), service)).collect();
+        let mut lost = Vec::new();
+        for (session, keeper) in serving {
+            let known = keeper.service.clone().filter(|name| self.services.contains_key(name));
+            let Some(name) = known else {
+                lost.push(keeper);
+                continue;
+            };
+            self.serving.insert(keeper.process, (name.clone(), session.clone()));
+            if let Some(other) = self.service_keepers.insert((name, session), keeper) {
+                self.serving.remove(&other.process);
+                lost.push(other);
+            }
+        }
+        lost
+    }
+
+    /// Forgets what nobody serves any more, as far as nobody says otherwise by now.
+    pub(super) fn drop_idle_services(&mut self) {
+        for name in self.services.keys().cloned().collect::<Vec<_>>() {
+            self.drop_idle_service(&name);
+        }
+    }
+
+    fn drop_idle_service(&mut self, name: &ServiceName) {
+        let is_free = self.services.get(name).is_some_and(|service| service.holder.is_none());
+        if is_free && !self.serving.values().any(|(of, _)| of == name) {
+            self.services.remove(name);
+            self.effects.push(Effect::DropService(name.clone()));
+        }
+    }
+
+    fn let_go_of_service(&mut self, of: &Served, keeper: KeeperRecord) {
+        self.serving.remove(&keeper.process);
+        self.served_services.insert(keeper.process, of.clone());
+        self.end_keeper(keeper);
+    }
+}

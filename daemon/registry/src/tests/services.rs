@@ -1,0 +1,255 @@
+//! Services: one process at a time serves a name, and its sessions' backends outlive it.
+
+use std::collections::BTreeMap;
+
+use mcp_sessiond_proto::backends::KeeperName;
+use mcp_sessiond_proto::{ServiceName, SessionId};
+use proptest::prelude::*;
+
+use super::*;
+use crate::services::Served;
+
+fn web() -> ServiceName {
+    "web".parse().expect("a name")
+}
+
+fn session(number: u32) -> Served {
+    (web(), format!("s{number}").parse().expect("an id"))
+}
+
+fn keeper(pid: u32) -> KeeperRecord {
+    let (process, name) = (process(pid), KeeperName(pid));
+    KeeperRecord { process, name, program: "server".into(), backend: None, ending: false, service: None }
+}
+
+impl Bench {
+    fn serve(&mut self, pid: u32) -> Result<Epoch, Error> {
+        self.registry.lease_service(&web(), process(pid), 5).map(|service| service.epoch)
+    }
+
+    fn ended(&mut self) -> Vec<u32> {
+        let effects = self.registry.take_effects().into_iter();
+        effects
+            .filter_map(
+                |effect| if let Effect::EndKeeper(process) = effect { Some(process.pid) } else { None },
+            )
+            .collect()
+    }
+}
+
+#[test]
+fn one_process_at_a_time_serves_a_name() {
+    let mut bench = Bench::new();
+    assert_eq!((bench.serve(1), bench.serve(1)), (Ok(Epoch(1)), Ok(Epoch(1))));
+    assert_eq!(bench.serve(2), Err(Error::ServiceTaken { pid: 1, since_ms: 5 }));
+    assert!(!bench.registry.is_idle() && bench.registry.depends_on(&process(1)));
+    assert!(bench.registry.processes().contains(&process(1)), "its exit has to be told");
+    let of = session(1);
+    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
+    bench.exit(&[1]);
+    assert_eq!(bench.serve(2), Ok(Epoch(2)), "the epoch grows, as long as a keeper has seen the former one");
+    assert_eq!(
+        bench.registry.release_service(&web(), Epoch(1), process(1)),
+        Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) })
+    );
+    assert_eq!(
+        bench.registry.release_service(&web(), Epoch(2), process(1)),
+        Err(Error::ServiceTaken { pid: 2, since_ms: 5 })
+    );
+    bench.registry.release_service(&web(), Epoch(2), process(2)).expect("it serves");
+    assert_eq!(bench.registry.release_service(&web(), Epoch(2), process(2)), Err(Error::LeaseEnded));
+    assert_eq!(bench.ended(), [0; 0]);
+}
+
+#[test]
+fn a_keeper_lets_in_whoever_serves_and_nobody_else() {
+    let mut bench = Bench::new();
+    let of = session(1);
+    assert_eq!(bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)), Err(Error::LeaseEnded));
+    bench.serve(1).expect("it is free");
+    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
+    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("the same once more");
+    let front =
+        |bench: &mut Bench, epoch| bench.registry.front(&of.1, KeeperName(50), process(50), Epoch(epoch));
+    assert_eq!(front(&mut bench, 1), Ok(process(1)));
+    bench.exit(&[1]);
+    assert_eq!(front(&mut bench, 1), Err(Error::LeaseEnded));
+    bench.serve(2).expect("it is free");
+    assert_eq!(front(&mut bench, 1), Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) }));
+    assert_eq!(front(&mut bench, 2), Ok(process(2)));
+    bench
+        .registry
+        .backend_started(&of.1, KeeperName(50), process(50), process(60))
+        .expect("it is its keeper");
+    let known = bench.registry.service_backend(&of).and_then(|keeper| keeper.backend);
+    assert_eq!(known, Some(process(60)));
+}
+
+#[test]
+fn a_keeper_ends_with_its_session_or_when_another_one_takes_its_place() {
+    let mut bench = Bench::new();
+    bench.serve(1).expect("it is free");
+    let of = session(1);
+    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
+    let other = bench.registry.keep_service_backend(&session(2), Epoch(1), keeper(50));
+    assert!(matches!(other, Err(Error::InvalidArgument { .. })), "it has another session's");
+    bench.registry.keep_service_backend(&of, Epoch(1), keeper(51)).expect("it serves");
+    assert_eq!(bench.ended(), [50]);
+    bench.registry.end_service_session(&of);
+    assert_eq!((bench.ended(), bench.registry.service_backend(&of)), (vec![51], None));
+    assert!(!bench.registry.is_service_way_free(&of), "what is left of it may be in the way");
+    bench.exit(&[50, 51]);
+    bench.registry.swept(&process(50));
+    assert!(!bench.registry.is_service_way_free(&of));
+    bench.registry.swept(&process(51));
+    assert!(bench.registry.is_service_way_free(&of));
+    bench.exit(&[1]);
+    assert!(bench.registry.is_idle() && bench.registry.services().next().is_none(), "nothing is left");
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Serve(u32),
+    Release(u32),
+    Exit(u32),
+    Keep { serves: u32, keeper: u32, session: u32 },
+    End(u32),
+    Stop(u32),
+    Swept(u32),
+    Crash,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (serves, keepers, sessions) = (1..4_u32, 50..58_u32, 1..4_u32);
+    prop_oneof![
+        4 => serves.clone().prop_map(Step::Serve),
+        1 => serves.clone().prop_map(Step::Release),
+        2 => prop_oneof![serves.clone(), keepers.clone()].prop_map(Step::Exit),
+        6 => (serves, keepers.clone(), sessions.clone())
+            .prop_map(|(serves, keeper, session)| Step::Keep { serves, keeper, session }),
+        1 => sessions.clone().prop_map(Step::End),
+        1 => sessions.prop_map(Step::Stop),
+        2 => keepers.prop_map(Step::Swept),
+        2 => Just(Step::Crash),
+    ]
+}
+
+/// A second and naive account of the rules.
+#[derive(Default)]
+struct Book {
+    serves: Option<u32>,
+    /// The epoch that each process was told last, and the newest of all that somebody may remember.
+    told: BTreeMap<u32, u64>,
+    newest: u64,
+    /// The session of each keeper that goes on, and those that were let go of and not swept.
+    keeps: BTreeMap<u32, SessionId>,
+    gone: Vec<u32>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever happens in whichever order, and wherever the daemon is killed.
+    #[test]
+    fn one_serves_and_every_keeper_is_accounted_for(steps in proptest::collection::vec(step(), 1..80)) {
+        let mut bench = Bench::new();
+        let mut records = Records::default();
+        let mut book = Book::default();
+        for step in steps {
+            match step {
+                Step::Serve(pid) => match (bench.serve(pid), book.serves) {
+                    (Ok(epoch), Some(holder)) => {
+                        prop_assert_eq!(holder, pid);
+                        prop_assert_eq!(Some(&epoch.0), book.told.get(&pid));
+                    }
+                    (Ok(epoch), None) => {
+                        prop_assert!(book.keeps.is_empty() || epoch.0 > book.newest, "a keeper has seen that one");
+                        book.newest = epoch.0;
+                        book.told.insert(pid, epoch.0);
+                        book.serves = Some(pid);
+                    }
+                    (Err(error), holder) => {
+                        let pid = holder.filter(|holder| *holder != pid).expect("it was free");
+                        prop_assert_eq!(error, Error::ServiceTaken { pid, since_ms: 5 });
+                    }
+                },
+                Step::Release(pid) => {
+                    let epoch = Epoch(book.told.get(&pid).copied().unwrap_or(9));
+                    let released = bench.registry.release_service(&web(), epoch, process(pid));
+                    prop_assert_eq!(released.is_ok(), book.serves == Some(pid));
+                    book.serves = book.serves.filter(|holder| *holder != pid);
+                }
+                Step::Exit(pid) => {
+                    bench.registry.exited(&[process(pid)]);
+                    book.serves = book.serves.filter(|holder| *holder != pid);
+                    if book.keeps.remove(&pid).is_some() {
+                        book.gone.push(pid);
+                    }
+                }
+                Step::Keep { serves, keeper: pid, session: number } => {
+                    let epoch = Epoch(book.told.get(&serves).copied().unwrap_or(9));
+                    let of = session(number);
+                    let kept = bench.registry.keep_service_backend(&of, epoch, keeper(pid));
+                    let is_newest = book.serves.is_some() && epoch.0 == book.newest;
+                    let stopped = bench.registry.service_backend(&of).is_some_and(|keeper| keeper.ending);
+                    let is_free = match book.keeps.get(&pid) {
+                        Some(kept) => *kept == of.1 && !stopped,
+                        None => !book.gone.contains(&pid),
+                    };
+                    prop_assert_eq!(kept.is_ok(), is_newest && is_free, "{:?}", kept);
+                    if kept.is_ok() {
+                        let former: Vec<u32> =
+                            book.keeps.iter().filter(|(other, id)| **other != pid && **id == of.1).map(|(other, _)| *other).collect();
+                        for other in former {
+                            book.keeps.remove(&other);
+                            book.gone.push(other);
+                        }
+                        book.keeps.insert(pid, of.1);
+                    }
+                }
+                Step::End(number) => {
+                    let of = session(number);
+                    bench.registry.end_service_session(&of);
+                    let former: Vec<u32> =
+                        book.keeps.iter().filter(|(_, id)| **id == of.1).map(|(pid, _)| *pid).collect();
+                    for pid in former {
+                        book.keeps.remove(&pid);
+                        book.gone.push(pid);
+                    }
+                }
+                Step::Stop(number) => {
+                    let of = session(number);
+                    let known = book.keeps.values().any(|id| *id == of.1);
+                    prop_assert_eq!(bench.registry.stop_service_backend(&of).is_ok(), known);
+                }
+                Step::Swept(pid) => {
+                    // The edge tells it when the keeper has exited.
+                    if book.gone.contains(&pid) {
+                        bench.registry.exited(&[process(pid)]);
+                        bench.registry.swept(&process(pid));
+                        book.gone.retain(|gone| *gone != pid);
+                    }
+                }
+                Step::Crash => {
+                    bench.registry.take_effects().into_iter().for_each(|effect| records.apply(effect));
+                    let policy = bench.registry.policy;
+                    bench.registry = Registry::restore(policy, records.snapshot());
+                    // Whoever has exited before is found gone; in here everybody else lives.
+                    for pid in &book.gone {
+                        bench.registry.exited(&[process(*pid)]);
+                    }
+                }
+            }
+            bench.registry.take_effects().into_iter().for_each(|effect| records.apply(effect));
+            let known: BTreeMap<u32, SessionId> = bench.registry.service_backends()
+                .map(|((_, id), keeper)| (keeper.process.pid, id.clone())).collect();
+            prop_assert_eq!(&known, &book.keeps);
+            for pid in &book.gone {
+                prop_assert!(records.keepers.contains_key(&process(*pid)), "it is never forgotten before it is swept");
+            }
+            let holder = bench.registry.services().next().and_then(|service| service.holder);
+            prop_assert_eq!(holder.map(|holder| holder.pid), book.serves);
+            prop_assert_eq!(Records::from(records.snapshot()).services, records.services.clone());
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Services: who serves a name, and the keepers of its sessions.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mcp_sessiond_process::{self as process, Pinned, ProcessId};
+use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
+use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
+use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
+use mcp_sessiond_registry::{KeeperRecord, Served as ServedSession};
+
+use super::Edge;
+use super::adopt::ServiceCopy;
+use super::backends::{ending, is_above, of_service};
+use super::claim::failed;
+use crate::counters::count;
+use crate::storage::Place;
+
+impl Edge {
+    /// The peer serves a name from now on, until it exits or gives that back.
+    ///
+    /// # Errors
+    /// [`Error::ServiceTaken`] while another process does; when nobody waits for the answer any more, or the records can't be
+    /// written.
+    pub async fn lease_service(&self, peer: &Pinned, request: ServeRequest) -> Result<Served, Error> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let since_ms = u64::try_from(since).unwrap_or(u64::MAX);
+        let (epoch, kept) = {
+            let mut state = self.lock();
+            state.ledger.check()?;
+            state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
+            state.take_in_exits(self.now());
+            let is_late = request.until_ms.is_some_and(|until| until < process::monotonic_ms());
+            let leased = if !peer.is_alive() || is_late {
+                Err(Error::LeaseEnded)
+            } else {
+                let leased = state.registry.lease_service(&request.service, peer.id(), since_ms);
+                leased.map(|service| service.epoch)
+            };
+            self.carry_out(&mut state);
+            state.unwatch(&peer.id());
+            (leased?, state.ledger.waiter())
+        };
+        kept.kept().await?;
+        Ok(Served { epoch })
+    }
+
+    /// The peer gives a name back.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's.
+    pub async fn release_service(&self, peer: &Pinned, request: ServiceLease) -> Result<(), Error> {
+        let ServiceLease { service, epoch } = request;
+        self.tell_and_keep(|registry| registry.release_service(&service, epoch, peer.id())).await?;
+        self.lock().unwatch(&peer.id());
+        Ok(())
+    }
+
+    /// A keeper registers for a session of a service: `peer` itself, which must be below the process that serves it.
+    pub(super) async fn keep_service_backend(
+        &self,
+        peer: &Pinned,
+        service: ServiceName,
+        request: KeepRequest,
+    ) -> Result<Kept, Error> {
+        let KeepRequest { session, epoch, keeper: name, program, .. } = request;
+        let served = self.look(|registry| registry.served_under(&service, epoch).cloned())?;
+        let holder = served.holder.ok_or(Error::LeaseEnded)?;
+        if !is_above(holder, peer)? {
+            return Err(Error::NotAnAncestor { pid: holder.pid });
+        }
+        let of = (service, session);
+        let since_ms = served.since_ms;
+        let copy =
+            ServiceCopy { service: of.0.clone(), session: of.1.clone(), program: program.clone(), since_ms };
+        let keeper =
+            KeeperRecord { process: peer.id(), name, program, backend: None, ending: false, service: None };
+        let kept = {
+            let mut state = self.lock();
+            state.ledger.check()?;
+            state.exits.add(peer.clone()).map_err(|error| failed(&error))?;
+            state.take_in_exits(self.now());
+            let is_new = !state.registry.is_keeper(&peer.id());
+            let registered = match state.registry.serves(&of.0, epoch, holder) {
+                Ok(()) if peer.is_alive() => state.registry.keep_service_backend(&of, epoch, keeper),
+                Ok(()) => Err(Error::LeaseEnded),
+                Err(error) => Err(error),
+            };
+            self.carry_out(&mut state);
+            state.unwatch(&peer.id());
+            registered?;
+            if is_new {
+                count(&self.meters.counters.backends_kept_total);
+            }
+            state.ledger.waiter()
+        };
+        kept.kept().await?;
+        let linger_ms = self.settings().loaded.config.http.linger_ms;
+        Ok(self.kept(None, (linger_ms, linger_ms), copy.text()))
+    }
+
+    /// The backend of a service's session, for the process that serves it under this epoch. None: there is none.
+    ///
+    /// # Errors
+    /// Those of a lease that is not the newest, or another process's. [`Error::Unavailable`] while the former one is being ended.
+    pub fn find_service_backend(
+        &self,
+        peer: ProcessId,
+        service: ServiceName,
+        session: SessionId,
+        epoch: Epoch,
+    ) -> Result<Option<Backend>, Error> {
+        let of = (service, session);
+        self.tell(|registry| {
+            registry.serves(&of.0, epoch, peer)?;
+            match registry.service_backend(&of) {
+                Some(keeper) if keeper.ending => Err(ending()),
+                None if !registry.is_service_way_free(&of) => Err(ending()),
+                keeper => Ok(keeper.map(|keeper| of_service(&of, keeper))),
+            }
+        })
+    }
+
+    /// A session has ended in the storage. If it is a service's, its backend ends.
+    pub(super) fn end_service_session(&self, place: &Place) {
+        let service = place.owner.strip_prefix("service ").and_then(|name| name.parse().ok());
+        if let Some(of) = service.zip(place.name.parse::<SessionId>().ok()) {
+            self.tell(|registry| registry.end_service_session(&of));
+        }
+    }
+
+    /// The sessions of services that have a backend.
+    #[must_use]
+    pub fn served_sessions(&self) -> Vec<ServedSession> {
+        self.look(|registry| registry.service_backends().map(|(of, _)| of.clone()).collect())
+    }
+
+    /// There is no such session of a service any more: its backend ends.
+    pub fn end_served(&self, of: &ServedSession) {
+        self.tell(|registry| registry.end_service_session(of));
+    }
+}

@@ -1,0 +1,145 @@
+//! What goes between a backend and the processes that serve its session one after the other.
+
+use mcp_sessiond_tests::{gone, signal, until};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::{Bench, answer, initialize, progress, request};
+
+/// What a backend that died had open is answered, whoever serves then; the next backend is initialised as the former one was.
+#[test]
+fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
+    let mut bench = Bench::new("");
+    bench.serving.send("s", &initialize());
+    let (number, _) = bench.serving.line();
+    bench.serving.tell(json!({"confirm": "s", "number": number}));
+    bench.serving.send("s", &request(1, "hold"));
+    bench.raw.wait_heard("hold");
+    let former = bench.world.backend().status().pid.expect("it runs");
+    signal(former, Signal::SIGKILL);
+    gone(former);
+    assert_eq!(bench.serve_again()["is_fresh"], false);
+    let (number, line) = bench.serving.line();
+    assert_eq!(number, 2);
+    assert!(line.contains(r#""id":1"#) && line.contains(r#""outcome":"unknown""#), "{line}");
+    bench.serving.send("s", &request(2, "ping"));
+    let heard = || {
+        bench
+            .raw
+            .heard()
+            .iter()
+            .filter(|line| String::from_utf8_lossy(line).contains("\"initialize\""))
+            .count()
+    };
+    until("the next backend is initialised", || (heard() == 2).then_some(()));
+}
+
+/// A call that was taken is known until its answer is confirmed; one that never came is not.
+#[test]
+fn the_next_process_learns_which_calls_were_taken() {
+    let mut bench = Bench::new("");
+    bench.serving.send("s", &request(1, "hold"));
+    bench.serving.send("s", &request(2, "x"));
+    assert_eq!(bench.serving.line(), (1, answer(2)));
+    bench.serve_again();
+    assert_eq!(bench.serving.calls("s"), json!([1, 2]));
+    assert_eq!(bench.serving.line(), (1, answer(2)));
+    bench.serving.tell(json!({"confirm": "s", "number": 1}));
+    assert_eq!(bench.serving.calls("s"), json!([1]));
+}
+
+/// Nobody confirms: the backend is not read from, and everything comes in the end.
+#[test]
+fn a_full_queue_stops_the_backend_and_loses_nothing() {
+    const LINES: u64 = 20_000;
+    let mut bench = Bench::new("[backends]\nqueue_messages = 8\n");
+    let flood = r#"{"jsonrpc":"2.0","id":1,"method":"flood","params":{"lines":20000,"bytes":100}}"#;
+    bench.serving.send("s", flood);
+    // Neither does the way in depend on the way out.
+    bench.serving.send("s", &request(2, "hold"));
+    for number in 1..=LINES + 1 {
+        if number % 5_000 == 0 {
+            bench.serve_again();
+        }
+        let (got, line) = bench.serving.line();
+        assert_eq!(got, number, "{line}");
+        let is_last = number == LINES + 1;
+        assert!(if is_last {
+            line.contains("result")
+        } else {
+            line.contains(&format!("\"n\":{},", number - 1))
+        });
+        bench.serving.tell(json!({"confirm": "s", "number": number}));
+        if number % 5_000 == 4_999 {
+            bench.serving.calls("s");
+        }
+    }
+    bench.raw.wait_heard("hold");
+}
+
+const CALLS: u64 = 20;
+
+/// In the middle of twenty calls with progress: the process that serves is killed, the daemon, and both at once.
+#[test]
+fn nothing_is_lost_when_whoever_serves_and_the_daemon_are_killed() {
+    let mut bench = Bench::new("");
+    for id in 1..=CALLS {
+        bench.serving.send("s", &request(id, "hold"));
+    }
+    bench.raw.wait_heard(&format!("\"id\":{CALLS},"));
+    let mut said = Vec::new();
+    let mut got: Vec<(u64, String)> = Vec::new();
+    for step in 0..9_u64 {
+        for id in 1..=CALLS {
+            let line = progress(id, step);
+            bench.raw.say(&line);
+            said.push(line);
+        }
+        // Some are read, and of these some are confirmed.
+        for _ in 0..CALLS {
+            got.push(bench.serving.line());
+        }
+        let last = got.iter().map(|(number, _)| *number).max().expect("some");
+        bench.serving.tell(json!({"confirm": "s", "number": last - 7}));
+        bench.serving.calls("s");
+        match step % 3 {
+            0 => {
+                let found = bench.serve_again();
+                assert_eq!(found["is_fresh"], false, "{found}");
+            }
+            1 => bench.daemon.restart(),
+            _ => {
+                bench.daemon.kill();
+                bench.serving.process.kill();
+                bench.daemon.start_again();
+                let found = bench.serve_again();
+                assert_eq!(found["is_fresh"], false, "{found}");
+            }
+        }
+        if step % 3 != 1 {
+            // The seven that were not confirmed come again.
+            for _ in 0..7 {
+                got.push(bench.serving.line());
+            }
+        }
+    }
+    for id in 1..=CALLS {
+        bench.raw.say(&answer(id));
+        said.push(answer(id));
+    }
+    while got.last().is_none_or(|(number, _)| *number < said.len() as u64) {
+        got.push(bench.serving.line());
+    }
+    // What came twice came under the same number, and nothing else did.
+    let mut once = Vec::new();
+    for (number, line) in got {
+        match once.get(usize::try_from(number).expect("small") - 1) {
+            Some(before) => assert_eq!(*before, line),
+            None => {
+                assert_eq!(number, once.len() as u64 + 1, "one was left out");
+                once.push(line);
+            }
+        }
+    }
+    assert_eq!(once, said);
+}

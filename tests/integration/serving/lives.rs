@@ -1,0 +1,81 @@
+//! How keepers of a service's sessions come to be, and how they end.
+
+use mcp_sessiond_tests::gone;
+use serde_json::{Value, json};
+
+use super::{Bench, answer, request};
+
+#[test]
+fn a_keeper_ends_when_nobody_has_served_for_the_linger_time() {
+    let mut bench = Bench::new("[http]\nlinger_ms = 50\n");
+    let backend = bench.world.backend();
+    bench.serving.process.kill();
+    gone(backend.keeper);
+    bench.world.serving("web").leased();
+}
+
+#[test]
+fn a_keeper_ends_with_its_session() {
+    let mut bench = Bench::new("");
+    let backend = bench.world.backend();
+    bench.world.terminate("web", "s");
+    gone(backend.keeper);
+    bench.serving.wait("gone");
+    let attached = bench.serving.attach("s", &bench.raw.command);
+    assert_eq!(attached["why"], "there is no such session of this service");
+}
+
+#[test]
+fn a_keeper_ends_when_it_is_told_to() {
+    let mut bench = Bench::new("");
+    let backend = bench.world.backend();
+    bench.serving.tell(json!({"end": "s"}));
+    bench.serving.wait("ended");
+    gone(backend.keeper);
+    assert_eq!(bench.serving.attach("s", &bench.raw.command)["is_fresh"], true);
+}
+
+/// Its keepers say whose they are, and who was attached.
+#[test]
+fn a_service_is_found_again_when_the_records_are_lost() {
+    let mut bench = Bench::new("");
+    bench.serving.send("s", &request(1, "hold"));
+    bench.raw.wait_heard("hold");
+    let backend = bench.world.backend();
+    bench.daemon.kill();
+    std::fs::write(bench.world.directory().join("sessions.db"), "no database at all".repeat(999))
+        .expect("ours");
+    bench.daemon.start_again();
+    assert_eq!(bench.world.backend().keeper, backend.keeper);
+    let mut second = bench.world.serving("web");
+    assert_eq!(second.wait("taken")["taken"]["pid"], bench.serving.process.pid());
+    bench.raw.say(&answer(1));
+    assert_eq!(bench.serving.line(), (1, answer(1)));
+    assert_eq!(bench.serve_again()["is_fresh"], false);
+    assert_eq!(bench.serving.line(), (1, answer(1)));
+}
+
+/// As by `mcp-sessiond stop`.
+#[test]
+fn a_keeper_is_listed_and_stopped_by_hand() {
+    let mut bench = Bench::new("");
+    let backend = bench.world.backend();
+    let listed = bench.world.listed("list_backends");
+    assert_eq!((&listed[0]["service"], &listed[0]["host"]), (&json!("web"), &json!(0)));
+    let stopped = bench.world.sessiond(&["stop", "--all"]).output().expect("it runs");
+    assert!(stopped.status.success(), "{stopped:?}");
+    gone(backend.keeper);
+    bench.serving.wait("gone");
+}
+
+/// Whoever is not below the process that serves can't have its backend, whatever it says.
+#[test]
+fn nobody_else_registers_a_keeper() {
+    let bench = Bench::new("");
+    let words = ["keep", "--session", "s", "--service", "web", "--epoch", "1", "--", "sleep", "60"];
+    let output = bench.world.sessiond(&words).output().expect("it runs");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    let why = report["failed"].as_str().unwrap_or_else(|| panic!("{report}"));
+    assert!(why.contains("is not an ancestor"), "{why}");
+    assert_eq!(bench.world.backends().len(), 1);
+}

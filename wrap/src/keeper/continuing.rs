@@ -1,0 +1,111 @@
+//! What a keeper and a front say to each other where the front continues another one: lines that begin with a letter. The page of the
+//! protocol has them.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use super::lines::Line;
+
+/// Bytes that stand before a message at most.
+pub const PREFIX_MAX: usize = 24;
+
+/// A line of a front's, or of a keeper's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// A message, and its number.
+    Message(u64, Line),
+    /// From a front: the messages up to this number are confirmed.
+    Confirmed(u64),
+    /// From a keeper: the messages up to this number are taken.
+    Taken(u64),
+    /// From a front: which calls does the keeper know? From a keeper: these, as an array of JSON.
+    Calls(Bytes),
+    /// From a front: the backend is to end. From a keeper: it does.
+    End,
+}
+
+impl Said {
+    /// What a line says. None: nothing that was agreed on.
+    #[must_use]
+    pub fn read(line: Line) -> Option<Self> {
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::Oversized { head, tail } => {
+                let (number, head) = numbered(&head)?;
+                return Some(Self::Message(number, Line::Oversized { head, tail }));
+            }
+        };
+        let number = || str::from_utf8(line.get(1..)?).ok()?.parse().ok();
+        match line.first()? {
+            b'm' => numbered(&line).map(|(number, line)| Self::Message(number, Line::Whole(line))),
+            b'c' => number().map(Self::Confirmed),
+            b't' => number().map(Self::Taken),
+            b'o' => Some(Self::Calls(line.slice(1..))),
+            b'e' if line.len() == 1 => Some(Self::End),
+            _ => None,
+        }
+    }
+
+    /// The line of a message, without its newline.
+    #[must_use]
+    pub fn message(number: u64, message: &[u8]) -> Bytes {
+        let mut line = BytesMut::with_capacity(PREFIX_MAX + message.len());
+        // A buffer takes everything.
+        let _ = write!(line, "m{number} ");
+        line.put_slice(message);
+        line.freeze()
+    }
+}
+
+/// A message of the form `m7 {…}`.
+fn numbered(line: &Bytes) -> Option<(u64, Bytes)> {
+    let end = memchr::memchr(b' ', &line[..line.len().min(PREFIX_MAX)])?;
+    let number = str::from_utf8(line[..end].strip_prefix(b"m")?).ok()?;
+    Some((number.parse().ok()?, line.slice(end + 1..)))
+}
+
+/// What is said beside the messages, and the message that is not taken yet.
+#[derive(Debug, Default)]
+pub struct Continuing {
+    /// Lines for the front, which go before messages.
+    pub lane: VecDeque<Bytes>,
+    /// A message that waits until it can be taken.
+    pub held: Option<(u64, Line)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &'static [u8]) -> Option<Said> {
+        Said::read(Line::Whole(Bytes::from_static(line)))
+    }
+
+    #[test]
+    fn a_line_says_what_was_agreed_on_or_nothing() {
+        let message = Said::message(7, b"{\"a b\":1}");
+        assert_eq!(message, "m7 {\"a b\":1}");
+        let whole = Line::Whole(Bytes::from_static(b"{\"a b\":1}"));
+        assert_eq!(Said::read(Line::Whole(message)), Some(Said::Message(7, whole)));
+        assert_eq!(read(b"c18446744073709551615"), Some(Said::Confirmed(u64::MAX)));
+        assert_eq!(read(b"t0"), Some(Said::Taken(0)));
+        assert_eq!(read(b"o"), Some(Said::Calls(Bytes::new())));
+        assert_eq!(read(b"e"), Some(Said::End));
+        for bad in [
+            &b""[..],
+            b"m",
+            b"m7",
+            b"m7{}",
+            b"mx {}",
+            b"c",
+            b"c-1",
+            b"ex",
+            b"{}",
+            b"m99999999999999999999 {}",
+        ] {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Fronts that continue each other: those of a service's session.
+
+use bytes::Bytes;
+use mcp_sessiond_process::Pinned;
+use mcp_sessiond_proto::Epoch;
+use mcp_sessiond_proto::backends::{Attached, KeeperReply, RELAYED_MAX};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, timeout};
+
+use super::{End, FAREWELL, Keeper};
+use crate::keeper::continuing::{Continuing, PREFIX_MAX, Said};
+use crate::keeper::front::Front;
+use crate::keeper::lines::{Line, Lines};
+use crate::keeper::visits::reply;
+
+impl Keeper {
+    /// Whether its fronts continue each other.
+    pub(super) fn continues(&self) -> bool {
+        self.house.service.is_some()
+    }
+
+    pub(super) async fn attach_continuing(
+        &mut self,
+        epoch: Epoch,
+        front: Pinned,
+        reader: Lines<OwnedReadHalf>,
+        mut writer: OwnedWriteHalf,
+    ) {
+        self.detach();
+        let process = front.id();
+        if self.last != (epoch, Some(process)) {
+            self.taken = 0;
+        }
+        self.arrived = Some(front);
+        let attached = Attached {
+            taken: self.taken,
+            incarnation: self.incarnation,
+            age_ms: self.age_ms(),
+            ..self.relay.attach_continuing(self.now())
+        };
+        // A line of some hundred bytes on a new connection: it fits, or nobody is there.
+        let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
+        self.last = (epoch, Some(process));
+        self.since = Instant::now();
+        if !matches!(told, Ok(Ok(()))) {
+            return;
+        }
+        let (half, mut buffer) = reader.into_parts();
+        buffer.take(RELAYED_MAX + PREFIX_MAX);
+        let mut front = Front::new(process, epoch, Lines::from_parts(half, buffer), writer, None);
+        front.continuing = Some(Continuing::default());
+        self.front = Some(front);
+    }
+
+    /// The front says something. Returns why the keeper has to end, if it has.
+    pub(super) fn hear_continuing(&mut self, line: Line) -> Option<End> {
+        let said = Said::read(line);
+        let known = matches!(said, Some(Said::Calls(_))).then(|| self.relay.known_calls());
+        let continuing = self.front.as_mut().and_then(|front| front.continuing.as_mut())?;
+        match said {
+            // It was taken before the front's connection broke.
+            Some(Said::Message(number, _)) if number <= self.taken => {
+                continuing.lane.push_back(format!("t{}", self.taken).into());
+            }
+            Some(Said::Message(number, line)) if number == self.taken + 1 && continuing.held.is_none() => {
+                continuing.held = Some((number, line));
+            }
+            Some(Said::Confirmed(number)) => self.relay.confirm(number),
+            Some(Said::Calls(_)) => {
+                let known = known.unwrap_or_default();
+                continuing.lane.push_back(format!("o[{}]", known.join(",")).into());
+            }
+            Some(Said::End) => return Some(End::Told),
+            // It does not keep to what was agreed on.
+            Some(Said::Message(..) | Said::Taken(_)) | None => self.detach(),
+        }
+        None
+    }
+
+    /// Takes the message that waits, if there is room for it, and gives the front its next line.
+    pub(super) fn hand_out_continuing(&mut self) {
+        let now = self.now();
+        let takes = self.relay.reads_front();
+        self.relay.number_lines();
+        let Some(front) = &mut self.front else { return };
+        let Some(continuing) = &mut front.continuing else { return };
+        if takes && let Some((number, line)) = continuing.held.take() {
+            self.taken = number;
+            continuing.lane.push_back(format!("t{number}").into());
+            match line {
+                Line::Whole(line) => self.relay.from_front(line, now),
+                Line::Oversized { head, tail } => self.relay.oversized_from_front(&head, &tail, now),
+            }
+        }
+        if !front.outlet.is_empty() {
+            return;
+        }
+        let message = || self.relay.pull_numbered().map(|(number, line)| Said::message(number, &line));
+        if let Some(line) = continuing.lane.pop_front().or_else(message) {
+            front.outlet.put(line);
+        }
+    }
+
+    /// Gives the front what is left for it, and tells it that this is the end.
+    pub(super) async fn say_goodbye(&mut self) {
+        let Some(mut front) = self.front.take() else { return };
+        let farewell = async {
+            while front.outlet.write(&mut front.writer).await.is_ok() {
+                let Some((number, line)) = self.relay.pull_numbered() else { break };
+                front.outlet.put(Said::message(number, &line));
+            }
+            front.outlet.put(Bytes::from_static(b"e"));
+            front.outlet.write(&mut front.writer).await
+        };
+        let _ = timeout(FAREWELL, farewell).await;
+    }
+
+    fn age_ms(&self) -> u64 {
+        let age = self.backend.as_ref().map(|backend| backend.started.elapsed()).unwrap_or_default();
+        u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+    }
+}

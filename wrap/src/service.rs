@@ -1,0 +1,281 @@
+//! What serves sessions that no host has, such as an HTTP server: it serves a name, one process at a time, and each session of that name
+//! has a backend in a keeper of its own, which outlives the process that serves.
+//!
+//! - [`Service`]: the lease on the name. [`Service::backend`] attaches to a session's keeper, or starts one.
+//! - [`Backend`]: lines to and from the backend. Those from it have numbers, and come again until they are confirmed, to this process
+//!   or to the next one that serves the name.
+//! - `link`: the connection to the keeper, which is made anew when it breaks.
+//!
+//! Nothing of it needs the daemon, but for the lease and the start of a backend.
+
+mod backend;
+mod link;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mcp_sessiond_client::{Control, Options as ControlOptions, SessionError, Start};
+use mcp_sessiond_process::executable;
+use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease};
+use mcp_sessiond_proto::{Epoch, Error, KeeperName, ServiceName, SessionId, paths};
+
+pub use backend::{Backend, Gone};
+pub use link::Message;
+use link::{Link, Place};
+
+use crate::keeper::backend::Program;
+use crate::keeper::launch::{Launch, Report};
+use crate::signals::GivenMask;
+
+/// How long a keeper may take to start its backend and to let the front attach.
+const KEEPER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a keeper waits for its front: that has given up by then.
+const KEEPER_WAIT: Duration = Duration::from_secs(20);
+
+/// The pause before another attempt to have a backend.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How the daemon is reached, and what starts keepers.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// How the daemon is reached, and how long it may take for an answer. By default it is started where there is none.
+    pub control: Option<ControlOptions>,
+    /// The executable `mcp-sessiond`, which starts keepers. By default this program's own.
+    pub binary: Option<PathBuf>,
+}
+
+/// Why a name can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum NotLeased {
+    /// Another live process serves it.
+    #[error("process {pid} serves this name already; one process at a time does")]
+    Taken {
+        /// Its pid.
+        pid: u32,
+        /// Since when.
+        since: SystemTime,
+    },
+    /// The daemon could not be reached, or refused.
+    #[error(transparent)]
+    Daemon(#[from] SessionError),
+    /// There is no runtime directory, or no executable to start keepers with.
+    #[error("{0}")]
+    Impossible(String),
+}
+
+/// Why there is no backend.
+#[derive(Debug, thiserror::Error)]
+pub enum NoBackend {
+    /// There is no such program, or none that may be run.
+    #[error("{sentence}")]
+    NoProgram {
+        /// The exit code that a shell has for it.
+        code: u8,
+        /// One sentence.
+        sentence: String,
+    },
+    /// The name is served by another process by now: this one is not to serve any more.
+    #[error("the lease on the service is lost: {0}")]
+    LeaseLost(Error),
+    /// There is no such session.
+    #[error("there is no such session of this service")]
+    NoSession,
+    /// Something was lost on the way, or could not be had in time. The next attempt may go better.
+    #[error("{0}")]
+    Passing(String),
+}
+
+/// What a session's backend runs. Its directory, and what of its environment stands not here, are those of this process.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program and its arguments.
+    pub program: Program,
+    /// Variables that it gets beside this process's own.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+/// A name that this process serves, until it exits.
+#[derive(Debug, Clone)]
+pub struct Service(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: ServiceName,
+    epoch: Mutex<Epoch>,
+    control: Control,
+    directory: PathBuf,
+    binary: PathBuf,
+    mask: GivenMask,
+}
+
+impl Service {
+    /// Serves this name from now on. Called again by the same process it has no further effect. To be called within a runtime of
+    /// tokio.
+    ///
+    /// # Errors
+    /// [`NotLeased`].
+    pub async fn lease(name: ServiceName, options: Options) -> Result<Self, NotLeased> {
+        let binary = options.binary.or_else(executable::own);
+        let binary = binary
+            .ok_or_else(|| NotLeased::Impossible("there is no executable to start keepers with".into()))?;
+        let directory = paths::directory().map_err(|error| NotLeased::Impossible(error.to_string()))?;
+        let start = || ControlOptions::default().start(Start::Auto { binary: Some(binary.clone()) });
+        let control = Control::new(options.control.unwrap_or_else(start));
+        let epoch = Mutex::new(leased(&control, &name).await?);
+        let mask = GivenMask::block(&[]);
+        Ok(Self(Arc::new(Inner { name, epoch, control, directory, binary, mask })))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &ServiceName {
+        &self.0.name
+    }
+
+    /// The number of the lease. It grows whenever another process takes this one's place.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The backend of a session of this service, which has to be there: the one that runs, or else a new one.
+    ///
+    /// # Errors
+    /// [`NoBackend`].
+    pub async fn backend(&self, session: &SessionId, command: &Command) -> Result<Backend, NoBackend> {
+        let until = Instant::now() + KEEPER_PATIENCE;
+        loop {
+            match self.attach(session, command, until).await {
+                Err(NoBackend::Passing(why)) if Instant::now() + PAUSE < until => {
+                    drop(why);
+                    tokio::time::sleep(PAUSE).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn attach(
+        &self,
+        session: &SessionId,
+        command: &Command,
+        until: Instant,
+    ) -> Result<Backend, NoBackend> {
+        let found = self.find(session).await?;
+        let keeper = match found {
+            Some(keeper) => keeper,
+            None => self.launch(session, command, until).await?,
+        };
+        let place = Place {
+            socket: paths::keeper_socket(&self.0.directory, keeper),
+            service: self.0.name.clone(),
+            session: session.clone(),
+            epoch: self.epoch(),
+        };
+        let (link, attached) =
+            Link::open(place, until).await.map_err(|error| NoBackend::Passing(error.to_string()))?;
+        Ok(Backend::over(link, keeper, found.is_none(), &attached))
+    }
+
+    /// The keeper of a session's backend.
+    async fn find(&self, session: &SessionId) -> Result<Option<KeeperName>, NoBackend> {
+        for _ in 0..2 {
+            let (session, service) = (session.clone(), Some(self.0.name.clone()));
+            let request = FindRequest { session, epoch: self.epoch(), service };
+            let found = self.0.control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.find_backend(context, request).await }
+            });
+            match found.await {
+                Ok(found) => return Ok(found.map(|backend| backend.keeper)),
+                // A daemon that has lost its records knows nothing of the lease.
+                Err(SessionError::Refused(Error::LeaseEnded | Error::StaleEpoch { .. })) => {
+                    self.renew().await?;
+                }
+                Err(SessionError::Refused(error @ Error::ServiceTaken { .. })) => {
+                    return Err(NoBackend::LeaseLost(error));
+                }
+                Err(error) => return Err(NoBackend::Passing(error.to_string())),
+            }
+        }
+        Err(NoBackend::LeaseLost(Error::LeaseEnded))
+    }
+
+    async fn renew(&self) -> Result<(), NoBackend> {
+        let epoch = leased(&self.0.control, &self.0.name).await.map_err(|error| match error {
+            NotLeased::Daemon(SessionError::Refused(error)) => NoBackend::LeaseLost(error),
+            NotLeased::Taken { pid, since } => {
+                let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+                let since_ms = u64::try_from(since_ms).unwrap_or(u64::MAX);
+                NoBackend::LeaseLost(Error::ServiceTaken { pid, since_ms })
+            }
+            error => NoBackend::Passing(error.to_string()),
+        })?;
+        *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner) = epoch;
+        Ok(())
+    }
+
+    /// Starts a keeper, which starts the backend.
+    async fn launch(
+        &self,
+        session: &SessionId,
+        command: &Command,
+        until: Instant,
+    ) -> Result<KeeperName, NoBackend> {
+        let (service, session, command) = (self.clone(), session.clone(), command.clone());
+        let started = tokio::task::spawn_blocking(move || {
+            let Inner { name, binary, mask, .. } = &*service.0;
+            let binary: &Path = binary;
+            let launch = Launch {
+                binary,
+                session: &session,
+                service: Some(name),
+                epoch: service.epoch(),
+                wait: KEEPER_WAIT,
+                program: &command.program,
+                environment: &command.environment,
+            };
+            launch.start(mask, until)
+        });
+        let passing = |error: &dyn std::fmt::Display| {
+            NoBackend::Passing(format!("no keeper could be started: {error}"))
+        };
+        match started.await.map_err(|error| passing(&error))?.map_err(|error| passing(&error))? {
+            Report::Ready(keeper) => Ok(keeper),
+            Report::NoProgram { code, sentence } => Err(NoBackend::NoProgram { code, sentence }),
+            Report::NoSession(_) => Err(NoBackend::NoSession),
+            Report::NoLease(sentence) | Report::Failed(sentence) => Err(NoBackend::Passing(sentence)),
+        }
+    }
+
+    /// Gives the name back, for the next process. The backends stay, as they do when this process exits.
+    ///
+    /// # Errors
+    /// When the daemon could not be told. Then it is by the exit of this process.
+    pub async fn release(self) -> Result<(), SessionError> {
+        let request = ServiceLease { service: self.0.name.clone(), epoch: self.epoch() };
+        let released = self.0.control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.release_service(context, request).await }
+        });
+        released.await
+    }
+}
+
+async fn leased(control: &Control, name: &ServiceName) -> Result<Epoch, NotLeased> {
+    let request = ServeRequest { service: name.clone(), until_ms: None };
+    let leased = control.call(|connection, context| {
+        let request = request.clone();
+        async move { connection.lease_service(context, request).await }
+    });
+    match leased.await {
+        Ok(served) => Ok(served.epoch),
+        Err(SessionError::Refused(Error::ServiceTaken { pid, since_ms })) => {
+            Err(NotLeased::Taken { pid, since: UNIX_EPOCH + Duration::from_millis(since_ms) })
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,287 @@
+//! The connection to a keeper, made anew when it breaks.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mcp_sessiond_proto::backends::{Attach, Attached, KeeperReply, KeeperRequest, RELAYED_MAX};
+use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::keeper::continuing::{PREFIX_MAX, Said};
+use crate::keeper::dial::{DialError, dial_until};
+use crate::keeper::front::Outlet;
+use crate::keeper::lines::{Line, LineBuffer, Lines};
+
+/// Bytes by which a message may have grown when the client's own ids are put back into it.
+const MARGIN: usize = 64 * 1024;
+
+/// How long one attempt to attach may take.
+const ATTEMPT: Duration = Duration::from_secs(4);
+
+/// The pause after an attempt that came to nothing.
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A line of the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its number, from 1, in the order in which lines were said. What comes again has the same.
+    pub number: u64,
+    /// The line, without its newline: a message, or a batch.
+    pub line: Bytes,
+}
+
+/// Where the keeper is, and what it is shown.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) socket: PathBuf,
+    pub(super) service: ServiceName,
+    pub(super) session: SessionId,
+    pub(super) epoch: Epoch,
+}
+
+/// What is wanted of the keeper.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// It is to take a line.
+    Send(Bytes, oneshot::Sender<()>),
+    /// Everything up to this number is confirmed.
+    Confirm(u64),
+    /// Which calls does it know?
+    Calls(oneshot::Sender<Vec<Value>>),
+    /// It is to end.
+    End,
+}
+
+/// A connection to a keeper that has let us attach, and what is to be said on the next one, too.
+#[derive(Debug)]
+pub(super) struct Link {
+    place: Place,
+    incarnation: u64,
+    connection: Connection,
+    /// The lines that are not taken: the number of the first one, and whether it was written on this connection.
+    sends: VecDeque<(Bytes, oneshot::Sender<()>)>,
+    taken: u64,
+    is_sent: bool,
+    calls: VecDeque<oneshot::Sender<Vec<Value>>>,
+    /// The newest number that was confirmed, and that was handed on.
+    confirmed: u64,
+    handed_on: u64,
+    ends: bool,
+    /// Lines beside the messages that are to be written.
+    lane: VecDeque<Bytes>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    reader: Lines<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    outlet: Outlet,
+}
+
+/// What happened.
+enum Event {
+    Wish(Option<Wish>),
+    Line(io::Result<Option<Line>>),
+    Written(io::Result<()>),
+}
+
+/// How a connection ends.
+enum Ended {
+    /// It broke.
+    Broken,
+    /// Nobody is interested any more.
+    Dropped,
+    /// The keeper ends.
+    ByKeeper,
+}
+
+impl Link {
+    /// Attaches.
+    pub(super) async fn open(place: Place, until: Instant) -> Result<(Self, Attached), DialError> {
+        let (connection, attached) = Connection::open(&place, until).await?;
+        let link = Self {
+            place,
+            incarnation: attached.incarnation,
+            connection,
+            sends: VecDeque::new(),
+            taken: attached.taken,
+            is_sent: false,
+            calls: VecDeque::new(),
+            confirmed: 0,
+            handed_on: 0,
+            ends: false,
+            lane: VecDeque::new(),
+        };
+        Ok((link, attached))
+    }
+
+    /// Carries lines until the keeper is gone, or nobody is interested any more.
+    pub(super) async fn run(
+        mut self,
+        mut wishes: mpsc::UnboundedReceiver<Wish>,
+        messages: mpsc::UnboundedSender<Message>,
+    ) {
+        loop {
+            match self.carry(&mut wishes, &messages).await {
+                Ended::Dropped | Ended::ByKeeper => return,
+                Ended::Broken if !self.reconnect(&messages).await => return,
+                Ended::Broken => {}
+            }
+        }
+    }
+
+    async fn carry(
+        &mut self,
+        wishes: &mut mpsc::UnboundedReceiver<Wish>,
+        messages: &mpsc::UnboundedSender<Message>,
+    ) -> Ended {
+        loop {
+            self.put_next();
+            let Connection { reader, writer, outlet } = &mut self.connection;
+            let is_empty = outlet.is_empty();
+            let event = tokio::select! {
+                biased;
+                line = reader.next() => Event::Line(line),
+                wish = wishes.recv() => Event::Wish(wish),
+                written = outlet.write(writer), if !is_empty => Event::Written(written),
+            };
+            match event {
+                Event::Wish(None) => return Ended::Dropped,
+                Event::Wish(Some(wish)) => self.wish(wish),
+                Event::Written(Ok(())) => {}
+                Event::Written(Err(_)) | Event::Line(Ok(None) | Err(_)) => return Ended::Broken,
+                Event::Line(Ok(Some(line))) => match Said::read(line) {
+                    Some(Said::Message(number, Line::Whole(line))) => {
+                        // It comes again when the connection was made anew.
+                        if number > self.handed_on {
+                            self.handed_on = number;
+                            if messages.send(Message { number, line }).is_err() {
+                                return Ended::Dropped;
+                            }
+                        }
+                    }
+                    Some(Said::Taken(number)) => self.note_taken(number),
+                    Some(Said::Calls(calls)) => {
+                        if let Some(told) = self.calls.pop_front() {
+                            let _ = told.send(serde_json::from_slice(&calls).unwrap_or_default());
+                        }
+                    }
+                    Some(Said::End) => return Ended::ByKeeper,
+                    Some(Said::Message(..) | Said::Confirmed(_)) | None => return Ended::Broken,
+                },
+            }
+        }
+    }
+
+    fn wish(&mut self, wish: Wish) {
+        match wish {
+            Wish::Send(line, taken) => self.sends.push_back((line, taken)),
+            Wish::Confirm(number) => {
+                if number > self.confirmed {
+                    self.confirmed = number;
+                    self.lane.retain(|line| !line.starts_with(b"c"));
+                    self.lane.push_back(format!("c{number}").into());
+                }
+            }
+            Wish::Calls(told) => {
+                self.calls.push_back(told);
+                self.lane.push_back(Bytes::from_static(b"o"));
+            }
+            Wish::End => {
+                self.ends = true;
+                self.lane.push_back(Bytes::from_static(b"e"));
+            }
+        }
+    }
+
+    /// What is written next: a message only when the one before is taken.
+    fn put_next(&mut self) {
+        if !self.connection.outlet.is_empty() {
+            return;
+        }
+        if let Some(line) = self.lane.pop_front() {
+            self.connection.outlet.put(line);
+        } else if let (false, Some((line, _))) = (self.is_sent, self.sends.front()) {
+            self.is_sent = true;
+            self.connection.outlet.put(Said::message(self.taken + 1, line));
+        }
+    }
+
+    fn note_taken(&mut self, number: u64) {
+        while self.taken < number {
+            self.taken += 1;
+            self.is_sent = false;
+            if let Some((_, taken)) = self.sends.pop_front() {
+                // Whoever sent it may have lost interest.
+                let _ = taken.send(());
+            }
+        }
+    }
+
+    /// Attaches again. False: the keeper is gone, or another process has the service.
+    async fn reconnect(&mut self, messages: &mpsc::UnboundedSender<Message>) -> bool {
+        let mut pause = PAUSE;
+        loop {
+            if messages.is_closed() {
+                return false;
+            }
+            match Connection::open(&self.place, Instant::now() + ATTEMPT).await {
+                Ok((_, attached)) if attached.incarnation != self.incarnation => return false,
+                Ok((connection, attached)) => {
+                    self.connection = connection;
+                    self.is_sent = false;
+                    self.note_taken(attached.taken);
+                    self.lane.clear();
+                    if self.confirmed > 0 {
+                        self.lane.push_back(format!("c{}", self.confirmed).into());
+                    }
+                    self.lane.extend(self.calls.iter().map(|_| Bytes::from_static(b"o")));
+                    if self.ends {
+                        self.lane.push_back(Bytes::from_static(b"e"));
+                    }
+                    return true;
+                }
+                Err(error) if is_final(&error) => return false,
+                Err(_) => tokio::time::sleep(pause).await,
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// Whether another attempt would come to the same.
+fn is_final(error: &DialError) -> bool {
+    match error {
+        // Nobody listens there any more, and nobody will: a keeper has its name for itself.
+        DialError::Io(error) => {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+        }
+        DialError::Refused(Error::Unavailable { .. }) | DialError::Silent => false,
+        DialError::Refused(_) | DialError::Hello(_) | DialError::Answer => true,
+    }
+}
+
+impl Connection {
+    async fn open(place: &Place, until: Instant) -> Result<(Self, Attached), DialError> {
+        let Place { socket, service, session, epoch } = place.clone();
+        let attach = Attach { session, epoch, initialize: None, service: Some(service), continues: true };
+        let request = KeeperRequest::Attach(attach);
+        let dialling = tokio::task::spawn_blocking(move || dial_until(&socket, &request, until));
+        let dialled = dialling.await.map_err(|error| DialError::Io(io::Error::other(error)))??;
+        let KeeperReply::Attached(attached) = dialled.reply else { return Err(DialError::Answer) };
+        let mut buffer = LineBuffer::taking(RELAYED_MAX + PREFIX_MAX + MARGIN);
+        buffer.room().extend_from_slice(dialled.reader.buffer());
+        let stream = dialled.reader.into_inner();
+        stream.set_nonblocking(true)?;
+        let (reader, writer) = UnixStream::from_std(stream)?.into_split();
+        let reader = Lines::from_parts(reader, buffer);
+        Ok((Self { reader, writer, outlet: Outlet::default() }, attached))
+    }
+}
