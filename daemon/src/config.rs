@@ -3,6 +3,7 @@
 
 mod backends;
 mod hosts;
+mod http;
 mod limits;
 mod metrics;
 mod range;
@@ -21,6 +22,7 @@ use crate::storage;
 
 pub use backends::Backends;
 pub use hosts::HostRow;
+pub use http::Http;
 pub use limits::Limits;
 pub use metrics::Metrics;
 pub use sessions::Sessions;
