@@ -26,6 +26,7 @@ mod python;
 mod quotas;
 mod refusals;
 mod restarts;
+mod serve;
 mod sessions;
 mod sessions_client;
 mod siblings;

@@ -29,6 +29,7 @@ mod node;
 mod peer;
 mod process;
 mod raw;
+mod serve;
 mod steady;
 mod world;
 
@@ -48,6 +49,7 @@ pub use node::NodeHost;
 pub use peer::Peer;
 pub use process::{gone, lives, signal, start_time, stat};
 pub use raw::Raw;
+pub use serve::{HttpClient, Reply, Serve, SseEvent};
 pub use steady::Steady;
 pub use world::{Binaries, World};
 
