@@ -49,10 +49,10 @@ pub struct Config {
     pub sessions: Sessions,
     /// Servers that outlive whoever speaks to them.
     pub backends: Backends,
-    /// Sessions of services.
-    pub http: Http,
     /// How `wrap` waits.
     pub wrap: Wrap,
+    /// How `serve` serves.
+    pub http: Http,
     /// For a scraper.
     pub metrics: Metrics,
     /// Bounds.
@@ -115,8 +115,8 @@ impl Default for Config {
             storage: Storage::default(),
             sessions: Sessions::default(),
             backends: Backends::default(),
-            http: Http::default(),
             wrap: Wrap::default(),
+            http: Http::default(),
             metrics: Metrics::default(),
             limits: Limits::default(),
         }
