@@ -6,6 +6,7 @@
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`Scarce`]: why any of it may not be known for the moment.
+//! - [`tcp`]: who is at the other end of a connection over loopback.
 //! - [`changes`]: whether something happens to directories and files.
 //! - [`rank`]: how the system ranks this process.
 //! - [`ExitWatch`]: which of many processes have exited.
@@ -35,6 +36,7 @@ mod scarce;
 mod session;
 pub mod socket;
 pub mod sys;
+pub mod tcp;
 mod variables;
 mod walk;
 

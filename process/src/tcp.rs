@@ -1,0 +1,140 @@
+//! Who is at the other end of a TCP connection over loopback.
+//!
+//! The kernel is asked by all four parts of the address, with sock_diag(7): so it is that very connection, and nobody who has the
+//! port later. Only an established socket that a process holds has an owner: of one that was closed the kernel says that it is root's.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Whether the process at the other end belongs to our own user, right now.
+///
+/// # Errors
+/// Where the kernel does not tell: on macOS, and where a sandbox forbids to ask.
+pub fn is_ours(peer: SocketAddr, own: SocketAddr) -> io::Result<bool> {
+    let owner = owner(peer, own)?;
+    Ok(owner == Some(nix::unistd::geteuid().as_raw()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn owner(_: SocketAddr, _: SocketAddr) -> io::Result<Option<u32>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
+use diag::owner;
+
+#[cfg(target_os = "linux")]
+mod diag {
+    use std::io;
+    use std::net::{IpAddr, SocketAddr};
+    use std::os::fd::AsRawFd as _;
+
+    use nix::sys::socket::{
+        AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
+    };
+
+    /// SOCK_DIAG_BY_FAMILY of linux/sock_diag.h.
+    const BY_FAMILY: u16 = 20;
+    /// NLM_F_REQUEST of linux/netlink.h.
+    const REQUEST: u16 = 1;
+    /// NLMSG_ERROR of linux/netlink.h.
+    const ERROR: u16 = 2;
+    /// TCP_ESTABLISHED of linux/tcp_states.h.
+    const ESTABLISHED: u8 = 1;
+    /// Bytes of nlmsghdr.
+    const HEADER: usize = 16;
+    /// Bytes of nlmsghdr and inet_diag_req_v2.
+    const ASKED: usize = HEADER + 56;
+    /// Where inet_diag_msg has the owner, and the inode, behind nlmsghdr: after four bytes, inet_diag_sockid, and three numbers.
+    const UID: usize = HEADER + 4 + 48 + 12;
+    const INODE: usize = UID + 4;
+
+    /// The user whose established socket it is.
+    pub(super) fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
+        let kind = SockType::Datagram;
+        let asker =
+            socket(AddressFamily::Netlink, kind, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkSockDiag)?;
+        let asked = asked(peer, own);
+        sendto(asker.as_raw_fd(), &asked, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+        let mut said = [0; 512];
+        let length = recv(asker.as_raw_fd(), &mut said, MsgFlags::empty())?;
+        read(&said[..length])
+    }
+
+    fn asked(peer: SocketAddr, own: SocketAddr) -> [u8; ASKED] {
+        // What came over IPv4 is IPv4, also where the socket could do both.
+        let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        let (peer, own) = (canonical(peer), canonical(own));
+        let family = if peer.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let mut asked = [0; ASKED];
+        let mut put = |at: usize, bytes: &[u8]| asked[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &(ASKED as u32).to_ne_bytes());
+        put(4, &BY_FAMILY.to_ne_bytes());
+        put(6, &REQUEST.to_ne_bytes());
+        put(HEADER, &[family as u8, 6]);
+        // All states: what is not established is told from what is.
+        put(HEADER + 4, &u32::MAX.to_ne_bytes());
+        let id = HEADER + 8;
+        put(id, &peer.port().to_be_bytes());
+        put(id + 2, &own.port().to_be_bytes());
+        for (at, address) in [(id + 4, peer.ip()), (id + 20, own.ip())] {
+            match address {
+                IpAddr::V4(address) => put(at, &address.octets()),
+                IpAddr::V6(address) => put(at, &address.octets()),
+            }
+        }
+        // No cookie: any socket of this address.
+        put(id + 40, &[0xff; 8]);
+        asked
+    }
+
+    fn read(said: &[u8]) -> io::Result<Option<u32>> {
+        let number = |at: usize| {
+            let bytes = said.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+            bytes.map(u32::from_ne_bytes).ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
+        };
+        let kind = said.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+        if kind == Some(ERROR) {
+            let error = io::Error::from_raw_os_error(-number(HEADER)?.cast_signed());
+            // There is no such socket, or no longer.
+            return if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) };
+        }
+        if kind != Some(BY_FAMILY) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let is_held = said.get(HEADER + 1) == Some(&ESTABLISHED) && number(INODE)? != 0;
+        Ok(if is_held { Some(number(UID)?) } else { None })
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_of_ours_is_ours_and_one_that_was_closed_is_nobodys() {
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(at).expect("bound");
+            let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+            let (accepted, peer) = listener.accept().expect("accepted");
+            let own = accepted.local_addr().expect("an address");
+            assert!(is_ours(peer, own).expect("told"), "{at}");
+            drop(client);
+            assert_eq!(owner(peer, own).expect("told"), None, "hung up: not even root's");
+            // An address that nobody has connected from, though somebody listens there.
+            let listening = listener.local_addr().expect("an address");
+            assert_eq!(owner(listening, peer).expect("told"), None);
+        }
+    }
+
+    #[test]
+    fn what_comes_over_ipv4_is_found_also_where_the_socket_could_do_both() {
+        let Ok(listener) = TcpListener::bind("[::]:0") else { return };
+        let port = listener.local_addr().expect("an address").port();
+        let _client = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+        let (accepted, peer) = listener.accept().expect("accepted");
+        assert!(is_ours(peer, accepted.local_addr().expect("an address")).expect("told"));
+    }
+}
