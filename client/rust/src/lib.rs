@@ -139,14 +139,14 @@ pub use mcp_sessiond_proto::sessions::{
 pub use mcp_sessiond_proto::state::{StateEntry, StateKeyInfo, StateVersion, StateWrite};
 #[cfg(feature = "sessions")]
 pub use mcp_sessiond_proto::streams::{
-    Appended, Cursor, Event, EventId, Gap, Replayed, Stream as StreamView,
+    Appended, Cursor, Event, EventId, FoundEvent, Gap, Replayed, Stream as StreamView,
 };
 pub use mcp_sessiond_proto::types::Outcome;
 #[cfg(feature = "control")]
 pub use mcp_sessiond_proto::{ClaimRequest, Loss, Named};
 pub use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId, Siblings, Token};
 #[cfg(feature = "sessions")]
-pub use mcp_sessiond_proto::{Json, ServiceName, StateKey, StreamId};
+pub use mcp_sessiond_proto::{Json, RequestId, ServiceName, StateKey, StreamId};
 pub use options::{CALL_TIMEOUT, Options};
 pub use runtime::block_on;
 #[cfg(feature = "sessions")]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mcp_sessiond_proto::streams::{Cursor, ReplayRequest, Replayed, WAIT_MAX_MS, WaitRequest};
+use mcp_sessiond_proto::streams::{
+    Cursor, EventId, FindEventRequest, FoundEvent, ReplayRequest, Replayed, WAIT_MAX_MS, WaitRequest,
+};
 use tokio::time::{Instant, sleep};
 
 use super::Session;
@@ -15,6 +17,18 @@ use crate::runtime::driven;
 const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Session {
+    /// The stream of an event id, and whether all was said there.
+    ///
+    /// # Errors
+    /// `unknown_cursor`; `unknown_session`, `session_terminated`, `binding_mismatch`.
+    pub async fn find_event(&self, event: &EventId) -> Result<FoundEvent, SessionError> {
+        self.call(|connection, context, of| {
+            let request = FindEventRequest { of, event: event.clone() };
+            async move { connection.find_event(context, request).await }
+        })
+        .await
+    }
+
     /// What was said after a place: one page, and where the next one begins (`next`), if there is more (`more`).
     ///
     /// # Errors

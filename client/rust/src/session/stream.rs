@@ -99,7 +99,19 @@ impl Stream {
     /// As [`Stream::append`].
     pub async fn append_all(&self, messages: Vec<Option<Json>>) -> Result<Vec<Appended>, SessionError> {
         // By this a repetition is known.
-        let request = RequestId::mint();
+        self.append_as(RequestId::mint(), messages).await
+    }
+
+    /// The same, under an id of the caller's: the same once more, also by another process, appends nothing and gets the
+    /// first answer, for as long as what was appended can be replayed.
+    ///
+    /// # Errors
+    /// As [`Stream::append`].
+    pub async fn append_as(
+        &self,
+        request: RequestId,
+        messages: Vec<Option<Json>>,
+    ) -> Result<Vec<Appended>, SessionError> {
         self.session
             .call(|connection, context, of| {
                 let stream = self.id.clone();
