@@ -1,11 +1,27 @@
-//! What services go by that are served over HTTP.
+//! What `serve` goes by.
 
 use super::section::section;
 
 section! {
-    /// Sessions of a service (`serve`), and the servers behind them. Applies to keepers that register from now on.
+    /// Sessions over HTTP, and the servers behind them. Each `serve` reads these when it starts, but for `linger_ms`, which applies to
+    /// keepers that register from now on.
     pub struct Http {
         /// How long the backend of a service's session stays when nobody serves it, in ms.
         linger_ms: u64 = 600_000,
+        /// How long a request is held while the daemon is away, in ms. After that it is refused, and the client told to come again.
+        hold_ms: u64 = 5_000,
+        /// After how long without a stream and without a call a session ends, with its server, in ms; 0: never.
+        idle_ms: u64 = 30 * 60_000,
+        /// Sessions at one time.
+        sessions: usize = 64,
+        /// After what time a client is told to come back whose connection has ended, in ms.
+        retry_ms: u64 = 5_000,
+        /// After how long without a message a comment is sent, in ms: proxies end connections that say nothing.
+        keep_alive_ms: u64 = 15_000,
+        /// How long a client may take to send the head of a request, and again its body, in ms.
+        peer_wait_ms: u64 = 15_000,
+        /// Whether messages of a call whose client is gone go to the standalone stream until it is back. Answers wait for it either
+        /// way.
+        redirect: bool = false,
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     /// A backend must not outlive its host for longer than anybody would wait for it to go.
     const STOP_WAIT_MAX_MS: u64 = 60_000;
     /// What the names of numbers of things begin with.
-    const COUNTED: [&str; 2] = ["limits.", "backends.queue_"];
+    const COUNTED: [&str; 3] = ["limits.", "backends.queue_", "http.sessions"];
     /// It is told as one line, and kept by each keeper.
     const STDERR_MAX: usize = 1024 * 1024;
     let backends = &config.backends;
@@ -55,6 +55,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("http.linger_ms", config.http.linger_ms, 1),
         ("wrap.first_line_wait_ms", config.wrap.first_line_wait_ms, 1),
         ("wrap.keeper_wait_ms", config.wrap.keeper_wait_ms, 1),
+        ("http.hold_ms", config.http.hold_ms, 1),
+        ("http.keep_alive_ms", config.http.keep_alive_ms, 1),
+        ("http.peer_wait_ms", config.http.peer_wait_ms, 1),
         ("backends.ask_wait_ms", backends.ask_wait_ms, 1),
         ("backends.stop_wait_ms", backends.stop_wait_ms, 1),
     ];

@@ -115,8 +115,8 @@ impl Default for Config {
             storage: Storage::default(),
             sessions: Sessions::default(),
             backends: Backends::default(),
-            http: Http::default(),
             wrap: Wrap::default(),
+            http: Http::default(),
             metrics: Metrics::default(),
             limits: Limits::default(),
         }
