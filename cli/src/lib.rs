@@ -14,6 +14,7 @@ mod kept;
 mod restart;
 mod run;
 mod select;
+mod serve;
 mod status;
 mod stop;
 mod table;
@@ -58,6 +59,8 @@ enum Verb {
     Token(token::Arguments),
     /// Run an MCP server so that it outlives its own process, and its host finds it as it was
     Wrap(wrap::Arguments),
+    /// Serve an MCP server over HTTP, so that its clients lose nothing when a page is reloaded or anything is killed
+    Serve(serve::Arguments),
     /// Hold a server for `wrap` (internal)
     Keep(keep::Arguments),
     /// Show which servers are kept, and how they are
@@ -90,6 +93,7 @@ pub fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Token(arguments) => token::run(arguments),
         Verb::Wrap(arguments) => wrap::run(arguments),
+        Verb::Serve(arguments) => serve::run(arguments),
         Verb::Keep(arguments) => keep::run(arguments),
         Verb::Debug(arguments) => debug::run(&arguments),
         Verb::Status(arguments) => status::run(&arguments),

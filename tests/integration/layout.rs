@@ -12,7 +12,7 @@ use source::{Module, Package, circles};
 use crate::fixture;
 
 /// Every package, and the packages of ours that it may depend on.
-const PACKAGES: [(&str, &[&str]); 9] = [
+const PACKAGES: [(&str, &[&str]); 10] = [
     ("proto", &[]),
     ("process/identity", &["proto"]),
     ("process", &["identity"]),
@@ -21,7 +21,8 @@ const PACKAGES: [(&str, &[&str]); 9] = [
     ("daemon", &["process", "proto", "registry"]),
     ("wrap/relay", &["proto"]),
     ("wrap", &["client", "process", "proto", "relay"]),
-    ("cli", &["client", "daemon", "process", "proto", "wrap"]),
+    ("wrap/serve", &["client", "process", "proto", "relay", "wrap"]),
+    ("cli", &["client", "daemon", "process", "proto", "serve", "wrap"]),
 ];
 
 /// Packages that do no I/O and read no clock: everything that they depend on, `std` not among it.

@@ -26,6 +26,7 @@ mod python;
 mod quotas;
 mod refusals;
 mod restarts;
+mod serve;
 mod serving;
 mod sessions;
 mod sessions_client;

@@ -6,6 +6,8 @@
 //
 //   {"do": "connect", "command": [program, …], "env": {}, "cwd", "mute": [method, …], "timeout_ms"}
 //                                       answers pid, server, protocol and capabilities. What is mute is never answered
+//   {"do": "connect", "url", "timeout_ms"}   the same over HTTP, where the address ends in /sse as of 2024-11-05; answers
+//                                       session, server, protocol and capabilities
 //   {"do": "call", "tool", "arguments", "timeout_ms"}      answers the whole result
 //   {"do": "cancel", "call": id}                           cancels a call, which is answered by an error then
 //   {"do": "request", "method", "params", "timeout_ms"}    any other request; answers its result
@@ -22,6 +24,8 @@
 import readline from 'node:readline';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
   CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, ResultSchema,
 } from '@modelcontextprotocol/sdk/types.js';
@@ -46,8 +50,17 @@ const answers = [
   [ListRootsRequestSchema, () => ({ roots: [{ uri: 'file:///fixed/root', name: 'root' }] })],
 ];
 
-async function connect({ as, command: [command, ...args], env, cwd, mute = [], timeout_ms: timeout }) {
-  const transport = new StdioClientTransport({ command, args, cwd, env: { ...inherited, ...env } });
+// A client gives up after two attempts by default, which here is less time than it takes to start `serve` again.
+const reconnectionOptions = {
+  initialReconnectionDelay: 50, maxReconnectionDelay: 200, reconnectionDelayGrowFactor: 1.2, maxRetries: 200,
+};
+
+async function connect({ as, command: words = [], url, env, cwd, mute = [], timeout_ms: timeout }) {
+  const [command, ...args] = words;
+  const transport = url?.endsWith('/sse')
+    ? new SSEClientTransport(new URL(url))
+    : url ? new StreamableHTTPClientTransport(new URL(url), { reconnectionOptions })
+    : new StdioClientTransport({ command, args, cwd, env: { ...inherited, ...env } });
   const capabilities = { sampling: {}, elicitation: {}, roots: { listChanged: true } };
   const client = new Client({ name: 'reconnect.mjs', version: '1.0.0' }, { capabilities });
   for (const [schema, answer] of answers) {
@@ -62,9 +75,14 @@ async function connect({ as, command: [command, ...args], env, cwd, mute = [], t
   client.onerror = ({ message }) => tell({ event: 'error', as, message });
   client.onclose = () => tell({ event: 'closed', as });
   let protocol;
-  transport.setProtocolVersion = (version) => { protocol = version; };
+  if (!url) transport.setProtocolVersion = (version) => { protocol = version; };
   connections.set(as, { client, transport });
   const connected = client.connect(transport, { timeout });
+  if (url) {
+    await connected;
+    const [server, serves] = [client.getServerVersion(), client.getServerCapabilities()];
+    return { session: transport.sessionId, server, protocol: transport.protocolVersion, capabilities: serves };
+  }
   // The process is there as soon as the SDK was asked to connect, and is forgotten by it when it closes.
   const child = transport._process;
   child.once('exit', (code, signal) => tell({ event: 'exited', as, code, signal }));

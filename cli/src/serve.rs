@@ -1,0 +1,184 @@
+//! `mcp-sessiond serve`: an MCP server over HTTP, whose clients lose nothing.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use mcp_sessiond_client::Label;
+use mcp_sessiond_daemon::config::{self, Config};
+use mcp_sessiond_process::digest;
+use mcp_sessiond_serve::plain::PlainChildren;
+use mcp_sessiond_serve::run::{NotServed, run as serve};
+use mcp_sessiond_serve::settings::{Listen, Settings};
+use mcp_sessiond_serve::token::Token;
+use mcp_sessiond_wrap::keeper::backend::Program;
+use mcp_sessiond_wrap::signals::GivenMask;
+
+use super::{FAILED, USAGE, block_on, complain, wrap};
+
+/// Try again later (EX_TEMPFAIL of sysexits.h).
+const NOT_NOW: u8 = 75;
+
+/// Bytes of the digest that stands for a name.
+const DIGEST_LEN: usize = 6;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Serves MCP's Streamable HTTP at /mcp. Each client's session has a server of its own, started by this command in this \
+environment and directory. Sessions, their streams and what was said in them are kept by the daemon: a client that has lost its \
+connection comes back with `Last-Event-ID` and gets the rest, also after `serve` was killed and started again.
+
+For now a server is a plain child of `serve`, and ends with it. When `serve` is started again, a session's server is started \
+again, too, and told the recorded handshake; calls that were open are answered \"outcome unknown\". The client keeps its session.
+
+`serve` ends by SIGTERM, and its sessions stay; or by SIGINT (Ctrl-C), and they end. One that nobody reads or calls for half an \
+hour (`http.idle_ms`) ends by itself.
+
+Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 75 no daemon, or somebody else listens there.
+
+Example:
+  mcp-sessiond serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp
+  curl -H 'Accept: application/json, text/event-stream' -H 'Content-Type: application/json' localhost:8000/mcp -d '{…}'")]
+pub(super) struct Arguments {
+    /// Where to listen: an address and a port (0: a free one, which is printed), or `unix:PATH`
+    #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:8000")]
+    listen: At,
+    /// The name that sessions are found again by; by default a digest of command and directory
+    #[arg(long, value_name = "NAME")]
+    name: Option<Label>,
+    /// A name of this machine that clients may use, beside localhost, 127.0.0.1 and [::1]
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// An origin whose pages may come, such as https://app.example
+    #[arg(long = "origin", value_name = "ORIGIN")]
+    origins: Vec<String>,
+    /// Give the session id to browsers as a cookie, too, and take it from there
+    #[arg(long)]
+    cookie: bool,
+    /// Take callers that show the bearer token, beside those of your own user. Beyond loopback, and on macOS, it is always so
+    #[arg(long)]
+    token: bool,
+    /// The file of the token; by default `serve.token` beside the configuration. It is made where it is not there
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The server's command and its arguments; `--` before it may be left out
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone)]
+struct At(Listen);
+
+impl FromStr for At {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self(Listen::Unix(PathBuf::from(path))));
+        }
+        let address = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        let address = address.as_deref().unwrap_or(text).parse::<SocketAddr>();
+        address.map(|address| Self(Listen::Tcp(address))).map_err(|_| "ADDRESS:PORT, or unix:PATH".into())
+    }
+}
+
+pub(super) fn run(arguments: Arguments) -> ExitCode {
+    let path = config::usual_path();
+    let config = match config::load(path.as_deref(), &[]) {
+        Ok(loaded) => loaded.config,
+        Err(error) => {
+            complain(error);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let mask = GivenMask::unblock(&mcp_sessiond_wrap::signals::ENDING);
+    let settings = match settings(arguments, &config) {
+        Ok(settings) => settings,
+        Err(sentence) => {
+            complain(sentence);
+            return ExitCode::from(USAGE);
+        }
+    };
+    let backends = PlainChildren { program: settings.program.clone(), stop_wait: settings.stop_wait, mask };
+    match block_on(serve(settings, Arc::new(backends))) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            complain(&error);
+            ExitCode::from(match error {
+                NotServed::NoDaemon(_) | NotServed::NotHeld(_) | NotServed::NoListener { .. } => NOT_NOW,
+                NotServed::Io(_) => FAILED,
+            })
+        }
+        Err(error) => {
+            complain(error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
+    let token = token(&arguments)?;
+    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, command, .. } = arguments;
+    if let Listen::Tcp(at) = &listen {
+        hosts.extend(host(at));
+    }
+    let program = wrap::program(command);
+    let name = name.map_or_else(|| unnamed(&program), |name| name.as_str().to_owned());
+    let http = &config.http;
+    Ok(Settings {
+        service: format!("serve.{name}").parse().map_err(|error| format!("--name: {error}"))?,
+        program,
+        listen,
+        hold: Duration::from_millis(http.hold_ms),
+        idle: Duration::from_millis(http.idle_ms),
+        sessions: http.sessions,
+        retry_ms: http.retry_ms,
+        keep_alive: Duration::from_millis(http.keep_alive_ms),
+        peer_wait: Duration::from_millis(http.peer_wait_ms),
+        redirect: http.redirect,
+        stop_wait: Duration::from_millis(config.backends.stop_wait_ms),
+        hosts,
+        origins,
+        cookie,
+        token,
+    })
+}
+
+/// What a client may say where it has been told this address.
+fn host(at: &SocketAddr) -> Option<String> {
+    let host = if at.is_ipv6() { format!("[{}]", at.ip()) } else { at.ip().to_string() };
+    (!at.ip().is_unspecified()).then_some(host)
+}
+
+/// The token, where one is needed.
+fn token(arguments: &Arguments) -> Result<Option<Token>, String> {
+    let vouched = match &arguments.listen.0 {
+        Listen::Tcp(at) => at.ip().is_loopback() && cfg!(target_os = "linux"),
+        Listen::Unix(_) => true,
+    };
+    if vouched && !arguments.token && arguments.token_file.is_none() {
+        return Ok(None);
+    }
+    let usual = || config::usual_path().map(|path| path.with_file_name("serve.token"));
+    let path =
+        arguments.token_file.clone().or_else(usual).ok_or("say where the token is: --token-file FILE")?;
+    let token = Token::at(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    complain(format_args!(
+        "callers whom the kernel does not vouch for need the bearer token in {}",
+        path.display()
+    ));
+    Ok(Some(token))
+}
+
+/// The name of what was not given one: the same command in the same directory.
+fn unnamed(program: &Program) -> String {
+    let directory = std::env::current_dir().unwrap_or_default();
+    let text = format!("{}\0{}", program.digest(), directory.display());
+    let digest = digest("mcp-sessiond serve", text.as_bytes());
+    digest.iter().take(DIGEST_LEN).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,20 @@
+//! `mcp-sessiond serve`: servers over HTTP, seen by clients that lose their connection, and `serve`, and the daemon.
+
+mod errors;
+mod killed;
+mod streams;
+mod thin;
+mod who;
+
+use mcp_sessiond_tests::{Daemon, Serve, World};
+
+use crate::world;
+
+/// A world with a daemon, and with `serve` in front of this server.
+fn serving(configuration: &str, server: impl FnOnce(&World) -> Vec<String>) -> (World, Daemon, Serve) {
+    let world = world(configuration);
+    let daemon = world.daemon();
+    let server = server(&world);
+    let serve = world.serve(&["--name", "test"], &server);
+    (world, daemon, serve)
+}

@@ -1,0 +1,81 @@
+//! What is refused, with which status.
+
+use serde_json::json;
+
+use super::serving;
+use crate::wrap::{counter, tiny};
+
+#[test]
+fn what_a_request_lacks_is_said() {
+    let (_world, _daemon, serve) = serving("", tiny);
+    let mut client = serve.connected("2025-11-25");
+    let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}).to_string();
+    let asked = |headers: &[(&str, &str)], body: &str| client.ask("POST", headers, body).status;
+    assert_eq!(asked(&[("Mcp-Session-Id", "")], &ping), 400, "missing");
+    assert_eq!(asked(&[("Mcp-Session-Id", "nobodys")], &ping), 404);
+    assert_eq!(asked(&[("Accept", "application/json")], &ping), 406);
+    assert_eq!(asked(&[("Accept", "")], &ping), 406);
+    assert_eq!(asked(&[("Content-Type", "text/plain")], &ping), 415);
+    assert_eq!(asked(&[("MCP-Protocol-Version", "1999-01-01")], &ping), 400);
+    assert_eq!(asked(&[("MCP-Protocol-Version", "")], &ping), 200, "2025-03-26 is meant");
+    assert_eq!(asked(&[], "{"), 400);
+    assert_eq!(asked(&[], "[]"), 400);
+    assert_eq!(asked(&[], &format!("[{ping}]")), 400, "no batches since 2025-06-18");
+    assert_eq!(client.ask("GET", &[("Accept", "application/json")], "").status, 406);
+    assert_eq!(client.ask("PUT", &[], "").status, 405);
+    assert_eq!(client.ask_at("POST", "/other", &[], &ping).status, 404);
+    assert_eq!(client.ask("DELETE", &[("Mcp-Session-Id", "")], "").status, 400);
+    let mut refused = client.ask("POST", &[("Mcp-Session-Id", "nobodys")], &ping);
+    assert_eq!(refused.message()["jsonrpc"], "2.0", "it says why, as JSON-RPC");
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
+    assert_eq!(client.post(&json!([initialize, initialize])).status, 400, "it comes alone");
+    assert_eq!(client.text("increment", &json!({})), "1", "nothing of it was carried out");
+}
+
+#[test]
+fn a_body_is_bounded() {
+    let (_world, _daemon, serve) = serving("", tiny);
+    let client = serve.connected("2025-11-25");
+    let body = "x".repeat(4 * 1024 * 1024 + 1);
+    assert_eq!(client.ask("POST", &[], &body).status, 413);
+}
+
+#[test]
+fn an_answer_that_is_too_large_to_be_kept_is_an_error() {
+    let (_world, _daemon, serve) = serving("limits.message_bytes = 10000", counter);
+    let mut client = serve.connected("2025-11-25");
+    let answer = client.call("big", &json!({"bytes": 20_000})).answer();
+    assert_eq!(answer["error"]["data"]["outcome"], "not_kept", "{answer}");
+}
+
+#[test]
+fn a_batch_of_the_version_that_has_them_is_answered_on_one_stream() {
+    let (_world, _daemon, serve) = serving("", tiny);
+    let client = serve.connected("2025-03-26");
+    let ping = |id: u32| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
+    let mut reply = client.post(&json!([ping(7), note, ping(8)]));
+    let mut ids = [reply.said().message()["id"].clone(), reply.said().message()["id"].clone()];
+    ids.sort_by_key(serde_json::Value::as_u64);
+    assert_eq!((ids, reply.event()), ([json!(7), json!(8)], None));
+    assert_eq!(client.post(&json!([note, note])).status, 202);
+    assert_eq!(client.post(&json!([ping(7), ping(7)])).status, 400, "an id is open once");
+}
+
+#[test]
+fn there_are_no_more_sessions_than_are_allowed() {
+    let (_world, _daemon, serve) = serving("http.sessions = 2", tiny);
+    let (one, _two) = (serve.connected("2025-11-25"), serve.connected("2025-11-25"));
+    let reply = serve.client().begin("2025-11-25", &[]);
+    assert_eq!((reply.status, reply.header("retry-after").is_some()), (503, true));
+    assert_eq!(one.ask("DELETE", &[], "").status, 204);
+    assert_eq!(serve.client().begin("2025-11-25", &[]).status, 200);
+}
+
+#[test]
+fn a_server_that_can_not_be_started_is_an_error_and_no_session_is_left() {
+    let (world, _daemon, serve) = serving("", |_| vec!["/nowhere/server".into()]);
+    assert_eq!(serve.client().begin("2025-11-25", &[]).status, 502);
+    let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    assert_eq!(listed[0]["status"]["is"], "terminated", "{listed}");
+}

@@ -1,0 +1,157 @@
+//! `serve`, its server and the daemon are killed: clients keep their sessions, and no call is left without a word.
+
+use std::collections::HashSet;
+
+use mcp_sessiond_tests::{HttpClient, until};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::serving;
+use crate::wrap::{counter, gate, open, tiny};
+
+fn begin_slow(client: &mut HttpClient, gate: &str) -> String {
+    let mut call = client.call("slow", &json!({"gate": gate}));
+    call.said().id.expect("an id")
+}
+
+#[test]
+fn a_client_keeps_its_session_when_serve_is_killed_and_its_call_is_said_to_be_unknown() {
+    let (world, _daemon, mut serve) = serving("", counter);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let event = begin_slow(&mut client, &gate(&world, "gate"));
+    let (id, standalone) = (client.last, client.listen().event().expect("primed").id.expect("an id"));
+    serve.kill();
+    serve.start_again();
+    let mut back = client.resume(&event);
+    let answered = back.said();
+    let answer = answered.message();
+    assert_eq!(
+        (&answer["id"], &answer["error"]["data"]["outcome"]),
+        (&json!(id), &json!("unknown")),
+        "{answer}"
+    );
+    assert_eq!(back.event(), None, "it is said to its end");
+    assert_eq!(client.resume(answered.id.as_deref().expect("an id")).status, 204);
+    // A new server, which was told the recorded handshake: it would not answer without.
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let gate = gate(&world, "later");
+    let mut stream = client.resume(&standalone);
+    assert_eq!(client.text("notify", &json!({"n": 1, "gate": gate})), "1");
+    open(&gate);
+    assert_eq!(stream.said().message()["params"]["data"], 1, "the standalone stream goes on");
+}
+
+#[test]
+fn what_was_answered_before_the_kill_is_answered_once() {
+    let (_world, _daemon, mut serve) = serving("", tiny);
+    let mut client = serve.connected("2025-11-25");
+    let first = client.call("increment", &json!({})).event().expect("primed").id.expect("an id");
+    let mut answers = HashSet::new();
+    for _ in 0..3 {
+        let mut back = client.resume(&first);
+        let answer = back.said();
+        assert_eq!(answer.message()["result"]["content"][0]["text"], "1");
+        answers.insert(answer.id);
+        assert_eq!(back.event(), None);
+        serve.kill();
+        serve.start_again();
+    }
+    assert_eq!(answers.len(), 1);
+}
+
+#[test]
+fn an_initialize_that_names_its_session_gets_the_answer_that_is_on_record() {
+    let (world, _daemon, mut serve) = serving("", counter);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let session = client.session().to_owned();
+    for header in ["Mcp-Session-Id", "x-mcp-reconnect-session"] {
+        let mut reply = serve.client().begin("2025-11-25", &[(header, &session)]);
+        assert_eq!((reply.status, reply.header("mcp-session-id")), (200, Some(session.as_str())));
+        let answer = reply.message();
+        assert_eq!((&answer["id"], &answer["result"]["serverInfo"]["name"]), (&json!(1), &json!("counter")));
+        client.notify("notifications/initialized", &json!({}));
+    }
+    assert_eq!(client.text("increment", &json!({})), "2", "the same server");
+    serve.kill();
+    serve.start_again();
+    assert_eq!(serve.client().begin("2025-11-25", &[("Mcp-Session-Id", &session)]).message()["id"], 1);
+    // A session that is not there: refused where it is the client's own, else only wished for.
+    assert_eq!(serve.client().begin("2025-11-25", &[("Mcp-Session-Id", "nobodys")]).status, 404);
+    let reply = serve.client().begin("2025-11-25", &[("x-mcp-reconnect-session", "nobodys")]);
+    assert!(reply.status == 200 && reply.header("mcp-session-id").is_some_and(|new| new != session));
+    drop(world);
+}
+
+#[test]
+fn a_server_that_dies_is_started_again_and_its_calls_are_said_to_be_unknown() {
+    let (world, _daemon, serve) = serving("", counter);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let mut slow = client.call("slow", &json!({"gate": gate(&world, "gate")}));
+    slow.said();
+    let died = client.call("die", &json!({})).answer();
+    assert_eq!(died["error"]["data"]["outcome"], "unknown", "{died}");
+    assert_eq!(slow.answer()["error"]["data"]["outcome"], "unknown");
+    assert_eq!(client.text("increment", &json!({})), "1");
+}
+
+#[test]
+fn while_the_daemon_is_away_nothing_is_lost_and_requests_are_held_for_a_while() {
+    let (world, daemon, serve) = serving("http.hold_ms = 300", counter);
+    let mut client = serve.connected("2025-11-25");
+    let gate = gate(&world, "gate");
+    let mut slow = client.call("slow", &json!({"gate": gate}));
+    slow.said();
+    // One that was killed would be started again, by whoever misses it first.
+    daemon.signal(Signal::SIGSTOP);
+    let mut refused = client.call("increment", &json!({}));
+    refused.must_be(503);
+    assert!(refused.header("retry-after").is_some());
+    open(&gate);
+    daemon.signal(Signal::SIGCONT);
+    assert_eq!(slow.answer()["result"]["content"][0]["text"], "1", "it waited for the daemon");
+    assert_eq!(client.text("increment", &json!({})), "2", "what was refused was not done");
+}
+
+#[test]
+fn a_request_is_held_until_the_daemon_is_back() {
+    let (_world, mut daemon, serve) = serving("http.hold_ms = 30000", tiny);
+    let mut client = serve.connected("2025-11-25");
+    daemon.kill();
+    let calling = std::thread::spawn(move || client.text("increment", &json!({})));
+    daemon.start_again();
+    assert_eq!(calling.join().expect("answered"), "1");
+}
+
+#[test]
+fn the_official_client_keeps_its_session_when_serve_is_killed() {
+    let (world, _daemon, mut serve) = serving("http.retry_ms = 50", counter);
+    let mut host = world.node_host();
+    host.order(json!({"do": "connect", "as": "main", "url": serve.url()}));
+    assert_eq!(host.count("main"), 1);
+    let slow = host.begin_slow("main", &gate(&world, "gate"));
+    serve.kill();
+    serve.start_again();
+    let error = host.answer(slow).expect_err("unknown");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("outcome")), "{error}");
+    assert_eq!(host.count("main"), 1, "a new server in the same session, without a new handshake");
+    let sessions = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    assert_eq!(sessions.as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_session_that_is_idle_ends_with_its_server_and_one_that_is_read_does_not() {
+    let (world, _daemon, serve) = serving("http.idle_ms = 3000", tiny);
+    let idle = serve.connected("2025-11-25");
+    let read = serve.connected("2025-11-25");
+    let mut stream = read.listen();
+    stream.event().expect("primed");
+    until("the server of the idle one ends", || {
+        let servers = world.processes().into_iter().filter(|pid| *pid != serve.pid());
+        (servers.count() == 1).then_some(())
+    });
+    assert_eq!(idle.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 404);
+    assert_eq!(read.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 200);
+}

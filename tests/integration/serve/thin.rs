@@ -1,0 +1,122 @@
+//! The thin path: a session begins, calls are answered, the standalone stream is read, the session ends.
+
+use mcp_sessiond_tests::{gone, until};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::serving;
+use crate::wrap::{counter, gate, open, tiny};
+
+#[test]
+fn a_session_begins_calls_and_ends_in_each_version() {
+    let (world, _daemon, serve) = serving("", tiny);
+    for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+        let mut client = serve.client();
+        assert_eq!(client.initialize(version)["protocolVersion"], version);
+        let listed = client.request("tools/list", &json!({})).answer();
+        assert_eq!(listed["result"]["tools"].as_array().map(Vec::len), Some(4));
+        assert_eq!(client.text("increment", &json!({})), "1", "a server of its own");
+        let server: u32 = world.processes().into_iter().find(|pid| *pid != serve.pid()).expect("a server");
+        assert_eq!(client.ask("DELETE", &[], "").status, 204);
+        gone(server);
+        assert_eq!(client.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 404);
+    }
+}
+
+#[test]
+fn an_answer_is_a_stream_that_can_be_resumed_from_its_first_event_on_where_the_version_has_that() {
+    let (_world, _daemon, serve) = serving("http.retry_ms = 1234", tiny);
+    for (version, primes) in [("2025-06-18", false), ("2025-11-25", true)] {
+        let mut client = serve.connected(version);
+        let mut reply = client.call("increment", &json!({}));
+        assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
+        let first = reply.event().expect("an event");
+        assert!(first.id.is_some(), "{first:?}");
+        assert_eq!((first.data.is_empty(), first.retry), (primes, primes.then_some(1234)), "{version}");
+        let answer = if primes { reply.answer() } else { first.message() };
+        assert_eq!(answer["id"], client.last);
+        assert_eq!(reply.event(), None, "it ends");
+    }
+}
+
+#[test]
+fn the_standalone_stream_says_what_belongs_to_no_call() {
+    let (world, _daemon, serve) = serving("", counter);
+    let mut client = serve.connected("2025-11-25");
+    let mut stream = client.listen();
+    assert!(stream.event().expect("primed").id.is_some());
+    let gate = gate(&world, "gate");
+    assert_eq!(client.text("notify", &json!({"n": 2, "gate": gate})), "2");
+    open(&gate);
+    for n in 1..=2 {
+        assert_eq!(stream.said().message()["params"]["data"], n);
+    }
+    // Nobody reads: it waits for who comes without a cursor.
+    stream.hang_up();
+    let gate = self::gate(&world, "later");
+    assert_eq!(client.text("notify", &json!({"n": 1, "gate": gate})), "1");
+    open(&gate);
+    assert_eq!(client.listen().said().message()["params"]["data"], 3);
+}
+
+#[test]
+fn the_sessions_are_those_of_the_service() {
+    let (world, _daemon, mut serve) = serving("", tiny);
+    let client = serve.connected("2025-11-25");
+    let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"}));
+    let listed = listed.expect("a list");
+    assert_eq!(
+        (&listed[0]["session"], &listed[0]["status"]["is"]),
+        (&json!(client.session()), &json!("ready"))
+    );
+    assert!(serve.stop(Signal::SIGTERM).success());
+    until("its server ends with it", || world.processes().is_empty().then_some(()));
+    serve.start_again();
+    assert_eq!(
+        client.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status,
+        200,
+        "it has stayed"
+    );
+    assert!(serve.stop(Signal::SIGINT).success());
+    let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    assert_eq!(listed[0]["status"]["is"], "terminated", "{listed}");
+}
+
+#[test]
+fn the_official_client_lists_tools_calls_one_and_is_told_what_happens() {
+    let (world, _daemon, serve) = serving("", counter);
+    let mut host = world.node_host();
+    let connected = host.order(json!({"do": "connect", "as": "main", "url": serve.url()}));
+    assert_eq!(connected["protocol"], "2025-11-25");
+    assert!(connected["session"].is_string(), "{connected}");
+    let listed = host.order(json!({"do": "request", "as": "main", "method": "tools/list"}));
+    assert!(listed["tools"].as_array().is_some_and(|tools| tools.len() > 4), "{listed}");
+    assert_eq!(host.count("main"), 1);
+    assert_eq!(host.call("main", "ask", json!({"prompt": "Well?"})), "a fixed answer");
+    let gate = gate(&world, "gate");
+    let slow = host.begin_slow("main", &gate);
+    assert_eq!(host.count("main"), 2);
+    open(&gate);
+    assert_eq!(host.text(slow).as_deref(), Ok("3"));
+}
+
+#[test]
+fn the_official_client_of_the_transport_before_calls_and_asks_and_ends_its_session_with_its_stream() {
+    let (world, _daemon, serve) = serving("", counter);
+    let mut host = world.node_host();
+    let connected =
+        host.order(json!({"do": "connect", "as": "main", "url": format!("http://{}/sse", serve.at)}));
+    assert_eq!(connected["server"]["name"], "counter", "{connected}");
+    assert_eq!(host.count("main"), 1);
+    assert_eq!(host.call("main", "ask", json!({"prompt": "Well?"})), "a fixed answer");
+    let gate = gate(&world, "gate");
+    assert_eq!(host.call("main", "notify", json!({"n": 1, "gate": gate})), "1");
+    open(&gate);
+    host.told.wait("\"data\":1");
+    host.close("main");
+    until("the session ends", || {
+        let listed =
+            world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+        (listed[0]["status"]["is"] == "terminated").then_some(())
+    });
+}

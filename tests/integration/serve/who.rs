@@ -1,0 +1,206 @@
+//! Who may: our own user, with a name of ours, from a page of ours; anybody else with the token.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+
+use mcp_sessiond_tests::World;
+use serde_json::json;
+
+use super::serving;
+use crate::wrap::tiny;
+use crate::{needs_root, world};
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
+
+#[test]
+fn other_hosts_and_origins_are_refused() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let options = ["--name", "test", "--host", "Desk.example", "--origin", "https://app.example"];
+    let serve = world.serve(&options, &tiny(&world));
+    let client = serve.connected("2025-11-25");
+    let port = serve.at.rsplit(':').next().expect("a port");
+    let asked = |headers: &[(&str, &str)]| client.ask("POST", headers, PING).status;
+    for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "a b"] {
+        assert_eq!(asked(&[("Host", host)]), 403, "{host}");
+    }
+    for host in ["localhost", &format!("LOCALHOST:{port}"), "[::1]:1", "desk.example"] {
+        assert_eq!(asked(&[("Host", host)]), 200, "{host}");
+    }
+    for origin in ["https://evil.example", "null", "http://localhost:1", "https://app.example.evil"] {
+        assert_eq!(asked(&[("Origin", origin)]), 403, "{origin}");
+    }
+    for origin in ["https://app.example", &format!("http://{}", serve.at)] {
+        assert_eq!(asked(&[("Origin", origin)]), 200, "{origin}");
+    }
+    let preflight = [
+        ("Origin", "https://app.example"),
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", "mcp-session-id, content-type"),
+    ];
+    let reply = client.ask("OPTIONS", &preflight, "");
+    assert_eq!(reply.header("access-control-allow-origin"), Some("https://app.example"));
+    let foreign =
+        client.ask("OPTIONS", &[("Origin", "https://evil.example"), preflight[1], preflight[2]], "");
+    assert_eq!(foreign.header("access-control-allow-origin"), None);
+}
+
+#[test]
+fn another_user_is_refused_on_loopback_also_where_it_hangs_up_at_once() {
+    needs_root("for another user");
+    let (world, _daemon, serve) = serving("", tiny);
+    let port = serve.at.rsplit(':').next().expect("a port");
+    let script = format!(
+        "import encodings.idna, os, socket\nos.setuid(65534)\n\
+         for n in range(20):\n s = socket.create_connection(('127.0.0.1', {port})); s.close()\n\
+         s = socket.create_connection(('127.0.0.1', {port}))\n\
+         print(s.recv(100).split(b' ')[1].decode())"
+    );
+    let said = world.command("python3").args(["-I", "-S", "-c", &script]).output().expect("python");
+    assert_eq!(
+        String::from_utf8_lossy(&said.stdout).trim(),
+        "403",
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+    assert_eq!(serve.connected("2025-11-25").ask("POST", &[], PING).status, 200, "root is who runs it");
+}
+
+#[test]
+fn a_unix_socket_is_ours_alone() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let path = world.root().join("s");
+    let mut serve = world.serve_at(&format!("unix:{}", path.display()), &["--name", "test"], &tiny(&world));
+    let mode = std::fs::symlink_metadata(&path).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    // What a killed one has left is in nobody's way.
+    serve.kill();
+    serve.start_again();
+    assert_eq!(client.text("increment", &json!({})), "1");
+}
+
+fn token(world: &World) -> String {
+    let path = world.root().join("serve.token");
+    let mode = std::fs::symlink_metadata(&path).expect("a token").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::read_to_string(&path).expect("a token").trim_end().to_owned()
+}
+
+#[test]
+fn beyond_loopback_the_token_is_needed_and_is_in_no_log() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut serve = world.serve_at("0.0.0.0:0", &["--name", "test"], &tiny(&world));
+    let token = token(&world);
+    let (at, port) = (serve.at.clone(), serve.at.rsplit(':').next().expect("a port").to_owned());
+    serve.at = format!("127.0.0.1:{port}");
+    // From loopback the kernel vouches for us. A caller with the token is another one, wherever it comes from.
+    let ours = serve.connected("2025-11-25");
+    let bearer = format!("Bearer {token}");
+    let mut other = serve.client();
+    other.headers.push(("Authorization".into(), bearer.clone()));
+    other.initialize("2025-11-25");
+    assert_eq!(ours.ask("POST", &[], PING).status, 200);
+    assert_eq!(ours.ask("POST", &[("Authorization", &bearer)], PING).status, 403, "bound to the user");
+    assert_eq!(other.ask("POST", &[("Authorization", "")], PING).status, 403, "bound to the token");
+    assert_eq!(ours.ask("POST", &[("Authorization", "Bearer wrong")], PING).status, 401);
+    serve.at = at;
+    serve.kill();
+    serve.start_again();
+    serve.at = format!("127.0.0.1:{port}");
+    assert_eq!(other.ask("POST", &[], PING).status, 200, "the same token");
+    assert_eq!(ours.ask("POST", &[("Authorization", &bearer)], PING).status, 403, "on record, too");
+    assert!(!serve.errors.text().contains(&token) && !world.log.text().contains(&token));
+}
+
+#[test]
+fn another_user_with_the_token_may_come() {
+    needs_root("for another user");
+    let world = world("");
+    let _daemon = world.daemon();
+    let serve = world.serve(&["--name", "test", "--token"], &tiny(&world));
+    let token = token(&world);
+    let port = serve.at.rsplit(':').next().expect("a port");
+    let script = format!(
+        "import encodings.idna, os, sys, socket\nos.setuid(65534)\n\
+         for h in ['', 'Authorization: Bearer wrong\\r\\n', f'Authorization: Bearer {{sys.argv[1]}}\\r\\n']:\n \
+         s = socket.create_connection(('127.0.0.1', {port}))\n \
+         s.sendall(f'DELETE /mcp HTTP/1.1\\r\\nHost: localhost\\r\\n{{h}}\\r\\n'.encode())\n \
+         print(s.recv(100).split(b' ')[1].decode())"
+    );
+    let said = world.command("python3").args(["-I", "-S", "-c", &script, &token]).output().expect("python");
+    let said = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert_eq!(said.0.split_whitespace().collect::<Vec<_>>(), ["401", "401", "400"], "{}", said.1);
+}
+
+#[test]
+fn a_cookie_is_a_way_where_it_is_switched_on() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let serve = world.serve(&["--name", "test", "--cookie"], &tiny(&world));
+    let first = serve.client().begin("2025-11-25", &[]);
+    let cookie = first.header("set-cookie").expect("a cookie").to_owned();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let pair = cookie.split(';').next().expect("a pair").to_owned();
+    assert_eq!(serve.client().ask("POST", &[("Cookie", &format!("a=b; {pair}"))], PING).status, 200);
+    let again = serve.client().begin("2025-11-25", &[("Cookie", &pair)]);
+    assert_eq!(again.header("mcp-session-id"), first.header("mcp-session-id"));
+    let forged = serve.client().begin("2025-11-25", &[("Cookie", "mcp_session_id=forged")]);
+    assert!(forged.status == 200 && forged.header("mcp-session-id") != first.header("mcp-session-id"));
+    assert_eq!(serve.client().ask("POST", &[("Cookie", "mcp_session_id=forged")], PING).status, 404);
+}
+
+#[test]
+fn a_second_serve_of_a_name_says_who_has_it() {
+    let (world, _daemon, serve) = serving("", tiny);
+    let second =
+        world.sessiond(&["serve", "--listen", "127.0.0.1:0", "--name", "test", "--", "true"]).output();
+    let second = second.expect("serve");
+    assert_eq!(second.status.code(), Some(75));
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(said.contains(&format!("process {}", serve.pid())), "{said}");
+    let other = world.serve(&["--name", "other"], &tiny(&world));
+    let client = serve.connected("2025-11-25");
+    let mut there = other.client();
+    there.headers = client.headers.clone();
+    assert_eq!(there.ask("POST", &[], PING).status, 404, "another service's session");
+}
+
+#[test]
+fn a_client_that_is_slow_to_ask_is_not_waited_for() {
+    let (_world, _daemon, serve) = serving("http.peer_wait_ms = 200", tiny);
+    let client = serve.client();
+    let ended = |bytes: &str| {
+        let mut stream = std::net::TcpStream::connect(&serve.at).expect("it listens");
+        stream.write_all(bytes.as_bytes()).expect("sent");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("the end");
+        said
+    };
+    ended("POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow");
+    let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nContent-Type: application/json\r\n";
+    let said = ended(&format!("{head}Content-Length: 100\r\n\r\n{{"));
+    assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+    let many = "X-Much: 1\r\n".repeat(200);
+    assert_eq!(client.send(&format!("{head}{many}\r\n")).status, 431);
+    assert_eq!(client.send(&format!("{head}X-Long: {}\r\n\r\n", "x".repeat(64 * 1024))).status, 431);
+}
+
+#[test]
+fn http_2_is_spoken_by_whoever_begins_with_it() {
+    let (world, _daemon, serve) = serving("", tiny);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "curl", "version": "1"},
+    }});
+    let script = "const c = require('http2').connect(`http://${process.argv[1]}`); \
+         const r = c.request({':method': 'POST', ':path': '/mcp', accept: '*/*', 'content-type': 'application/json'}); \
+         r.on('response', (h) => console.log(h[':status'])); r.on('data', (d) => console.log(`${d}`)); \
+         r.on('end', () => c.close()); r.end(process.argv[2]);";
+    let said =
+        world.command("node").args(["-e", script, &serve.at, &body.to_string()]).output().expect("node");
+    let said = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.0.starts_with("200\n") && said.0.contains("\"tiny\""), "{said:?}");
+}

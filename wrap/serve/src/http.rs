@@ -1,0 +1,181 @@
+//! Streamable HTTP: what a request has to say, and what it is answered.
+
+mod accept;
+mod get;
+mod legacy;
+mod post;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::IntoResponse;
+use axum::routing::post;
+use axum::{Extension, Router};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use mcp_sessiond_client::{Caller, SessionId};
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+use crate::live::Live;
+use crate::record::{ASSUMED, VERSIONS};
+use crate::refusal::Refusal;
+use crate::settings::Settings;
+use crate::table::Table;
+use crate::tail::Tail;
+use crate::who::{self, Arrival};
+
+/// Where it is served.
+pub const PATH: &str = "/mcp";
+
+/// Bytes that a body may have.
+const BODY_MAX: usize = 4 * 1024 * 1024;
+
+/// The session that a request belongs to.
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The session that an `initialize` would go on with, if it is there.
+const RECONNECT: HeaderName = HeaderName::from_static("x-mcp-reconnect-session");
+/// The version of MCP that a request speaks.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The last event that a reader was sent.
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// What browsers bring back by themselves.
+const COOKIE: &str = "mcp_session_id";
+
+type Server = Arc<Table>;
+
+/// What answers requests.
+pub fn router(table: &Server) -> Router {
+    let cors = cors(&table.shared().settings);
+    Router::new()
+        .route(PATH, post(post::post).get(get::get).delete(delete))
+        .layer(middleware::from_fn_with_state(table.clone(), admitted))
+        .with_state(table.clone())
+        .merge(legacy::router(table))
+        .layer(cors)
+}
+
+/// For pages of the origins that were named.
+fn cors(settings: &Settings) -> CorsLayer {
+    let origins: Vec<HeaderValue> =
+        settings.origins.iter().filter_map(|origin| origin.parse().ok()).collect();
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([axum::http::Method::GET, axum::http::Method::POST, axum::http::Method::DELETE])
+        .allow_headers([
+            header::ACCEPT,
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            SESSION,
+            RECONNECT,
+            VERSION,
+            LAST_EVENT,
+        ])
+        .allow_credentials(true)
+        .expose_headers([SESSION, VERSION, header::RETRY_AFTER])
+}
+
+/// Lets a request in, and finds out for whom it is.
+async fn admitted(
+    State(table): State<Server>,
+    Extension(arrival): Extension<Arrival>,
+    mut request: Request,
+    next: Next,
+) -> Response<Body> {
+    let settings = &table.shared().settings;
+    let caller = who::admit(request.uri(), request.headers(), settings)
+        .and_then(|()| who::caller(request.headers(), arrival, settings));
+    match caller {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// Ends a session.
+async fn delete(
+    State(table): State<Server>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Refusal> {
+    let live = session(&table, &caller, &headers).await?;
+    // To its end, though the client may hang up.
+    let ended = tokio::spawn(async move { live.end().await });
+    ended.await.unwrap_or(Ok(()))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The session that a request names.
+async fn session(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Arc<Live>, Refusal> {
+    let Some(named) = named(headers, &SESSION).or_else(|| cookie(&table.shared().settings, headers)) else {
+        return Err(Refusal::invalid("the header `Mcp-Session-Id` is missing: send `initialize` first"));
+    };
+    let id: SessionId = named.parse().map_err(|_| Refusal::unknown_session())?;
+    let live = table.find(&id, caller).await?;
+    speaks(&live, headers)?;
+    Ok(live)
+}
+
+/// Whether the client speaks a version that can be meant.
+fn speaks(live: &Live, headers: &HeaderMap) -> Result<(), Refusal> {
+    let version = named(headers, &VERSION).unwrap_or(ASSUMED);
+    if version == live.record().version || VERSIONS.contains(&version) {
+        return Ok(());
+    }
+    let known = VERSIONS.join(", ");
+    Err(Refusal::invalid(format!("`MCP-Protocol-Version` is none that is spoken here, which are {known}")))
+}
+
+fn named<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The session that a cookie names, where that is the way.
+fn cookie<'a>(settings: &Settings, headers: &'a HeaderMap) -> Option<&'a str> {
+    let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
+    let found = pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='));
+    found.filter(|_| settings.cookie)
+}
+
+/// The whole body, if it comes in time.
+async fn body(body: Body, wait: Duration) -> Result<Bytes, Refusal> {
+    let read = tokio::time::timeout(wait, Limited::new(body, BODY_MAX).collect());
+    match read.await {
+        Ok(Ok(read)) => Ok(read.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("a body has at most {BODY_MAX} bytes");
+            Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message))
+        }
+        Ok(Err(_)) => Err(Refusal::invalid("the body broke off")),
+        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+    }
+}
+
+/// An answer that is a stream of events.
+fn events(session: &SessionId, tail: Tail) -> Response<Body> {
+    let parts = futures::stream::unfold(tail, async |mut tail| {
+        let part = tail.next().await?;
+        Some((Ok::<_, Infallible>(part), tail))
+    });
+    let mut response = Response::new(Body::from_stream(parts));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    // Nginx would wait for more.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    name_session(headers, session);
+    response
+}
+
+fn name_session(headers: &mut HeaderMap, session: &SessionId) {
+    if let Ok(value) = session.as_str().parse() {
+        headers.insert(SESSION, value);
+    }
+}

@@ -1,0 +1,172 @@
+//! The transport of MCP 2024-11-05: one stream of events, on which everything is said, and an address to post to. It has no way
+//! back: a session ends with its stream.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header};
+use axum::routing::{get, post};
+use axum::{Extension, Router, middleware};
+use bytes::Bytes;
+use mcp_sessiond_client::{Caller, RequestId};
+use tokio::sync::{OnceCell, mpsc};
+use tokio::time::timeout;
+
+use super::accept::{EVENTS, is_json, takes};
+use super::{Server, admitted, body};
+use crate::live::{Began, Live};
+use crate::refusal::Refusal;
+use crate::said::{self, Posted, PostedKind, posted};
+use crate::tail::{COMMENT, Tail};
+
+/// Where the stream is.
+const STREAM: &str = "/sse";
+/// Where to post to.
+const MESSAGES: &str = "/message";
+/// Events that wait for a connection.
+const WAITING_MAX: usize = 64;
+
+/// The streams of this kind that are open.
+struct Streams {
+    table: Server,
+    open: Mutex<HashMap<String, Arc<Connection>>>,
+}
+
+struct Connection {
+    caller: Caller,
+    out: mpsc::Sender<Bytes>,
+    live: OnceCell<Arc<Live>>,
+}
+
+/// What answers requests of this kind.
+pub(super) fn router(table: &Server) -> Router {
+    let streams = Arc::new(Streams { table: table.clone(), open: Mutex::default() });
+    Router::new()
+        .route(STREAM, get(stream))
+        .route(MESSAGES, post(message))
+        .layer(middleware::from_fn_with_state(table.clone(), admitted))
+        .with_state(streams)
+}
+
+impl Streams {
+    fn open(&self) -> MutexGuard<'_, HashMap<String, Arc<Connection>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Goes when the connection does.
+struct Open {
+    streams: Arc<Streams>,
+    key: String,
+    events: mpsc::Receiver<Bytes>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let connection = self.streams.open().remove(&self.key);
+        if let Some(live) = connection.and_then(|connection| connection.live.get().cloned()) {
+            tokio::spawn(async move { live.end().await });
+        }
+    }
+}
+
+async fn stream(
+    State(streams): State<Arc<Streams>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Refusal> {
+    takes(&headers, &[EVENTS])?;
+    let (out, events) = mpsc::channel(WAITING_MAX);
+    let key = RequestId::mint().to_string();
+    let first = format!("event: endpoint\ndata: {MESSAGES}?sessionId={key}\n\n");
+    drop(out.try_send(first.into()));
+    let connection = Connection { caller, out, live: OnceCell::new() };
+    streams.open().insert(key.clone(), Arc::new(connection));
+    let open = Open { streams, key, events };
+    let keep_alive = open.streams.table.shared().settings.keep_alive;
+    let parts = futures::stream::unfold(open, move |mut open| async move {
+        let part = match timeout(keep_alive, open.events.recv()).await {
+            Ok(part) => part?,
+            Err(_) => Bytes::from_static(COMMENT),
+        };
+        Some((Ok::<_, Infallible>(part), open))
+    });
+    let mut response = Response::new(Body::from_stream(parts));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENTS));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    Ok(response)
+}
+
+async fn message(
+    State(streams): State<Arc<Streams>>,
+    Extension(caller): Extension<Caller>,
+    uri: Uri,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<StatusCode, Refusal> {
+    is_json(&headers)?;
+    let settings = &streams.table.shared().settings;
+    let (messages, is_batch) = posted(&body(sent, settings.peer_wait).await?)?;
+    let named = uri.query().unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("sessionId="));
+    let connection = streams.open().get(named.unwrap_or_default()).cloned();
+    let connection = connection.ok_or_else(Refusal::unknown_session)?;
+    if connection.caller != caller {
+        return Err(crate::who::bound_to_another());
+    }
+    // To its end, though the client may hang up.
+    let carried = tokio::spawn(async move { connection.carry(&streams.table, messages, is_batch).await });
+    carried.await.unwrap_or_else(|_| Err(Refusal::invalid("this was not carried out to its end")))?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+impl Connection {
+    async fn carry(
+        self: &Arc<Self>,
+        table: &Server,
+        messages: Vec<Posted>,
+        is_batch: bool,
+    ) -> Result<(), Refusal> {
+        if let [Posted { kind: PostedKind::Initialize(id, params), .. }] = &messages[..] {
+            if self.live.initialized() {
+                return Err(Refusal::invalid("this session has begun already"));
+            }
+            let answer = match table.begin(self.caller.clone(), params.clone()).await? {
+                Began::Refused(error) => said::error(id, &error),
+                Began::Session(live) => {
+                    let answer = said::result(id, &live.record().result);
+                    if self.out.is_closed() || self.live.set(live.clone()).is_err() {
+                        return live.end().await;
+                    }
+                    self.forward(super::get::standalone(&live).await?);
+                    answer
+                }
+            };
+            drop(self.out.send(format!("event: message\ndata: {answer}\n\n").into()).await);
+            return Ok(());
+        }
+        let live = self.live.get().ok_or_else(|| Refusal::invalid("`initialize` comes first, and alone"))?;
+        if messages.iter().any(|message| matches!(message.kind, PostedKind::Call(_))) {
+            self.forward(live.call(messages, is_batch).await?);
+            Ok(())
+        } else {
+            live.post(messages).await
+        }
+    }
+
+    /// Says on the one stream what is said on another.
+    fn forward(&self, mut tail: Tail) {
+        let out = self.out.clone();
+        tokio::spawn(async move {
+            while let Some(part) = tail.next().await {
+                // What is for coming back is of no use here.
+                if part.starts_with(b"event: message") && out.send(part).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,296 @@
+//! A session that this process serves: its server, its open calls, and who reads its streams.
+
+mod calls;
+mod handshake;
+mod pump;
+mod restore;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionId, StreamId};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::backend::{Backend, Backends};
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::settings::Settings;
+use crate::which::Which;
+
+pub use self::handshake::Began;
+
+/// Events that wait for a reader's connection. One that has more of them is sent the rest from the daemon.
+const WAITING_MAX: usize = 64;
+
+/// What all sessions of this process share.
+pub struct Shared {
+    /// How it serves.
+    pub settings: Settings,
+    /// The daemon's sessions of this service.
+    pub sessions: mcp_sessiond_client::Sessions,
+    /// Where servers come from.
+    pub backends: Arc<dyn Backends>,
+}
+
+/// An event that is kept, and may be sent.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// Its position in its stream.
+    pub position: u64,
+    /// Its id.
+    pub id: EventId,
+    /// The message.
+    pub message: Json,
+}
+
+/// Why a reader gets nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The stream is said to its end, or the session has ended.
+    Ended,
+    /// Another reader has come for the stream: each message goes to one.
+    Replaced,
+    /// It reads too slowly: the rest is in the daemon.
+    Lagging,
+}
+
+/// The end of a stream where events come out.
+#[derive(Debug)]
+pub struct Reading {
+    /// The events.
+    pub events: mpsc::Receiver<Sent>,
+    /// Why there are no more, once there are none.
+    pub over: Arc<OnceLock<Over>>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    events: mpsc::Sender<Sent>,
+    over: Arc<OnceLock<Over>>,
+}
+
+impl Reader {
+    fn end(self, why: Over) {
+        let _ = self.over.set(why);
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    which: Which,
+    readers: HashMap<StreamId, Reader>,
+    /// Streams whose last message is being appended.
+    finishing: HashSet<StreamId>,
+    /// The last event of the standalone stream that a reader was given.
+    told: Option<(u64, EventId)>,
+    /// The server that runs, by its incarnation.
+    running: Option<String>,
+    /// The server that was told that the client is ready.
+    welcomed: Option<String>,
+    /// When somebody was last there.
+    active: Instant,
+    ended: bool,
+}
+
+/// A session that this process serves.
+pub struct Live {
+    shared: Arc<Shared>,
+    session: Session,
+    caller: Caller,
+    record: Record,
+    state: Mutex<State>,
+    backend: tokio::sync::Mutex<Option<Arc<dyn Backend>>>,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Live({})", self.session.id())
+    }
+}
+
+impl Live {
+    fn new(shared: Arc<Shared>, session: Session, caller: Caller, record: Record) -> Arc<Self> {
+        let state = State {
+            which: Which::new(shared.settings.redirect),
+            readers: HashMap::new(),
+            finishing: HashSet::new(),
+            told: None,
+            running: None,
+            welcomed: None,
+            active: Instant::now(),
+            ended: false,
+        };
+        let (state, backend) = (Mutex::new(state), tokio::sync::Mutex::new(None));
+        Arc::new(Self { shared, session, caller, record, state, backend })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        self.session.id()
+    }
+
+    /// The daemon's side of it.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Its handshake.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// How it is served.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.state().ended
+    }
+
+    /// Whether it was made for this caller.
+    ///
+    /// # Errors
+    /// Forbidden, where it was not.
+    pub fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
+        self.state().active = Instant::now();
+        if same(&self.caller, caller) { Ok(()) } else { Err(crate::who::bound_to_another()) }
+    }
+
+    /// Whether somebody reads, or waits for an answer. While that is so, it is in use.
+    fn is_busy(&self) -> bool {
+        let mut state = self.state();
+        state.sweep();
+        let busy = !state.readers.is_empty() || state.which.calls().next().is_some();
+        if busy {
+            state.active = Instant::now();
+        }
+        busy
+    }
+
+    /// Reads a stream from now on, in place of whoever has read it. None: nothing more will come there.
+    pub fn read(&self, stream: &StreamId) -> Option<Reading> {
+        let mut state = self.state();
+        let comes = stream.as_str() == StreamId::STANDALONE
+            || state.which.is_open(stream)
+            || state.finishing.contains(stream);
+        (comes && !state.ended).then(|| state.read(stream))
+    }
+
+    /// The last event of the standalone stream that a reader was given.
+    pub fn told(&self) -> Option<EventId> {
+        self.state().told.as_ref().map(|(_, id)| id.clone())
+    }
+
+    /// A reader of the standalone stream is given this event.
+    pub fn tell(&self, position: u64, id: &EventId) {
+        let mut state = self.state();
+        if state.told.as_ref().is_none_or(|(told, _)| *told < position) {
+            state.told = Some((position, id.clone()));
+        }
+    }
+
+    /// Ends the session for good, with its server.
+    ///
+    /// # Errors
+    /// Where the daemon can't be told: then it goes on.
+    pub async fn end(&self) -> Result<(), Refusal> {
+        match self.session.terminate().await.map_err(Refusal::from) {
+            Err(refusal) if refusal != Refusal::unknown_session() => return Err(refusal),
+            _ => {}
+        }
+        self.close().await;
+        Ok(())
+    }
+
+    /// Lets go of it: nobody reads any more, and the server ends.
+    pub async fn close(&self) {
+        {
+            let mut state = self.state();
+            state.ended = true;
+            state.running = None;
+            state.which.clear();
+            state.readers.drain().for_each(|(_, reader)| reader.end(Over::Ended));
+        }
+        let backend = self.backend.lock().await.take();
+        if let Some(backend) = backend {
+            backend.end().await;
+        }
+    }
+}
+
+impl State {
+    fn read(&mut self, stream: &StreamId) -> Reading {
+        let (sender, events) = mpsc::channel(WAITING_MAX);
+        let over = Arc::new(OnceLock::new());
+        let reader = Reader { events: sender, over: over.clone() };
+        if let Some(former) = self.readers.insert(stream.clone(), reader) {
+            former.end(Over::Replaced);
+        }
+        self.which.reader(stream, true);
+        self.active = Instant::now();
+        Reading { events, over }
+    }
+
+    /// Forgets readers that have gone.
+    fn sweep(&mut self) {
+        let Self { readers, which, active, .. } = self;
+        readers.retain(|stream, reader| {
+            let is_there = !reader.events.is_closed();
+            if !is_there {
+                which.reader(stream, false);
+                *active = Instant::now();
+            }
+            is_there
+        });
+    }
+
+    /// Gives an event to whoever reads the stream.
+    fn give(&mut self, stream: &StreamId, sent: Sent) {
+        let Some(reader) = self.readers.get(stream) else { return };
+        match reader.events.try_send(sent) {
+            Ok(()) => self.which.resumable(stream),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                // It comes again, and is one still.
+                if let Some(reader) = self.readers.remove(stream) {
+                    reader.end(Over::Lagging);
+                }
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => {
+                self.readers.remove(stream);
+                self.which.reader(stream, false);
+            }
+        }
+    }
+
+    /// A stream is said to its end.
+    fn finish(&mut self, stream: &StreamId) {
+        self.finishing.remove(stream);
+        self.which.reader(stream, false);
+        if let Some(reader) = self.readers.remove(stream) {
+            reader.end(Over::Ended);
+        }
+    }
+}
+
+/// In constant time where it is about a credential.
+fn same(one: &Caller, other: &Caller) -> bool {
+    match (one, other) {
+        (Caller::Credential { hash: one }, Caller::Credential { hash: other }) => {
+            subtle::ConstantTimeEq::ct_eq(&one.0[..], &other.0[..]).into()
+        }
+        (one, other) => one == other,
+    }
+}

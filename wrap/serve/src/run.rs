@@ -1,0 +1,218 @@
+//! Listening, until somebody asks to end.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use mcp_sessiond_client::{Options, Sessions};
+use mcp_sessiond_process::tcp;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+
+use crate::backend::Backends;
+use crate::complain;
+use crate::holder::{Holder, NotHeld};
+use crate::http::{PATH, router};
+use crate::live::Shared;
+use crate::settings::{Listen, Settings};
+use crate::table::Table;
+use crate::who::Arrival;
+
+/// How often a client of HTTP/2 is asked whether it is there, and how long it may take to answer.
+const PING_WAIT: Duration = Duration::from_secs(15);
+/// Bytes that a head may have.
+const HEAD_MAX: usize = 32 * 1024;
+/// Headers that a request may have.
+const HEADERS_MAX: usize = 100;
+/// Requests of one connection of HTTP/2 that may be under way.
+const STREAMS_MAX: u32 = 128;
+/// Connections at one time.
+const CONNECTIONS_MAX: usize = 1_024;
+/// The pause after there was no descriptor for a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What is said to a connection of somebody else's.
+const NOT_OURS: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
+    The kernel does not say that this is of the user who runs mcp-sessiond serve";
+
+/// Why it does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum NotServed {
+    /// There is no daemon.
+    #[error("there is no daemon to keep sessions: {0}")]
+    NoDaemon(mcp_sessiond_client::SessionError),
+    /// Another process serves this name.
+    #[error(transparent)]
+    NotHeld(#[from] NotHeld),
+    /// It can't listen there.
+    #[error("can't listen at {at}: {error}")]
+    NoListener {
+        /// Where.
+        at: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// There is no runtime.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// Serves until SIGTERM or SIGINT. After SIGINT the sessions have ended, too.
+///
+/// # Errors
+/// [`NotServed`], before anything was served.
+pub async fn run(settings: Settings, backends: Arc<dyn Backends>) -> Result<(), NotServed> {
+    let options = Options::default().timeout(settings.hold);
+    let sessions = Sessions::of_service(settings.service.clone(), options);
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    sessions.list().await.map_err(NotServed::NoDaemon)?;
+    let _holder = Holder::of(&settings.service)?;
+    let (listener, at) = bind(&settings.listen).await?;
+    let table = Arc::new(Table::new(Shared { settings, sessions, backends }));
+    announce(&at);
+    let serving = accept(&listener, router(&table), &table.shared().settings);
+    let ends = tokio::select! {
+        () = serving => false,
+        _ = term.recv() => false,
+        _ = int.recv() => true,
+    };
+    if let Listener::Unix(_, path) = &listener {
+        let _ = std::fs::remove_file(path);
+    }
+    if ends {
+        table.end().await;
+    } else {
+        table.close().await;
+    }
+    Ok(())
+}
+
+fn announce(at: &str) {
+    // Whoever does not listen is not told.
+    let _ = writeln!(io::stdout(), "listening at {at}");
+}
+
+async fn bind(listen: &Listen) -> Result<(Listener, String), NotServed> {
+    match listen {
+        Listen::Tcp(address) => {
+            let refused = |error| NotServed::NoListener { at: address.to_string(), error };
+            let listener = TcpListener::bind(address).await.map_err(refused)?;
+            let at: SocketAddr = listener.local_addr().map_err(refused)?;
+            Ok((Listener::Tcp(listener), format!("http://{at}{PATH}")))
+        }
+        Listen::Unix(path) => {
+            let refused = |error| NotServed::NoListener { at: path.display().to_string(), error };
+            let listener = bind_unix(path).map_err(refused)?;
+            Ok((
+                Listener::Unix(listener, path.clone()),
+                format!("unix:{} (http://localhost{PATH})", path.display()),
+            ))
+        }
+    }
+}
+
+/// A socket of mode 0600. One that nobody listens at any more is replaced.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is no socket"));
+        }
+        _ => {}
+    }
+    let bound = mcp_sessiond_process::socket::Listener::bind(path)?;
+    UnixListener::from_std(bound.into())
+}
+
+async fn accept(listener: &Listener, router: Router, settings: &Settings) {
+    let (takes_tokens, peer_wait) = (settings.token.is_some(), settings.peer_wait);
+    let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let router = router.clone();
+        match listener {
+            Listener::Tcp(listener) => match listener.accept().await {
+                Ok((stream, _)) => {
+                    let _ = stream.set_nodelay(true);
+                    let Some(arrival) = arrival(&stream, takes_tokens) else {
+                        // Not read from, so that it costs nothing; said, so that it is no riddle.
+                        let _ = stream.try_write(NOT_OURS);
+                        continue;
+                    };
+                    tokio::spawn(async move {
+                        converse(stream, router, arrival, peer_wait).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => pause(&error).await,
+            },
+            Listener::Unix(listener, _) => match listener.accept().await {
+                Ok((stream, _)) => {
+                    tokio::spawn(async move {
+                        let ours = nix::unistd::geteuid().as_raw();
+                        if stream.peer_cred().is_ok_and(|peer| peer.uid() == ours) {
+                            converse(stream, router, Arrival::Ours, peer_wait).await;
+                        }
+                        drop(place);
+                    });
+                }
+                Err(error) => pause(&error).await,
+            },
+        }
+    }
+}
+
+/// Whose connection it is. None: nobody's who may come here.
+fn arrival(stream: &TcpStream, takes_tokens: bool) -> Option<Arrival> {
+    let (peer, own) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+    let is_ours = peer.ip().to_canonical().is_loopback() && tcp::is_ours(peer, own).unwrap_or(false);
+    if is_ours { Some(Arrival::Ours) } else { takes_tokens.then_some(Arrival::Unknown) }
+}
+
+async fn pause(error: &io::Error) {
+    // A client that has hung up already is nobody's trouble.
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        complain(format_args!("a connection was not accepted: {error}"));
+        sleep(PAUSE).await;
+    }
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    arrival: Arrival,
+    peer_wait: Duration,
+) {
+    let service = TowerToHyperService::new(router.layer(Extension(arrival)));
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(peer_wait)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_MAX as u32)
+        .keep_alive_interval(PING_WAIT)
+        .keep_alive_timeout(PING_WAIT);
+    // Whatever ends a connection is the client's business.
+    drop(builder.serve_connection(TokioIo::new(stream), service).await);
+}

@@ -1,0 +1,141 @@
+//! The body of an answer that is a stream of events: what was missed, then what is said, until the stream ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mcp_sessiond_client::{Cursor, EventId, StreamId};
+use tokio::time::sleep;
+
+use crate::live::{Live, Over, Reading};
+use crate::refusal::is_passing;
+use crate::said::gap;
+
+/// A comment: it says that the connection is there.
+pub const COMMENT: &[u8] = b": still here\n\n";
+
+/// What a reader of a stream is sent.
+#[derive(Debug)]
+pub struct Tail {
+    live: Arc<Live>,
+    stream: StreamId,
+    /// The position of the last event that was sent.
+    position: u64,
+    /// Where to go on from, in the daemon.
+    after: Cursor,
+    /// Where events come from as they are said. None: nothing more will be said.
+    reading: Option<Reading>,
+    /// Whether something may have been missed that is not in `reading`.
+    behind: bool,
+    waiting: VecDeque<Bytes>,
+    over: bool,
+}
+
+impl Tail {
+    /// What follows on an event of the stream.
+    #[must_use]
+    pub fn new(
+        live: Arc<Live>,
+        stream: StreamId,
+        position: u64,
+        after: Cursor,
+        reading: Option<Reading>,
+    ) -> Self {
+        let waiting = VecDeque::new();
+        Self { live, stream, position, after, reading, behind: false, waiting, over: false }
+    }
+
+    /// What was said since then is sent first.
+    #[must_use]
+    pub fn catching_up(mut self) -> Self {
+        self.behind = true;
+        self
+    }
+
+    /// The first event: an id to come back with, and after what time.
+    pub fn prime(&mut self, id: &EventId) {
+        let retry = self.live.settings().retry_ms;
+        self.waiting.push_back(format!("id: {}\nretry: {retry}\ndata: \n\n", id.0).into());
+    }
+
+    /// The next part of the body. None: that was all.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(part) = self.waiting.pop_front() {
+                return Some(part);
+            }
+            if self.over {
+                return None;
+            }
+            if self.behind {
+                self.catch_up().await;
+            } else {
+                self.follow().await;
+            }
+        }
+    }
+
+    /// A page of what was said.
+    async fn catch_up(&mut self) {
+        let page = match self.live.session().replay(&self.after).await {
+            Ok(page) => page,
+            Err(error) if is_passing(&error) && !self.live.has_ended() => {
+                self.waiting.push_back(Bytes::from_static(COMMENT));
+                sleep(self.live.settings().keep_alive / 4).await;
+                return;
+            }
+            Err(_) => {
+                self.over = true;
+                return;
+            }
+        };
+        let lost: u64 = page
+            .gaps
+            .iter()
+            .map(|gap| gap.last + 1 - gap.first.max(self.position + 1).min(gap.last + 1))
+            .sum();
+        if lost > 0 {
+            self.waiting.push_back(format!("event: message\ndata: {}\n\n", gap(lost)).into());
+        }
+        for event in page.events {
+            self.send(event.position, &event.id, event.message.as_str());
+        }
+        if let Some(next) = page.next.into_iter().next() {
+            self.after = next;
+        }
+        self.behind = page.more;
+        self.over = page.ended.contains(&self.stream) || (!page.more && self.reading.is_none());
+    }
+
+    /// What is said next.
+    async fn follow(&mut self) {
+        let Some(reading) = &mut self.reading else {
+            self.over = true;
+            return;
+        };
+        let keep_alive = self.live.settings().keep_alive;
+        tokio::select! {
+            event = reading.events.recv() => match (event, reading.over.get()) {
+                (Some(event), _) => self.send(event.position, &event.id, event.message.as_str()),
+                (None, Some(Over::Lagging)) => {
+                    self.reading = self.live.read(&self.stream);
+                    self.behind = true;
+                }
+                (None, _) => self.over = true,
+            },
+            () = sleep(keep_alive) => self.waiting.push_back(Bytes::from_static(COMMENT)),
+        }
+    }
+
+    fn send(&mut self, position: u64, id: &EventId, message: &str) {
+        if position <= self.position {
+            return;
+        }
+        self.position = position;
+        self.after = Cursor::Event(id.clone());
+        if self.stream.as_str() == StreamId::STANDALONE {
+            self.live.tell(position, id);
+        }
+        self.waiting.push_back(format!("event: message\nid: {}\ndata: {message}\n\n", id.0).into());
+    }
+}

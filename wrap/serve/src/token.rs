@@ -1,0 +1,116 @@
+//! The bearer token: made at first start, kept in a file of mode 0600, shown to nobody.
+
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use nix::libc::O_NOFOLLOW;
+use nix::unistd::geteuid;
+use subtle::ConstantTimeEq as _;
+
+/// Bytes of randomness in a token that is made here.
+const RANDOM: usize = 32;
+/// Characters that a token has at least, and at most.
+const LENGTH: std::ops::RangeInclusive<usize> = 32..=4_096;
+
+/// A bearer token (RFC 6750). It is never shown.
+#[derive(Clone)]
+pub struct Token(Box<str>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Token")
+    }
+}
+
+impl Token {
+    /// The token in this file, which is made if it is not there.
+    ///
+    /// # Errors
+    /// Those of the operating system; a file that others can read, or that holds no token.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path);
+        match opened {
+            Ok(file) => Self::read(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::make(path),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn make(path: &Path) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
+        }
+        let mut random = [0; RANDOM];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        // Whole, or not at all; and whoever else does the same at this moment is first, or second.
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let linked = (|| {
+            writeln!(file, "{token}")?;
+            file.sync_all()?;
+            std::fs::hard_link(&new, path)
+        })();
+        std::fs::remove_file(&new)?;
+        match linked {
+            Ok(()) => Ok(Self(token.into())),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Self::read(OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path)?)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(file: File) -> io::Result<Self> {
+        let found = file.metadata()?;
+        if found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 || !found.is_file() {
+            return Err(io::Error::other("it must be a file of yours of mode 0600"));
+        }
+        let mut text = String::new();
+        file.take(*LENGTH.end() as u64 + 2).read_to_string(&mut text)?;
+        let token = text.trim_end();
+        let is_one = LENGTH.contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_one {
+            let message =
+                format!("it holds no token: {} to {} visible ASCII characters", LENGTH.start(), LENGTH.end());
+            return Err(io::Error::other(message));
+        }
+        Ok(Self(token.into()))
+    }
+
+    /// Whether this is it, in a time that does not tell how much of it is.
+    #[must_use]
+    pub fn is(&self, shown: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(shown).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_and_is_ours_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("new").join("token");
+        let made = Token::at(&path).expect("made");
+        let text = std::fs::read_to_string(&path).expect("there");
+        assert!(made.is(text.trim_end().as_bytes()) && !made.is(b"") && !made.is(&text.as_bytes()[..63]));
+        assert_eq!(std::fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        assert_eq!(format!("{made:?}"), "Token");
+        assert!(Token::at(&path).expect("read").is(text.trim_end().as_bytes()));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("ours");
+        Token::at(&path).expect_err("others can read it");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");
+        std::fs::write(&path, "short\n").expect("written");
+        Token::at(&path).expect_err("no token");
+        std::fs::remove_file(&path).expect("ours");
+        std::os::unix::fs::symlink("/dev/null", &path).expect("linked");
+        Token::at(&path).expect_err("a symlink");
+    }
+}
