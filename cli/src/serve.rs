@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mcp_sessiond_client::Label;
+use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
-use mcp_sessiond_process::digest;
+use mcp_sessiond_process::{digest, executable};
 use mcp_sessiond_serve::plain::PlainChildren;
 use mcp_sessiond_serve::run::{NotServed, run as serve};
 use mcp_sessiond_serve::settings::{Listen, Settings};
@@ -66,6 +66,9 @@ pub(super) struct Arguments {
     /// The file of the token; by default `serve.token` beside the configuration. It is made where it is not there
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Do not start a daemon where none runs
+    #[arg(long)]
+    no_start: bool,
     /// The server's command and its arguments; `--` before it may be left out
     #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -123,6 +126,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 
 fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     let token = token(&arguments)?;
+    let start = if arguments.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
     let Arguments { listen: At(listen), name, mut hosts, origins, cookie, command, .. } = arguments;
     if let Listen::Tcp(at) = &listen {
         hosts.extend(host(at));
@@ -132,6 +136,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     let http = &config.http;
     Ok(Settings {
         service: format!("serve.{name}").parse().map_err(|error| format!("--name: {error}"))?,
+        start,
         program,
         listen,
         hold: Duration::from_millis(http.hold_ms),

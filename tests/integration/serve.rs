@@ -1,5 +1,6 @@
 //! `mcp-sessiond serve`: servers over HTTP, seen by clients that lose their connection, and `serve`, and the daemon.
 
+mod cuts;
 mod errors;
 mod killed;
 mod streams;

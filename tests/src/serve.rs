@@ -36,7 +36,8 @@ impl World {
     /// When it does not listen.
     #[must_use]
     pub fn serve_at(&self, listen: &str, options: &[&str], server: &[String]) -> Serve {
-        let mut command = self.sessiond(&[&["serve", "--listen", listen], options, &["--"]].concat());
+        let mut command =
+            self.sessiond(&[&["serve", "--listen", listen, "--no-start"], options, &["--"]].concat());
         command.args(server).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (child, at, errors) = launch(&mut command);
         Serve { child, command, at, errors }
@@ -390,7 +391,12 @@ impl Reply {
         };
         let start = self.text.len();
         self.text.resize(start + length, 0);
-        self.body.read_exact(&mut self.text[start..]).expect("a body");
+        if self.body.read_exact(&mut self.text[start..]).is_err() {
+            // It broke off.
+            self.text.truncate(start);
+            self.is_whole = true;
+            return false;
+        }
         if self.is_chunked {
             let mut line = String::new();
             let _ = self.body.read_line(&mut line);

@@ -143,8 +143,11 @@ fn the_official_client_keeps_its_session_when_serve_is_killed() {
 
 #[test]
 fn a_session_that_is_idle_ends_with_its_server_and_one_that_is_read_does_not() {
-    let (world, _daemon, serve) = serving("http.idle_ms = 3000", tiny);
-    let idle = serve.connected("2025-11-25");
+    let (world, _daemon, serve) = serving("http.idle_ms = 3000\nhttp.sessions = 3", counter);
+    let mut idle = serve.connected("2025-11-25");
+    let mut dead = serve.connected("2025-11-25");
+    dead.call("die", &json!({})).answer();
+    assert_eq!(idle.text("increment", &json!({})), "1");
     let read = serve.connected("2025-11-25");
     let mut stream = read.listen();
     stream.event().expect("primed");
@@ -154,4 +157,9 @@ fn a_session_that_is_idle_ends_with_its_server_and_one_that_is_read_does_not() {
     });
     assert_eq!(idle.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 404);
     assert_eq!(read.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 200);
+    for _ in 0..2 {
+        until("there is room for another, also in place of the one whose server had died", || {
+            (serve.client().begin("2025-11-25", &[]).status == 200).then_some(())
+        });
+    }
 }

@@ -137,6 +137,16 @@ fn another_user_with_the_token_may_come() {
 }
 
 #[test]
+fn without_a_daemon_that_may_be_started_nothing_is_served() {
+    let world = world("http.hold_ms = 200");
+    let ended = world.sessiond(&["serve", "--listen", "127.0.0.1:0", "--no-start", "--", "true"]).output();
+    let ended = ended.expect("serve");
+    assert_eq!(ended.status.code(), Some(75));
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("no daemon") && ended.stdout.is_empty(), "{said}");
+}
+
+#[test]
 fn a_cookie_is_a_way_where_it_is_switched_on() {
     let world = world("");
     let _daemon = world.daemon();

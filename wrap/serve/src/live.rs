@@ -180,6 +180,16 @@ impl Live {
         busy
     }
 
+    /// Looks whether it is in use. One that was idle for too long ends.
+    pub async fn look(&self) {
+        if self.is_busy() {
+            // So that the daemon knows it, too.
+            drop(self.session.touch().await);
+        } else if self.state().active.elapsed() >= self.settings().idle {
+            drop(self.end().await);
+        }
+    }
+
     /// Reads a stream from now on, in place of whoever has read it. None: nothing more will come there.
     pub fn read(&self, stream: &StreamId) -> Option<Reading> {
         let mut state = self.state();

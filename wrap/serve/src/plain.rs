@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{RequestId, SessionId};
+use mcp_sessiond_relay::too_large;
 use mcp_sessiond_wrap::keeper::backend::Program;
 use mcp_sessiond_wrap::keeper::lines::{Line, Lines};
 use mcp_sessiond_wrap::signals::GivenMask;
@@ -98,17 +99,13 @@ impl Backend for PlainChild {
 
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>> {
         async {
-            let mut output = self.output.lock().await;
-            loop {
-                match output.next().await {
-                    Ok(Some(Line::Whole(line))) => {
-                        return Some((self.said.fetch_add(1, Ordering::Relaxed) + 1, line));
-                    }
-                    // Over 16 MiB: if anybody waits for it, it is until the child ends.
-                    Ok(Some(Line::Oversized { .. })) => {}
-                    Ok(None) | Err(_) => return None,
-                }
-            }
+            let line = match self.output.lock().await.next().await {
+                Ok(Some(Line::Whole(line))) => line,
+                // Whoever waits for it is told.
+                Ok(Some(Line::Oversized { head, tail })) => too_large(&head, &tail),
+                Ok(None) | Err(_) => return None,
+            };
+            Some((self.said.fetch_add(1, Ordering::Relaxed) + 1, line))
         }
         .boxed()
     }

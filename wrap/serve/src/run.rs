@@ -75,7 +75,7 @@ enum Listener {
 /// # Errors
 /// [`NotServed`], before anything was served.
 pub async fn run(settings: Settings, backends: Arc<dyn Backends>) -> Result<(), NotServed> {
-    let options = Options::default().timeout(settings.hold);
+    let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
     let sessions = Sessions::of_service(settings.service.clone(), options);
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     sessions.list().await.map_err(NotServed::NoDaemon)?;
@@ -86,6 +86,7 @@ pub async fn run(settings: Settings, backends: Arc<dyn Backends>) -> Result<(), 
     let serving = accept(&listener, router(&table), &table.shared().settings);
     let ends = tokio::select! {
         () = serving => false,
+        () = table.look_after() => false,
         _ = term.recv() => false,
         _ = int.recv() => true,
     };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_sessiond_client::ServiceName;
+use mcp_sessiond_client::{ServiceName, Start};
 use mcp_sessiond_wrap::keeper::backend::Program;
 
 use crate::token::Token;
@@ -22,6 +22,8 @@ pub enum Listen {
 pub struct Settings {
     /// The service that the sessions belong to.
     pub service: ServiceName,
+    /// Whether a daemon is started where none runs.
+    pub start: Start,
     /// What is run for each session.
     pub program: Program,
     /// Where it listens.

@@ -6,9 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mcp_sessiond_client::{Caller, SessionId};
 use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
+use tokio::time::sleep;
 
 use crate::live::{Began, Live, Shared};
 use crate::refusal::Refusal;
+
+/// How often it is looked whether sessions are in use, as a part of how long they may be idle.
+const LOOKS: u32 = 4;
 
 type Slot = Arc<OnceCell<Arc<Live>>>;
 
@@ -101,6 +105,19 @@ impl Table {
         let live = found?;
         live.admit(caller)?;
         Ok(live.clone())
+    }
+
+    /// Ends sessions that are idle for too long, for as long as this is polled.
+    pub async fn look_after(&self) {
+        let idle = self.shared.settings.idle;
+        if idle.is_zero() {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(idle / LOOKS).await;
+            let lives: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
+            futures::future::join_all(lives.iter().map(|live| live.look())).await;
+        }
     }
 
     /// Ends all servers. Their sessions stay.

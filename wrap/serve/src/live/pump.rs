@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_client::{Error, Json, RequestId, SessionError, Stream, StreamId};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 
 use super::{Live, Sent};
 use crate::backend::Backend;
@@ -16,34 +16,13 @@ use crate::which::Call;
 /// The pause before the daemon is asked again that was away.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is looked whether a session is still in use, as a part of how long it may be idle.
-const LOOKS: u32 = 4;
-
 impl Live {
-    /// Takes what a server says until it is gone, or the session has been idle for too long.
+    /// Takes what a server says until it is gone.
     pub(super) async fn pump(self: Arc<Self>, backend: Arc<dyn Backend>, early: Vec<(u64, Bytes)>) {
         for (number, line) in early {
             self.hear(&*backend, number, &line).await;
         }
-        let idle = self.settings().idle;
-        let mut look = Instant::now() + idle / LOOKS;
-        loop {
-            let line = tokio::select! {
-                line = backend.next() => line,
-                () = sleep_until(look), if !idle.is_zero() => {
-                    look = Instant::now() + idle / LOOKS;
-                    if self.is_busy() {
-                        drop(self.session.touch().await);
-                    } else if self.state().active.elapsed() >= idle {
-                        drop(self.end().await);
-                        if self.has_ended() {
-                            return;
-                        }
-                    }
-                    continue;
-                }
-            };
-            let Some((number, line)) = line else { break };
+        while let Some((number, line)) = backend.next().await {
             self.hear(&*backend, number, &line).await;
         }
         self.bereft(&*backend).await;

@@ -1,0 +1,122 @@
+//! Calls that are cut off at random: by a lost connection, by a kill of `serve`, of its daemon, of both. Each is answered once.
+
+use mcp_sessiond_tests::{HttpClient, Reply, random};
+use serde_json::{Value, json};
+
+use super::serving;
+use crate::wrap::{counter, tiny};
+
+/// Messages that each call says before its answer.
+const NOTES: u64 = 20;
+
+/// What a call has said so far, and where to go on from.
+#[derive(Default)]
+struct Heard {
+    after: String,
+    notes: Vec<u64>,
+    answers: Vec<Value>,
+}
+
+impl Heard {
+    /// Reads so many events. False: the stream ended, or broke off.
+    fn read(&mut self, reply: &mut Reply, most: usize) -> bool {
+        for _ in 0..most {
+            let Some(event) = reply.event() else { return false };
+            self.after = event.id.clone().expect("an id");
+            if event.data.is_empty() {
+                continue;
+            }
+            let message = event.message();
+            match message["params"]["data"].as_u64() {
+                Some(note) => self.notes.push(note),
+                None => self.answers.push(message),
+            }
+        }
+        true
+    }
+
+    /// Comes back until all was said. Returns whether the outcome is known.
+    fn finish(mut self, client: &HttpClient, first: u64) -> bool {
+        loop {
+            let mut back = client.resume(&self.after);
+            if back.status == 204 {
+                break;
+            }
+            back.must_be(200);
+            while self.read(&mut back, 1) {}
+        }
+        let expected: Vec<u64> = (first..).take(self.notes.len()).collect();
+        assert_eq!(self.notes, expected, "each once, and in order");
+        assert_eq!(self.answers.len(), 1, "{:?}", self.answers);
+        let answer = &self.answers[0];
+        assert_eq!(answer["id"], client.last, "{answer}");
+        let is_known = answer["result"].is_object();
+        assert!(is_known || answer["error"]["data"]["outcome"] == "unknown", "{answer}");
+        assert!(!is_known || self.notes.len() as u64 == NOTES, "an answer comes after all: {:?}", self.notes);
+        is_known
+    }
+}
+
+#[test]
+fn a_connection_that_is_cut_at_random_loses_nothing() {
+    let (_world, _daemon, serve) = serving("", counter);
+    let mut client = serve.connected("2025-11-25");
+    let mut random = random();
+    for round in 0..20 {
+        let mut heard = Heard::default();
+        let mut reply = client.call("notify", &json!({"n": NOTES}));
+        heard.read(&mut reply, random.usize(1..=NOTES as usize + 1));
+        reply.hang_up();
+        for _ in 0..random.usize(0..3) {
+            let mut back = client.resume(&heard.after);
+            if back.status == 200 {
+                heard.read(&mut back, random.usize(0..5));
+                back.hang_up();
+            }
+        }
+        assert!(heard.finish(&client, round * NOTES + 1), "nothing was killed");
+    }
+}
+
+#[test]
+fn whatever_is_killed_at_random_each_call_is_answered_once() {
+    let (_world, mut daemon, mut serve) = serving("http.hold_ms = 30000", counter);
+    let mut client = serve.connected("2025-11-25");
+    let mut random = random();
+    let mut first = 1;
+    for _ in 0..12 {
+        let mut heard = Heard::default();
+        let mut reply = client.call("notify", &json!({"n": NOTES}));
+        heard.read(&mut reply, random.usize(1..=NOTES as usize + 1));
+        let (kills_serve, kills_daemon) = (random.bool(), random.bool());
+        if kills_serve {
+            serve.kill();
+        }
+        if kills_daemon {
+            daemon.restart();
+        }
+        if kills_serve {
+            serve.start_again();
+        }
+        let is_known = heard.finish(&client, first);
+        assert!(is_known || kills_serve);
+        // A new server counts anew.
+        first = if kills_serve { 1 } else { first + NOTES };
+    }
+    assert!(client.text("get", &json!({})).parse::<u64>().is_ok());
+}
+
+#[test]
+fn many_sessions_call_at_once_and_each_gets_its_own_answers() {
+    let (_world, _daemon, serve) = serving("", tiny);
+    let clients: Vec<_> = (1..=8).map(|by| (by, serve.connected("2025-11-25"))).collect();
+    let calling = clients.into_iter().map(|(by, mut client)| {
+        std::thread::spawn(move || {
+            for round in 1..=20_u64 {
+                assert_eq!(client.text("increment", &json!({"by": by})), (by * round).to_string());
+            }
+        })
+    });
+    let calling: Vec<_> = calling.collect();
+    calling.into_iter().for_each(|calling| calling.join().expect("answered"));
+}
