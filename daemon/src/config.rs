@@ -239,7 +239,7 @@ fn read(path: &Path) -> Result<toml::Table, ConfigError> {
     };
     let file_error = |error: toml::de::Error| match error.span() {
         // The line is quoted, and may have a password in it.
-        Some(span) if line_of(&text, span.start).contains("://") => {
+        Some(span) if lines_about(&text, span.start).contains("://") => {
             let line = line_number(&text, span.start);
             let error = format!("line {line}: {}", error.message());
             ConfigError::Hidden { path: path.into(), error }
@@ -254,11 +254,13 @@ fn line_number(text: &str, at: usize) -> usize {
     text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The line that this place of a text is in.
-fn line_of(text: &str, at: usize) -> &str {
+/// The line that this place of a text is in, and the one before: that is quoted where the place is the end of the text.
+fn lines_about(text: &str, at: usize) -> &str {
     let at = at.min(text.len());
-    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    text[start..].lines().next().unwrap_or_default()
+    let before = text[..at].rfind('\n').unwrap_or(0);
+    let start = text[..before].rfind('\n').map_or(0, |end| end + 1);
+    let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
+    &text[start..end]
 }
 
 /// Puts one value into the table, and looks at once whether it fits.

@@ -135,8 +135,8 @@ mod os {
     #[derive(Debug)]
     pub(super) struct Events {
         queue: Kqueue,
-        /// The kernel watches what is open.
-        open: HashMap<PathBuf, File>,
+        /// The kernel watches what is open, for these events.
+        open: HashMap<PathBuf, (File, FilterFlag)>,
     }
 
     impl Events {
@@ -162,20 +162,22 @@ mod os {
         }
 
         fn watch(&mut self, path: &Path, what: FilterFlag) -> io::Result<()> {
-            let file = File::open(path)?;
-            let id = |file: &File| file.metadata().map(|found| (found.dev(), found.ino()));
-            if let Some(former) = self.open.get(path)
-                && id(former)? == id(&file)?
-            {
-                return Ok(());
-            }
+            let id = |found: std::fs::Metadata| (found.dev(), found.ino());
+            let known = self.open.remove(path);
+            // It is not opened to find out whether it is the same: to close it again would release the locks that SQLite has on it.
+            let (file, what) = match known {
+                Some((file, known)) if id(file.metadata()?) == id(std::fs::metadata(path)?) => {
+                    (file, what | known)
+                }
+                // Closing the former one ends its watch.
+                _ => (File::open(path)?, what),
+            };
             let flags = EvFlags::EV_ADD | EvFlags::EV_CLEAR;
             let ident = file.as_raw_fd() as usize;
             let change = KEvent::new(ident, EventFilter::EVFILT_VNODE, flags, what, 0, 0);
-            self.queue.kevent(&[change], &mut [], Some(NO_WAIT))?;
-            // Closing the former one ends its watch.
-            self.open.insert(path.into(), file);
-            Ok(())
+            let watched = self.queue.kevent(&[change], &mut [], Some(NO_WAIT));
+            self.open.insert(path.into(), (file, what));
+            Ok(watched.map(drop)?)
         }
 
         pub(super) fn drain(&self) {

@@ -265,6 +265,11 @@ fn a_daemon_on_demand_is_not_marked_by_whoever_started_it() {
     for (name, value) in [("AWS_PROFILE", "work"), ("SSL_CERT_FILE", "/ca.pem"), ("SSL_CERT_DIR", "/ca")] {
         starter.env(name, value);
     }
+    for (name, value) in
+        [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_SESSION_TOKEN", "c")]
+    {
+        starter.env(name, value);
+    }
     starter.env("NODE_OPTIONS", "--inspect");
     assert!(starter.status().expect("started").success());
 
@@ -274,7 +279,9 @@ fn a_daemon_on_demand_is_not_marked_by_whoever_started_it() {
     for kept in ["AWS_PROFILE=work", "SSL_CERT_FILE=/ca.pem", "SSL_CERT_DIR=/ca"] {
         assert!(variables.split('\0').any(|variable| variable == kept), "{kept}");
     }
-    assert!(!variables.contains("NODE_OPTIONS"));
+    for dropped in ["NODE_OPTIONS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"] {
+        assert!(!variables.contains(dropped), "{dropped}");
+    }
     assert_eq!(about("oom_score_adj").trim_end(), "0");
     let status = about("status");
     let signals = |which: &str| {

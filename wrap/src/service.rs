@@ -206,6 +206,9 @@ impl Service {
 
     async fn renew(&self) -> Result<(), NoBackend> {
         let epoch = leased(&self.0.control, &self.0.name).await.map_err(|error| match error {
+            NotLeased::Daemon(SessionError::Refused(
+                error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. }),
+            )) => NoBackend::Passing(error.to_string()),
             NotLeased::Daemon(SessionError::Refused(error)) => NoBackend::LeaseLost(error),
             NotLeased::Taken { pid, since } => {
                 let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());

@@ -48,6 +48,10 @@ impl Contents {
         let _lock = self.locks.of(place).lock_owned().await;
         access.may_write()?;
         let bounds = self.bounds();
+        if is_new {
+            // One of this id that was there before, and was deleted by others, is another one.
+            self.known.forget(place);
+        }
         for _ in 0..CONFLICTS_MAX {
             let mut read = Read::default();
             let reading = self.read(place, &mut read, &[head::metadata_key()]).await;

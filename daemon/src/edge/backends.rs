@@ -220,7 +220,15 @@ impl Edge {
         if !self.look(is_its) {
             return Err(Error::UnknownBackend);
         }
-        let before = self.lock().counts.insert(peer.id(), *counted).unwrap_or(*told);
+        let before = {
+            let mut state = self.lock();
+            let known = state.counts.entry(peer.id()).or_insert(*told);
+            // An older telling may come later, when it was repeated.
+            let before = *known;
+            known.lost = known.lost.max(counted.lost);
+            known.parked = known.parked.max(counted.parked);
+            before
+        };
         let counters = &self.meters.counters;
         counters.wrap_lost_total.fetch_add(counted.lost.saturating_sub(before.lost), Ordering::Relaxed);
         counters.wrap_parked_total.fetch_add(counted.parked.saturating_sub(before.parked), Ordering::Relaxed);

@@ -65,15 +65,24 @@ impl Ballast {
             );
         }
         if freed {
-            self.refill();
+            self.refill_later();
         }
         freed
     }
 
     /// Makes it whole now, or else as soon as there is room.
     fn refill(&self) {
+        let is_whole = self.0.lock().unwrap_or_else(PoisonError::into_inner).fill();
+        if !is_whole {
+            self.refill_later();
+        }
+    }
+
+    /// Makes it whole after a pause, as soon as there is room. Not at once: whoever frees it goes on until nothing is left, and that
+    /// has to come, whatever it is that goes wrong.
+    fn refill_later(&self) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.is_filling || inner.fill() {
+        if inner.is_filling {
             return;
         }
         let waiting = Arc::downgrade(&self.0);

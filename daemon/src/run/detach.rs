@@ -55,6 +55,9 @@ fn start(options: &Options) -> io::Result<u8> {
         command.args(["--set", set]);
     }
     // Whoever happened to start it must not configure it for all others, nor be taken for it by systemd.
+    let are_passing = std::env::var_os(SESSION_TOKEN).is_some();
+    let is_kept =
+        |name: &OsStr| is_kept(name) && !(are_passing && CREDENTIALS.iter().any(|passing| name == *passing));
     command.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_kept(name)));
     if let Some(config) = std::env::var_os(config::FILE_VARIABLE) {
         command.env(config::FILE_VARIABLE, std::path::absolute(config)?);
@@ -105,6 +108,10 @@ const KEPT: [&str; 11] = [
 
 /// Where AWS's tools find region and credentials: by variables of this prefix.
 const AWS: &[u8] = b"AWS_";
+
+/// With this one, credentials are good for some hours: the daemon serves for longer, and finds others where AWS's tools look for them.
+const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
+const CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", SESSION_TOKEN];
 
 fn is_kept(name: &OsStr) -> bool {
     KEPT.iter().any(|kept| name == *kept) || name.as_bytes().starts_with(AWS)

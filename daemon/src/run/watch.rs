@@ -71,8 +71,8 @@ impl Place {
         changes.watch_directory(self.directory.path()).ok()?;
         let storage = daemon.contents.storage();
         let contents = storage.file();
-        // It is not open yet.
-        if contents.is_none() && storage.name() == "sqlite" {
+        // It is not open yet, and may be another one when it is.
+        if contents.is_none() && storage.check().is_err() {
             return None;
         }
         for database in [Some(daemon.edge.records_file()), contents].into_iter().flatten() {

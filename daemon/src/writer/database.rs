@@ -272,8 +272,10 @@ impl Database {
             std::fs::hard_link(&copy, &path).map_err(refused)?;
             std::fs::remove_file(&copy).map_err(refused)?;
         }
-        if let Some(held) = self.lock.upgrade() {
-            *held.lock().unwrap_or_else(PoisonError::into_inner) = lock;
+        // Before SQLite opens it: to close a file that it has locked unlocks it.
+        match self.lock.upgrade() {
+            Some(held) => *held.lock().unwrap_or_else(PoisonError::into_inner) = lock,
+            None => drop(lock),
         }
         // Closing it deletes log and index, which must not be those of the next one.
         self.connection = None;

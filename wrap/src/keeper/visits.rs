@@ -193,9 +193,9 @@ async fn word(attach: &Attach, house: &House) -> Word {
         Ok(ProcessRef { pid, start, inode }) => {
             Word::Holder(ProcessId { pid, start: process::StartTime(start), inode })
         }
-        Err(SessionError::Refused(error)) if !matches!(error, Error::Unavailable { .. }) => {
-            Word::Refused(error)
-        }
+        // The daemon is away, or went while it was asked.
+        Err(SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => Word::Away,
+        Err(SessionError::Refused(error)) => Word::Refused(error),
         Err(_) => Word::Away,
     }
 }

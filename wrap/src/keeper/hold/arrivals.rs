@@ -181,7 +181,9 @@ impl Keeper {
                 async move { connection.backend_counted(context, request).await }
             });
             if telling.await.is_ok() {
-                *told.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                told.lost = told.lost.max(counted.lost);
+                told.parked = told.parked.max(counted.parked);
             }
             control.hang_up();
         }
