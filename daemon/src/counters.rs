@@ -14,7 +14,7 @@ pub use histogram::Histogram;
 pub use text::{Gauge, text};
 
 /// The codes of refusals, as [`Error::code`] has them.
-pub const CODES: [&str; 23] = [
+pub const CODES: [&str; 24] = [
     "no_verified_host",
     "not_an_ancestor",
     "names_host",
@@ -25,6 +25,7 @@ pub const CODES: [&str; 23] = [
     "session_terminated",
     "session_held",
     "name_taken",
+    "service_taken",
     "version_conflict",
     "binding_mismatch",
     "unknown_handle",

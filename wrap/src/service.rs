@@ -141,7 +141,8 @@ impl Service {
         *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The backend of a session of this service, which has to be there: the one that runs, or else a new one.
+    /// The backend of a session of this service, which has to be there: the one that runs, or else a new one. A session has one
+    /// [`Backend`] at a time: the former one is dropped first, or both cut each other off.
     ///
     /// # Errors
     /// [`NoBackend`].

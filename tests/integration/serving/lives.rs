@@ -1,6 +1,10 @@
 //! How keepers of a service's sessions come to be, and how they end.
 
-use mcp_sessiond_tests::gone;
+use mcp_sessiond_proto::Epoch;
+use mcp_sessiond_proto::backends::{Attach, KeeperRequest};
+use mcp_sessiond_tests::{gone, signal};
+use mcp_sessiond_wrap::keeper::dial::{DialError, dial};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{Bench, answer, request};
@@ -66,6 +70,43 @@ fn a_keeper_is_listed_and_stopped_by_hand() {
     assert!(stopped.status.success(), "{stopped:?}");
     gone(backend.keeper);
     bench.serving.wait("gone");
+}
+
+#[test]
+fn a_keeper_that_is_killed_takes_its_backend_with_it_and_the_next_one_is_another() {
+    let mut bench = Bench::new("");
+    let backend = bench.world.backend();
+    let pid = backend.status().pid.expect("it runs");
+    signal(backend.keeper, Signal::SIGKILL);
+    bench.serving.wait("gone");
+    gone(pid);
+    assert_eq!(bench.serving.attach("s", &bench.raw.command)["is_fresh"], true);
+    assert_ne!(bench.world.backend().keeper, backend.keeper);
+}
+
+/// A process that does not serve the name gets nothing of a keeper, whether the daemon is there or not.
+#[test]
+fn nobody_else_attaches() {
+    let mut bench = Bench::new("");
+    let backend = bench.world.backend();
+    let refusal = |epoch, service: Option<&str>, continues| {
+        let service = service.map(|name| name.parse().expect("a name"));
+        let session = "s".parse().expect("an id");
+        let attach = Attach { session, epoch: Epoch(epoch), initialize: None, service, continues };
+        match dial(backend.socket(), &KeeperRequest::Attach(attach)) {
+            Err(DialError::Refused(error)) => error.code(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refusal(1, Some("web"), true), "session_held");
+    assert_eq!(refusal(2, Some("web"), true), "stale_epoch");
+    assert_eq!(refusal(1, Some("other"), true), "unknown_session");
+    assert_eq!(refusal(1, None, false), "unknown_session");
+    assert_eq!(refusal(1, Some("web"), false), "invalid_argument");
+    bench.daemon.kill();
+    assert_eq!(refusal(1, Some("web"), true), "stale_epoch");
+    bench.serving.send("s", &request(1, "x"));
+    assert_eq!(bench.serving.line(), (1, answer(1)), "and the one that serves notices nothing");
 }
 
 /// Whoever is not below the process that serves can't have its backend, whatever it says.

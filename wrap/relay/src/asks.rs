@@ -30,7 +30,8 @@ impl Relay {
         let text = number.to_string();
         let mut edits = Edits::default();
         if let Some(token) = message.asked_progress() {
-            self.asks.tokens.insert(number, token);
+            let open = &self.asks.open;
+            self.asks.tokens.insert(number, token, |of| open.contains_key(&of));
             edits.replace(message, token, text.clone());
         }
         edits.replace(message, id, text);

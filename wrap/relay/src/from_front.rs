@@ -97,7 +97,8 @@ impl Relay {
         let text = number.to_string();
         let mut edits = Edits::default();
         if let Some(token) = message.asked_progress() {
-            self.calls.tokens.insert(number, token);
+            let open = &self.calls.open;
+            self.calls.tokens.insert(number, token, |of| open.contains_key(&of));
             edits.replace(message, token, text.clone());
         }
         edits.replace(message, id, text);

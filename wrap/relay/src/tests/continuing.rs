@@ -111,6 +111,25 @@ fn calls_are_known_until_their_answers_are_confirmed() {
     assert_eq!(bench.known(), [r#""b""#]);
 }
 
+/// A session lasts for as long as it is used: a call that takes long has its progress whatever is called meanwhile.
+#[test]
+fn progress_of_an_open_call_is_passed_on_however_many_others_there_were() {
+    let mut bench = Bench::continuing();
+    let with_token =
+        |id: u64| format!(r#"{{"id":{id},"method":"x","params":{{"_meta":{{"progressToken":"t{id}"}}}}}}"#);
+    bench.front(&with_token(1));
+    for id in 2..3_000 {
+        bench.front(&with_token(id));
+        bench.backend_gets();
+        bench.backend(&answer(&id.to_string()));
+        let (number, _) = bench.numbered().remove(0);
+        bench.relay.confirm(number);
+    }
+    bench.backend(r#"{"method":"notifications/progress","params":{"progressToken":1}}"#);
+    let lines = bench.numbered();
+    assert_eq!(lines[0].1, r#"{"method":"notifications/progress","params":{"progressToken":"t1"}}"#);
+}
+
 #[test]
 fn after_a_death_the_outcome_of_open_calls_is_unknown_and_the_next_backend_is_initialised() {
     let mut bench = Bench::continuing();
