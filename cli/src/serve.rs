@@ -5,18 +5,17 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
-use mcp_sessiond_serve::plain::PlainChildren;
 use mcp_sessiond_serve::run::{NotServed, run as serve};
 use mcp_sessiond_serve::settings::{Listen, Settings};
 use mcp_sessiond_serve::token::Token;
 use mcp_sessiond_wrap::keeper::backend::Program;
+
 use mcp_sessiond_wrap::signals::GivenMask;
 
 use super::{FAILED, USAGE, block_on, complain, wrap};
@@ -33,8 +32,9 @@ Serves MCP's Streamable HTTP at /mcp. Each client's session has a server of its 
 environment and directory. Sessions, their streams and what was said in them are kept by the daemon: a client that has lost its \
 connection comes back with `Last-Event-ID` and gets the rest, also after `serve` was killed and started again.
 
-For now a server is a plain child of `serve`, and ends with it. When `serve` is started again, a session's server is started \
-again, too, and told the recorded handshake; calls that were open are answered \"outcome unknown\". The client keeps its session.
+A server outlives `serve`: when that is killed and started again under its name, calls go on, and clients get the rest of each, \
+once. Nobody serves the name for ten minutes (`http.linger_ms`): then its servers end. The sessions stay, and get new servers, \
+which are told the recorded handshake.
 
 `serve` ends by SIGTERM, and its sessions stay; or by SIGINT (Ctrl-C), and they end. One that nobody reads or calls for half an \
 hour (`http.idle_ms`) ends by itself.
@@ -99,7 +99,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let mask = GivenMask::unblock(&mcp_sessiond_wrap::signals::ENDING);
+    let _ = GivenMask::unblock(&mcp_sessiond_wrap::signals::ENDING);
     let settings = match settings(arguments, &config) {
         Ok(settings) => settings,
         Err(sentence) => {
@@ -107,13 +107,15 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let backends = PlainChildren { program: settings.program.clone(), stop_wait: settings.stop_wait, mask };
-    match block_on(serve(settings, Arc::new(backends))) {
+    match block_on(serve(settings)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
             complain(&error);
             ExitCode::from(match error {
-                NotServed::NoDaemon(_) | NotServed::NotHeld(_) | NotServed::NoListener { .. } => NOT_NOW,
+                NotServed::NoDaemon(_)
+                | NotServed::Taken { .. }
+                | NotServed::NotLeased(_)
+                | NotServed::NoListener { .. } => NOT_NOW,
                 NotServed::Io(_) => FAILED,
             })
         }
@@ -146,7 +148,6 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
         keep_alive: Duration::from_millis(http.keep_alive_ms),
         peer_wait: Duration::from_millis(http.peer_wait_ms),
         redirect: http.redirect,
-        stop_wait: Duration::from_millis(config.backends.stop_wait_ms),
         hosts,
         origins,
         cookie,

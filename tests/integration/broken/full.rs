@@ -194,3 +194,15 @@ fn a_first_start_on_a_full_disk() {
     assert_tokens_are_kept(&world);
     assert_eq!(daemon.log().lines(" ready ").len(), 1, "it is the same daemon");
 }
+
+/// What is set aside is of no help there, however much of it is freed.
+#[test]
+fn records_that_can_not_be_opened_are_said_at_once() {
+    let world = world("");
+    fs::create_dir_all(world.directory().join("sessions.db/in the way")).expect("made");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(world.directory(), mode).expect("it is ours");
+    let output = world.sessiond(&["run"]).output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("sessions.db"), "{said}");
+}

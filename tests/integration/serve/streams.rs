@@ -1,6 +1,6 @@
 //! Streams: which one a message goes to, and that whoever comes back gets the rest, once and in order.
 
-use mcp_sessiond_tests::{HttpClient, Raw, Reply, Serve, World};
+use mcp_sessiond_tests::{HttpClient, Raw, Reply, Serve, World, until};
 use serde_json::{Value, json};
 
 use crate::wrap::{counter, gate, open};
@@ -34,8 +34,10 @@ fn progress(nth: u32, done: u32) -> String {
 
 /// A call that is answered when the test says so.
 fn hold(client: &mut HttpClient, raw: &Raw) -> Reply {
+    let holds = || raw.heard().iter().filter(|line| line.windows(6).any(|word| word == b"\"hold\"")).count();
+    let before = holds();
     let reply = client.request("hold", &json!({"_meta": {"progressToken": format!("t{}", client.last + 1)}}));
-    raw.wait_heard(&format!("\"t{}\"", client.last));
+    until("the server hears it", || (holds() > before).then_some(()));
     reply
 }
 
@@ -158,7 +160,7 @@ fn a_reader_that_is_slow_gets_everything() {
     let (world, _daemon, _serve, _raw, mut client) = raw("", "2025-11-25");
     let mut call = client.request("flood", &json!({"lines": 300, "bytes": 20_000}));
     call.event().expect("primed");
-    mcp_sessiond_tests::until("all of it is said before anything is read", || {
+    until("all of it is said before anything is read", || {
         let listed =
             world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
         (listed[0]["last_number"].as_str()?.parse::<u64>().ok()? >= 302).then_some(())

@@ -70,7 +70,7 @@ fn the_sessions_are_those_of_the_service() {
         (&json!(client.session()), &json!("ready"))
     );
     assert!(serve.stop(Signal::SIGTERM).success());
-    until("its server ends with it", || world.processes().is_empty().then_some(()));
+    assert_eq!(world.backends().len(), 1, "its server waits for the next one");
     serve.start_again();
     assert_eq!(
         client.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status,
@@ -80,6 +80,7 @@ fn the_sessions_are_those_of_the_service() {
     assert!(serve.stop(Signal::SIGINT).success());
     let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
     assert_eq!(listed[0]["status"]["is"], "terminated", "{listed}");
+    until("its server has ended, too", || world.processes().is_empty().then_some(()));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_unix_socket_is_ours_alone() {
     // What a killed one has left is in nobody's way.
     serve.kill();
     serve.start_again();
-    assert_eq!(client.text("increment", &json!({})), "1");
+    assert_eq!(client.text("increment", &json!({})), "2");
 }
 
 fn token(world: &World) -> String {

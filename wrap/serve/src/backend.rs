@@ -1,4 +1,4 @@
-//! What stands between HTTP and a server on stdio. A keeper that continues is one; a plain child is another.
+//! What stands between HTTP and a server.
 
 use std::io;
 use std::sync::Arc;
@@ -45,5 +45,5 @@ pub trait Backends: Send + Sync {
     ///
     /// # Errors
     /// Those of starting a program.
-    fn backend(&self, session: &SessionId) -> BoxFuture<'_, io::Result<Arc<dyn Backend>>>;
+    fn backend<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, io::Result<Arc<dyn Backend>>>;
 }

@@ -5,7 +5,7 @@
 //!
 //! - [`http`]: requests. [`who`]: who may make them. [`refusal`]: what is refused.
 //! - [`live`]: a session, its server and its readers. [`which`]: which stream a message goes to. [`tail`]: what a reader is sent.
-//! - [`backend`]: what stands between HTTP and a server. [`plain`]: a server as a plain child.
+//! - [`backend`]: what stands between HTTP and a server. [`kept`]: a server in a keeper, which goes on without this process.
 //! - [`run`]: listening, until somebody asks to end.
 //!
 //! **Architecture Invariant:** nothing is sent to a client that the daemon has not kept, but for the answer to `initialize`, which is
@@ -13,10 +13,9 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
-pub mod holder;
 pub mod http;
+pub mod kept;
 pub mod live;
-pub mod plain;
 pub mod record;
 pub mod refusal;
 pub mod run;

@@ -17,7 +17,7 @@ use crate::backend::{Backend, Backends};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
-use crate::which::Which;
+use crate::which::{Call, Which};
 
 pub use self::handshake::Began;
 
@@ -89,6 +89,8 @@ struct State {
     running: Option<String>,
     /// The server that was told that the client is ready.
     welcomed: Option<String>,
+    /// What another process has left open, until it is known whether the server goes on with it.
+    left: Vec<(StreamId, Vec<Call>)>,
     /// When somebody was last there.
     active: Instant,
     ended: bool,
@@ -119,6 +121,7 @@ impl Live {
             told: None,
             running: None,
             welcomed: None,
+            left: Vec::new(),
             active: Instant::now(),
             ended: false,
         };
@@ -221,23 +224,21 @@ impl Live {
             Err(refusal) if refusal != Refusal::unknown_session() => return Err(refusal),
             _ => {}
         }
-        self.close().await;
-        Ok(())
-    }
-
-    /// Lets go of it: nobody reads any more, and the server ends.
-    pub async fn close(&self) {
-        {
-            let mut state = self.state();
-            state.ended = true;
-            state.running = None;
-            state.which.clear();
-            state.readers.drain().for_each(|(_, reader)| reader.end(Over::Ended));
-        }
+        self.close();
         let backend = self.backend.lock().await.take();
         if let Some(backend) = backend {
             backend.end().await;
         }
+        Ok(())
+    }
+
+    /// Lets go of it: nobody reads any more. The server goes on, and waits for whoever serves the name next.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.ended = true;
+        state.running = None;
+        state.which.clear();
+        state.readers.drain().for_each(|(_, reader)| reader.end(Over::Ended));
     }
 }
 

@@ -11,17 +11,17 @@ use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use mcp_sessiond_client::{Options, Sessions};
+use mcp_sessiond_client::{Options, ServiceName, Sessions};
 use mcp_sessiond_process::tcp;
+use mcp_sessiond_wrap::service::NotLeased;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-use crate::backend::Backends;
 use crate::complain;
-use crate::holder::{Holder, NotHeld};
 use crate::http::{PATH, router};
+use crate::kept::Keepers;
 use crate::live::Shared;
 use crate::settings::{Listen, Settings};
 use crate::table::Table;
@@ -50,8 +50,16 @@ pub enum NotServed {
     #[error("there is no daemon to keep sessions: {0}")]
     NoDaemon(mcp_sessiond_client::SessionError),
     /// Another process serves this name.
-    #[error(transparent)]
-    NotHeld(#[from] NotHeld),
+    #[error("process {pid} serves {service} already; end it, or take another --name")]
+    Taken {
+        /// Its pid.
+        pid: u32,
+        /// The service.
+        service: ServiceName,
+    },
+    /// The right to serve the name can't be had.
+    #[error("the right to serve this name can't be had: {0}")]
+    NotLeased(NotLeased),
     /// It can't listen there.
     #[error("can't listen at {at}: {error}")]
     NoListener {
@@ -74,12 +82,15 @@ enum Listener {
 ///
 /// # Errors
 /// [`NotServed`], before anything was served.
-pub async fn run(settings: Settings, backends: Arc<dyn Backends>) -> Result<(), NotServed> {
+pub async fn run(settings: Settings) -> Result<(), NotServed> {
     let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
     let sessions = Sessions::of_service(settings.service.clone(), options);
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     sessions.list().await.map_err(NotServed::NoDaemon)?;
-    let _holder = Holder::of(&settings.service)?;
+    let backends = Arc::new(Keepers::of(&settings).await.map_err(|error| match error {
+        NotLeased::Taken { pid, .. } => NotServed::Taken { pid, service: settings.service.clone() },
+        error => NotServed::NotLeased(error),
+    })?);
     let (listener, at) = bind(&settings.listen).await?;
     let table = Arc::new(Table::new(Shared { settings, sessions, backends }));
     announce(&at);
@@ -96,7 +107,7 @@ pub async fn run(settings: Settings, backends: Arc<dyn Backends>) -> Result<(), 
     if ends {
         table.end().await;
     } else {
-        table.close().await;
+        table.close();
     }
     Ok(())
 }

@@ -42,8 +42,6 @@ pub struct Settings {
     pub keep_alive: Duration,
     /// Whether messages of a stream whose reader is gone go to the standalone stream until it is back.
     pub redirect: bool,
-    /// How long a server has to exit after its input was closed, and again after SIGTERM.
-    pub stop_wait: Duration,
     /// Names of this host, beside those of loopback, that `Host` may say.
     pub hosts: Vec<String>,
     /// Origins of pages that may come.

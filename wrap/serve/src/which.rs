@@ -92,6 +92,11 @@ impl Which {
         Ok(())
     }
 
+    /// A stream goes on that another process has opened. Somebody was sent an event id of it, or was about to be.
+    pub fn goes_on(&mut self, stream: StreamId, calls: Vec<Call>) {
+        self.open.push(Open { stream, calls, resumable: true });
+    }
+
     /// A stream has a reader, or has none any more.
     pub fn reader(&mut self, stream: &StreamId, is_there: bool) {
         if is_there {

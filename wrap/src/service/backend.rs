@@ -14,7 +14,7 @@ use super::link::{Link, Message, Wish};
 #[error("the server is gone")]
 pub struct Gone;
 
-/// The backend of a session. When this is dropped, or its process killed, the backend goes on, and the next one that attaches gets
+/// The backend of a session. What it writes to its standard error goes to that of this process. When this is dropped, or its process killed, the backend goes on, and the next one that attaches gets
 /// what was not confirmed.
 ///
 /// Its futures may be dropped at any moment: then a line may have been taken, or not.

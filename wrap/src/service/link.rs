@@ -256,6 +256,12 @@ impl Link {
     }
 }
 
+/// Copies what the backend writes to its standard error to ours, until this front is let go of.
+async fn show(mut errors: UnixStream) {
+    // Where nobody reads that any more, nobody misses it.
+    drop(tokio::io::copy(&mut errors, &mut tokio::io::stderr()).await);
+}
+
 /// Whether another attempt would come to the same.
 fn is_final(error: &DialError) -> bool {
     match error {
@@ -273,8 +279,11 @@ impl Connection {
         let Place { socket, service, session, epoch } = place.clone();
         let attach = Attach { session, epoch, initialize: None, service: Some(service), continues: true };
         let request = KeeperRequest::Attach(attach);
-        let dialling = tokio::task::spawn_blocking(move || dial_until(&socket, &request, until));
-        let dialled = dialling.await.map_err(|error| DialError::Io(io::Error::other(error)))??;
+        let dialling = tokio::task::spawn_blocking(move || {
+            let beside = dial_until(&socket, &KeeperRequest::Beside {}, until)?;
+            Ok::<_, DialError>((beside, dial_until(&socket, &request, until)?))
+        });
+        let (beside, dialled) = dialling.await.map_err(|error| DialError::Io(io::Error::other(error)))??;
         let KeeperReply::Attached(attached) = dialled.reply else { return Err(DialError::Answer) };
         let mut buffer = LineBuffer::taking(RELAYED_MAX + PREFIX_MAX + MARGIN);
         buffer.room().extend_from_slice(dialled.reader.buffer());
@@ -282,6 +291,9 @@ impl Connection {
         stream.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(stream)?.into_split();
         let reader = Lines::from_parts(reader, buffer);
+        let errors = beside.reader.into_inner();
+        errors.set_nonblocking(true)?;
+        tokio::spawn(show(UnixStream::from_std(errors)?));
         Ok((Self { reader, writer, outlet: Outlet::default() }, attached))
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mcp_sessiond_client::{Appended, Cursor, Json, RequestId, Stream, StreamId};
+use serde_json::value::RawValue;
 
 use super::handshake::held;
 use super::pump::closed;
@@ -12,10 +13,10 @@ use crate::backend::Ended;
 use crate::refusal::Refusal;
 use crate::said::{Posted, PostedKind, not_started};
 use crate::tail::Tail;
-use crate::which::Call;
+use crate::which::{Call, Id};
 
-/// What the ids of the calls of a batch may have together, in bytes: the daemon keeps them as the stream's origin.
-const BATCH_IDS_MAX: usize = 200;
+/// Bytes that ids and tokens may have together: the daemon keeps them as the stream's origin.
+const ORIGIN_MAX: usize = 200;
 
 impl Live {
     /// Hands over what wants no answer.
@@ -69,9 +70,14 @@ impl Live {
             self.post(rest).await?;
         }
         let name = RequestId::mint();
-        let name = format!("{}-{name}", if is_batch { BATCH } else { CALL });
-        let stream: StreamId = name.parse().map_err(|_| Refusal::invalid("no name for a stream"))?;
         let opened_by = opened_by(&calls, is_batch)?;
+        let kind = match &calls[..] {
+            _ if is_batch => BATCH,
+            [call] if opened_by.as_str() != &*call.id => TOLD,
+            _ => CALL,
+        };
+        let stream: StreamId =
+            format!("{kind}-{name}").parse().map_err(|_| Refusal::invalid("no name for a stream"))?;
         let primes = self.record.primes();
         let (opened, primed) = held(self.settings().hold, async {
             let opened = self.session.open_stream(&stream, Some(opened_by)).await?;
@@ -169,19 +175,41 @@ impl Live {
 }
 
 /// What the names of streams of single calls begin with.
-pub(super) const CALL: &str = "call";
+const CALL: &str = "call";
+/// The same, where progress is told by another token than the id.
+const TOLD: &str = "told";
 /// What the names of streams of batches begin with.
-pub(super) const BATCH: &str = "batch";
+const BATCH: &str = "batch";
 
-/// What is on record as the origin of a stream: the id of its call; of a batch all ids, as a text.
+/// What is on record as the origin of a stream, which has to be an id: that of its call. Of a batch all ids, and of a call whose
+/// progress has another token both, as a text.
 fn opened_by(calls: &[Call], is_batch: bool) -> Result<Json, Refusal> {
+    let text = |parts: &[&str]| format!("[{}]", parts.join(","));
     if let ([call], false) = (calls, is_batch) {
-        return Json::new(&*call.id).map_err(|_| Refusal::invalid("an id is a string or a number"));
+        let both = call.token.as_deref().map(|token| text(&[&call.id, token]));
+        return match both.filter(|both| both.len() <= ORIGIN_MAX) {
+            Some(both) => Ok(Json::from(&serde_json::Value::String(both))),
+            None => Json::new(&*call.id).map_err(|_| Refusal::invalid("an id is a string or a number")),
+        };
     }
     let ids: Vec<&str> = calls.iter().map(|call| &*call.id).collect();
-    let ids = format!("[{}]", ids.join(","));
-    if ids.len() > BATCH_IDS_MAX {
+    let ids = text(&ids);
+    if ids.len() > ORIGIN_MAX {
         return Err(Refusal::invalid("a batch with so many calls is not taken: send them one by one"));
     }
     Ok(Json::from(&serde_json::Value::String(ids)))
+}
+
+/// The calls that have opened a stream of this name, as [`opened_by`] has them on record.
+pub(super) fn callers(opened_by: &Json, stream: &str) -> Vec<Call> {
+    let text = serde_json::from_str::<String>(opened_by.as_str()).unwrap_or_default();
+    let parts: Vec<&RawValue> = serde_json::from_str(&text).unwrap_or_default();
+    let mut parts = parts.into_iter().map(|part| Id::from(part.get()));
+    if stream.starts_with(BATCH) {
+        return parts.map(|id| Call { id, token: None }).collect();
+    }
+    match (stream.starts_with(TOLD), parts.next(), parts.next()) {
+        (true, Some(id), token @ Some(_)) => vec![Call { id, token }],
+        _ => vec![Call { id: opened_by.as_str().into(), token: None }],
+    }
 }

@@ -96,6 +96,7 @@ impl Live {
         }
         let backend = self.shared.backends.backend(self.id()).await.map_err(|error| not_started(&error))?;
         let mut early = Vec::new();
+        self.settle_left(&*backend).await;
         if !backend.continues() {
             let (handshaken, said) = shake(&*backend, &self.record.initialize).await?;
             early = said;

@@ -30,17 +30,20 @@ impl Live {
 
     async fn hear(&self, backend: &dyn Backend, number: u64, line: &Bytes) {
         let mut messages = Vec::new();
+        let mut nth = 0_u32;
         heard(line, |said, message| {
+            // The same each time that the line comes, whatever becomes of the others in it.
+            nth += 1;
             let mut state = self.state();
             state.sweep();
             if let Some(place) = state.which.place(said) {
                 if place.ends {
                     state.finishing.insert(place.stream.clone());
                 }
-                messages.push((place, message));
+                messages.push((nth, place, message));
             }
         });
-        for (nth, (place, message)) in messages.into_iter().enumerate() {
+        for (nth, place, message) in messages {
             let request = format!("{}-{number}-{nth}", backend.incarnation());
             let request = request.parse().unwrap_or_else(|_| RequestId::mint());
             self.say(&place.stream, request, message).await;
@@ -109,17 +112,19 @@ impl Live {
                 *slot = None;
             }
         }
-        self.give_up(left).await;
+        self.give_up(left, unknown).await;
         backend.end().await;
     }
 
-    /// Answers calls whose outcome nobody knows.
-    pub(super) async fn give_up(&self, left: Vec<(StreamId, Vec<Call>)>) {
+    /// Answers calls that nobody else will, in these words; and says streams to their ends on which nothing is open.
+    pub(super) async fn give_up(&self, left: Vec<(StreamId, Vec<Call>)>, words: fn(&str) -> Json) {
         for (stream, calls) in left {
             for call in calls {
-                self.say(&stream, RequestId::mint(), unknown(&call.id)).await;
+                self.say(&stream, RequestId::mint(), words(&call.id)).await;
             }
-            self.finish(&stream).await;
+            if !self.state().which.is_open(&stream) {
+                self.finish(&stream).await;
+            }
         }
     }
 

@@ -3,16 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mcp_sessiond_client::{
-    Caller, Cursor, Json, SessionError, SessionId, SessionStatus, StreamId, StreamView,
-};
+use mcp_sessiond_client::{Caller, Cursor, SessionError, SessionId, SessionStatus, StreamId, StreamView};
 
-use super::calls::BATCH;
+use super::calls::callers;
 use super::handshake::held;
 use super::{Live, Shared};
+use crate::backend::Backend;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::said::answers;
+use crate::said::{answers, not_started, unknown};
 use crate::which::{Call, Id};
 
 impl Live {
@@ -45,30 +44,63 @@ impl Live {
                 left.push((stream.stream, calls));
             }
         }
-        // The last will of whoever served them: its server is gone, too.
-        live.state().finishing.extend(left.iter().map(|(stream, _)| stream.clone()));
+        if left.is_empty() {
+            return Ok(live);
+        }
+        {
+            let mut state = live.state();
+            // Until it is known what becomes of them, something may come there.
+            state.finishing.extend(left.iter().map(|(stream, _)| stream.clone()));
+            state.left = left;
+        }
         tokio::spawn({
             let live = live.clone();
-            async move { live.give_up(left).await }
+            async move {
+                if live.server().await.is_err() {
+                    let left = std::mem::take(&mut live.state().left);
+                    live.give_up(left, unknown).await;
+                }
+            }
         });
         Ok(live)
+    }
+
+    /// Goes on with the calls that this server has taken from another process. Each other one is answered here: a server that was
+    /// there and does not know it has never got it; with a server that is gone, nobody knows.
+    pub(super) async fn settle_left(self: &Arc<Self>, backend: &dyn Backend) {
+        if self.state().left.is_empty() {
+            return;
+        }
+        let known: HashSet<Id> = backend.open_calls().await.into_iter().collect();
+        let mut lost = Vec::new();
+        {
+            let mut state = self.state();
+            for (stream, calls) in std::mem::take(&mut state.left) {
+                let (open, others): (Vec<_>, Vec<_>) =
+                    calls.into_iter().partition(|call| known.contains(&normal(&call.id)));
+                if !open.is_empty() {
+                    state.finishing.remove(&stream);
+                    state.which.goes_on(stream.clone(), open);
+                }
+                lost.push((stream, others));
+            }
+        }
+        let words = if backend.continues() { not_started } else { unknown };
+        let live = self.clone();
+        tokio::spawn(async move { live.give_up(lost, words).await });
     }
 
     /// The calls of an open stream that were not answered on it.
     async fn unanswered(&self, stream: &StreamView) -> Result<Vec<Call>, SessionError> {
         let said = self.session.replay_all(&Cursor::Stream(stream.stream.clone())).await?;
         let answered: HashSet<Id> = said.events.iter().filter_map(|event| answers(&event.message)).collect();
-        let ids = stream.opened_by.as_ref().map(|by| ids(by, stream.stream.as_str())).unwrap_or_default();
-        Ok(ids.into_iter().filter(|id| !answered.contains(id)).map(|id| Call { id, token: None }).collect())
+        let calls =
+            stream.opened_by.as_ref().map(|by| callers(by, stream.stream.as_str())).unwrap_or_default();
+        Ok(calls.into_iter().filter(|call| !answered.contains(&call.id)).collect())
     }
 }
 
-/// The calls that have opened a stream.
-fn ids(opened_by: &Json, stream: &str) -> Vec<Id> {
-    if !stream.starts_with(BATCH) {
-        return vec![opened_by.as_str().into()];
-    }
-    let text = serde_json::from_str::<String>(opened_by.as_str()).unwrap_or_default();
-    let ids: Vec<&serde_json::value::RawValue> = serde_json::from_str(&text).unwrap_or_default();
-    ids.into_iter().map(|id| id.get().into()).collect()
+/// An id as the keeper writes it.
+fn normal(id: &str) -> Id {
+    serde_json::from_str::<serde_json::Value>(id).map_or_else(|_| id.into(), |id| id.to_string().into())
 }

@@ -38,8 +38,11 @@ impl Keeper {
             age_ms: self.age_ms(),
             ..self.relay.attach_continuing(self.now())
         };
+        let is_first = !attached.resumed;
         // A line of some hundred bytes on a new connection: it fits, or nobody is there.
         let told = timeout(FAREWELL, reply(&mut writer, &KeeperReply::Attached(attached))).await;
+        let found = self.besides.iter().position(|(beside, _)| *beside == process);
+        let beside = found.map(|at| self.besides.remove(at).1);
         self.last = (epoch, Some(process));
         self.since = Instant::now();
         if !matches!(told, Ok(Ok(()))) {
@@ -47,7 +50,10 @@ impl Keeper {
         }
         let (half, mut buffer) = reader.into_parts();
         buffer.take(RELAYED_MAX + PREFIX_MAX);
-        let mut front = Front::new(process, epoch, Lines::from_parts(half, buffer), writer, None);
+        let mut front = Front::new(process, epoch, Lines::from_parts(half, buffer), writer, beside);
+        if is_first {
+            front.show(&self.ring.bytes());
+        }
         front.continuing = Some(Continuing::default());
         self.front = Some(front);
     }

@@ -1,0 +1,91 @@
+//! A server in a keeper of its own: it goes on when this process is killed, and with it whatever it is doing.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use mcp_sessiond_client::SessionId;
+use mcp_sessiond_wrap::service::{self, Command, NoBackend, NotLeased, Options, Service};
+
+use crate::backend::{Backend, Backends, Ended};
+use crate::settings::Settings;
+use crate::which::Id;
+
+/// The keepers of a service's sessions, which this process alone may speak to.
+#[derive(Debug)]
+pub struct Keepers {
+    service: Service,
+    command: Command,
+}
+
+impl Keepers {
+    /// Takes the right to serve the name.
+    ///
+    /// # Errors
+    /// Where another process has it, or there is no daemon.
+    pub async fn of(settings: &Settings) -> Result<Self, NotLeased> {
+        let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
+        let options = Options { control: Some(control), ..Options::default() };
+        let service = Service::lease(settings.service.clone(), options).await?;
+        let command = Command { program: settings.program.clone(), environment: Vec::new() };
+        Ok(Self { service, command })
+    }
+}
+
+impl Backends for Keepers {
+    fn backend<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, io::Result<Arc<dyn Backend>>> {
+        async {
+            let backend =
+                self.service.backend(session, &self.command).await.map_err(|error| match error {
+                    NoBackend::NoProgram { .. } => io::Error::new(io::ErrorKind::NotFound, error),
+                    error => io::Error::other(error),
+                })?;
+            let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());
+            let kept: Arc<dyn Backend> = Arc::new(Kept { backend, incarnation });
+            Ok(kept)
+        }
+        .boxed()
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    backend: service::Backend,
+    incarnation: String,
+}
+
+impl Backend for Kept {
+    fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
+        async { self.backend.send(line).await.map_err(|_| Ended) }.boxed()
+    }
+
+    fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>> {
+        async { self.backend.next().await.map(|said| (said.number, said.line)) }.boxed()
+    }
+
+    fn confirm(&self, number: u64) {
+        self.backend.confirm(number);
+    }
+
+    fn open_calls(&self) -> BoxFuture<'_, Vec<Id>> {
+        async {
+            let calls = self.backend.open_calls().await.unwrap_or_default();
+            calls.into_iter().map(|id| id.to_string().into()).collect()
+        }
+        .boxed()
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        self.backend.end().boxed()
+    }
+
+    fn incarnation(&self) -> &str {
+        &self.incarnation
+    }
+
+    fn continues(&self) -> bool {
+        !self.backend.is_fresh()
+    }
+}
