@@ -239,6 +239,7 @@ impl Server {
         match (&self.host_name, self.host) {
             (Some(name), Some(pid)) => format!("{} of {name} {pid}", self.server),
             (None, Some(pid)) => format!("{} of process {pid}", self.server),
+            _ if let Some(service) = &self.service => format!("{} of {service}", self.server),
             _ => format!("{} (keeper {})", self.server, self.keeper_pid.unwrap_or_default()),
         }
     }

@@ -18,12 +18,12 @@ const COLUMNS: usize = 80;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-STATE is `in use`, a host is connected; `waiting`, its host has closed the connection and may come back, which is waited for \
+HOST is the program that has the server, or the service `serve.NAME`. STATE is `in use`, a host is connected; `waiting`, its host has closed the connection and may come back, which is waited for \
 `backends.linger_ms`; `starting`; `stopping`; `silent`, its keeper does not answer; or `not kept`: the command runs as it is, \
 and ends with its host. AGE is that of the server's process, MEMORY has all that it has started. A server is named by its program and the package \
 or script that it runs; no other argument is ever shown.
 
-With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, session, host, host_name, pid, keeper, \
+With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, session, service, host, host_name, pid, keeper, \
 keeper_pid, state (in_use, waiting, starting, stopping, silent), age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
 is null. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `lost`: host, host_name, because; what is \
@@ -97,7 +97,8 @@ fn text(kept: &Kept, unkept: &[Unkept], wide: bool, is_trouble: bool) -> String 
     let mut text = match (&servers[..], unkept) {
         ([], []) if is_trouble => String::new(),
         ([], []) => {
-            "Nothing is kept: no host has a server that was started by `mcp-sessiond wrap`.\n".to_owned()
+            "Nothing is kept: there is no server that was started by `mcp-sessiond wrap` or `serve`.\n"
+                .to_owned()
         }
         _ => table(&servers, unkept, width),
     };
@@ -156,7 +157,10 @@ fn row(server: &Server) -> Vec<String> {
     let number = |number: Option<u32>| text(number.map(|number| number.to_string()));
     let host = match (&server.host_name, server.host) {
         (Some(name), Some(pid)) => Some(format!("{name} {pid}")),
-        (_, pid) => pid.map(|pid| pid.to_string()),
+        // One behind `serve` has none.
+        (_, pid) => {
+            pid.map(|pid| pid.to_string()).or_else(|| server.service.as_ref().map(ToString::to_string))
+        }
     };
     vec![
         shown(&server.server),

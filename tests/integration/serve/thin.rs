@@ -71,6 +71,9 @@ fn the_sessions_are_those_of_the_service() {
     );
     assert!(serve.stop(Signal::SIGTERM).success());
     assert_eq!(world.backends().len(), 1, "its server waits for the next one");
+    let status = world.sessiond(&["status"]).output().expect("status");
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("serve.test") && status.contains("waiting"), "{status}");
     serve.start_again();
     assert_eq!(
         client.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status,
