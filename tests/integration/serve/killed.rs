@@ -43,6 +43,20 @@ fn a_call_goes_on_when_serve_is_killed() {
     assert_eq!(stream.said().message()["params"]["data"], 1, "the standalone stream goes on");
 }
 
+#[test]
+fn whoever_only_listens_hears_the_server_after_a_kill() {
+    let (world, _daemon, mut serve) = serving("", counter);
+    let mut client = serve.connected("2025-11-25");
+    let gate = gate(&world, "gate");
+    assert_eq!(client.text("notify", &json!({"n": 1, "gate": gate})), "1");
+    let standalone = client.listen().event().expect("primed").id.expect("an id");
+    serve.kill();
+    serve.start_again();
+    let mut stream = client.resume(&standalone);
+    open(&gate);
+    assert_eq!(stream.said().message()["params"]["data"], 1);
+}
+
 /// Both at once, and the server that was killed, too: nobody goes on with the call.
 #[test]
 fn a_call_whose_server_is_lost_is_said_to_be_unknown() {

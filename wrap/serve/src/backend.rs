@@ -27,7 +27,7 @@ pub trait Backend: Send + Sync {
     fn confirm(&self, number: u64);
 
     /// The ids of calls that it has taken and not answered.
-    fn open_calls(&self) -> BoxFuture<'_, Vec<Id>>;
+    fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>>;
 
     /// Ends it.
     fn end(&self) -> BoxFuture<'_, ()>;

@@ -69,10 +69,10 @@ impl Backend for Kept {
         self.backend.confirm(number);
     }
 
-    fn open_calls(&self) -> BoxFuture<'_, Vec<Id>> {
+    fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>> {
         async {
-            let calls = self.backend.open_calls().await.unwrap_or_default();
-            calls.into_iter().map(|id| id.to_string().into()).collect()
+            let calls = self.backend.open_calls().await.map_err(|_| Ended)?;
+            Ok(calls.into_iter().map(|id| id.to_string().into()).collect())
         }
         .boxed()
     }

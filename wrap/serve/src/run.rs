@@ -4,10 +4,13 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::{Extension, Router};
+use hyper::service::Service as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -210,7 +213,15 @@ async fn converse(
     arrival: Arrival,
     peer_wait: Duration,
 ) {
-    let service = TowerToHyperService::new(router.layer(Extension(arrival)));
+    let inner = TowerToHyperService::new(router.layer(Extension(arrival)));
+    let has_asked = Arc::new(AtomicBool::new(false));
+    let service = hyper::service::service_fn({
+        let has_asked = has_asked.clone();
+        move |request| {
+            has_asked.store(true, Ordering::Relaxed);
+            inner.call(request)
+        }
+    });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -225,6 +236,13 @@ async fn converse(
         .max_header_list_size(HEAD_MAX as u32)
         .keep_alive_interval(PING_WAIT)
         .keep_alive_timeout(PING_WAIT);
-    // Whatever ends a connection is the client's business.
-    drop(builder.serve_connection(TokioIo::new(stream), service).await);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // Whatever ends a connection is the client's business. One on which nothing is asked would keep its place for ever.
+    tokio::select! {
+        _ = &mut connection => return,
+        () = sleep(peer_wait * 2) => {}
+    }
+    if has_asked.load(Ordering::Relaxed) {
+        drop(connection.await);
+    }
 }

@@ -24,9 +24,18 @@ pub(super) async fn get(
 ) -> Result<Response<Body>, Refusal> {
     takes(&headers, &[EVENTS])?;
     let live = session(&table, &caller, &headers).await?;
+    // Whoever listens wants to hear the server, which waits for its next front where this process has just taken up the session. In a
+    // task of its own, which goes on when this client hangs up.
+    let waking = tokio::spawn({
+        let live = live.clone();
+        async move { live.wake().await }
+    });
     let tail = match named(&headers, &LAST_EVENT) {
         Some(event) => resumed(&live, EventId(event.to_owned())).await?,
-        None => Some(standalone(&live).await?),
+        None => {
+            waking.await.unwrap_or_else(|error| Err(Refusal::for_now(error.to_string())))?;
+            Some(standalone(&live).await?)
+        }
     };
     // Said to its end. With 200 a client would come again and again.
     Ok(tail.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |tail| events(live.id(), tail)))

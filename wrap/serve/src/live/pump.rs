@@ -63,7 +63,8 @@ impl Live {
             match appended.map(|appended| appended.into_iter().next()) {
                 Ok(Some(appended)) => {
                     let sent = Sent { position: appended.position, id: appended.id, message };
-                    return self.state().give(stream, sent);
+                    // Where another process had it kept before, in another stream, that is where it is read.
+                    return self.state().give(&appended.stream, sent);
                 }
                 Err(error) if never_fits(&error, &message) => {
                     let bytes = message.len();
@@ -116,15 +117,13 @@ impl Live {
         backend.end().await;
     }
 
-    /// Answers calls that nobody else will, in these words; and says streams to their ends on which nothing is open.
+    /// Answers calls that nobody else will, in these words, and says their streams to their ends.
     pub(super) async fn give_up(&self, left: Vec<(StreamId, Vec<Call>)>, words: fn(&str) -> Json) {
         for (stream, calls) in left {
             for call in calls {
                 self.say(&stream, RequestId::mint(), words(&call.id)).await;
             }
-            if !self.state().which.is_open(&stream) {
-                self.finish(&stream).await;
-            }
+            self.finish(&stream).await;
         }
     }
 

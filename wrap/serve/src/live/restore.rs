@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mcp_sessiond_client::{Caller, Cursor, SessionError, SessionId, SessionStatus, StreamId, StreamView};
+use mcp_sessiond_client::{
+    Caller, Cursor, Json, RequestId, SessionError, SessionId, SessionStatus, StreamId, StreamView,
+};
 
 use super::calls::callers;
 use super::handshake::held;
@@ -71,21 +73,29 @@ impl Live {
         if self.state().left.is_empty() {
             return;
         }
-        let known: HashSet<Id> = backend.open_calls().await.into_iter().collect();
+        let (known, words) = match backend.open_calls().await {
+            Ok(known) if backend.continues() => (known, not_started as fn(&str) -> Json),
+            // It is new, or gone again.
+            _ => (Vec::new(), unknown as fn(&str) -> Json),
+        };
+        let known: HashSet<Id> = known.into_iter().collect();
         let mut lost = Vec::new();
-        {
-            let mut state = self.state();
-            for (stream, calls) in std::mem::take(&mut state.left) {
-                let (open, others): (Vec<_>, Vec<_>) =
-                    calls.into_iter().partition(|call| known.contains(&normal(&call.id)));
-                if !open.is_empty() {
-                    state.finishing.remove(&stream);
-                    state.which.goes_on(stream.clone(), open);
-                }
+        let left = std::mem::take(&mut self.state().left);
+        for (stream, calls) in left {
+            let (open, others): (Vec<_>, Vec<_>) =
+                calls.into_iter().partition(|call| known.contains(&normal(&call.id)));
+            if open.is_empty() {
                 lost.push((stream, others));
+                continue;
             }
+            // The last answer ends the stream: so these come before it.
+            for call in others {
+                self.say(&stream, RequestId::mint(), words(&call.id)).await;
+            }
+            let mut state = self.state();
+            state.finishing.remove(&stream);
+            state.which.goes_on(stream, open);
         }
-        let words = if backend.continues() { not_started } else { unknown };
         let live = self.clone();
         tokio::spawn(async move { live.give_up(lost, words).await });
     }
