@@ -33,7 +33,7 @@ use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json};
 use tarpc::context::Context;
 
-use crate::contents::{Access, Contents};
+use crate::contents::{Access, Contents, SweptSession};
 use crate::counters::{Histogram, Meters, us_since};
 use crate::edge::Edge;
 use crate::gauge::Gauge;
@@ -55,6 +55,29 @@ pub struct Daemon {
     pub connections: Arc<Gauge>,
     /// What does not change while the daemon runs; the uptime is filled in when asked.
     pub about: About,
+}
+
+impl Daemon {
+    /// Ends sessions that nobody can use any more, or those of one service that nobody has used for some time.
+    async fn sweep(&self, request: SweepRequest) -> Result<Vec<Ended>, Error> {
+        let swept = match request {
+            SweepRequest { service: None, older_than_ms: None } => {
+                self.contents.sweep(|place| self.edge.standing(place)).await?
+            }
+            SweepRequest { service: Some(service), older_than_ms: Some(older_than_ms) } => {
+                self.contents.end_unused(&service, older_than_ms).await?
+            }
+            _ => {
+                let sentence = "`service` and `older_than_ms` go together".into();
+                return Err(Error::InvalidArgument { sentence });
+            }
+        };
+        let ended = |swept: SweptSession| {
+            let session = swept.place.name.parse().ok()?;
+            Some(Ended { owner: swept.place.owner, session, why: swept.why.as_str().into() })
+        };
+        Ok(swept.into_iter().filter_map(ended).collect())
+    }
 }
 
 /// The service as one peer sees it.
@@ -332,20 +355,7 @@ impl Sessiond for Service {
     }
 
     async fn find_backend(self, _: Context, request: FindRequest) -> Result<Option<Backend>, Error> {
-        let work = async {
-            if let Some(service) = request.service {
-                let peer = self.0.peer.id();
-                return self.daemon().edge.find_service_backend(
-                    peer,
-                    service,
-                    request.session,
-                    request.epoch,
-                );
-            }
-            let session = self.0.own(&request.session).await?;
-            self.daemon().edge.find_backend(&session, request.epoch)
-        };
-        self.measured(|meters| &meters.histograms.read_session_us, work).await
+        self.measured(|meters| &meters.histograms.read_session_us, self.0.find_backend(request)).await
     }
 
     async fn keep_backend(self, _: Context, request: KeepRequest) -> Result<Kept, Error> {
@@ -422,27 +432,8 @@ impl Sessiond for Service {
 
     async fn sweep(self, _: Context, request: SweepRequest) -> Result<Vec<Ended>, Error> {
         let peer = self.0.clone();
-        let work = async move {
-            let Daemon { edge, contents, .. } = &*peer.daemon;
-            match request {
-                SweepRequest { service: None, older_than_ms: None } => {
-                    contents.sweep(|place| edge.standing(place)).await
-                }
-                SweepRequest { service: Some(service), older_than_ms: Some(older_than_ms) } => {
-                    contents.end_unused(&service, older_than_ms).await
-                }
-                _ => {
-                    let sentence = "`service` and `older_than_ms` go together".into();
-                    Err(Error::InvalidArgument { sentence })
-                }
-            }
-        };
-        let swept = self.detached(|meters| &meters.histograms.change_session_us, work).await?;
-        let ended = |swept: crate::contents::SweptSession| {
-            let session = swept.place.name.parse().ok()?;
-            Some(Ended { owner: swept.place.owner, session, why: swept.why.as_str().into() })
-        };
-        Ok(swept.into_iter().filter_map(ended).collect())
+        let work = async move { peer.daemon.sweep(request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
     async fn stats(self, _: Context) -> Stats {

@@ -61,7 +61,7 @@ impl Curious {
     /// One that has just begun to write, and then goes on with this.
     fn runs(database: &Path, and_then: &str) -> Self {
         let script = format!(
-            "import select, sqlite3, sys, time\n\
+            "import select, sqlite3, sys\n\
              base = sqlite3.connect(sys.argv[1], isolation_level=None)\n\
              base.execute('BEGIN IMMEDIATE')\n\
              print('held', flush=True)\n\

@@ -22,7 +22,7 @@ mod strays;
 mod twins;
 mod without;
 
-use mcp_sessiond_tests::{Client, Front, NodeHost, Raw, World};
+use mcp_sessiond_tests::{Backend, Client, Daemon, Front, NodeHost, Raw, World};
 
 use crate::{fixture, world};
 
@@ -66,6 +66,15 @@ fn connect_raw(world: &World) -> (Raw, Client<Front>) {
     let raw = world.raw("server");
     let client = connect(world, &raw.command);
     (raw, client)
+}
+
+/// A world with a daemon, a server that says what it is told to, its client, and its backend.
+fn raw_backend() -> (World, Daemon, Raw, Client<Front>, Backend) {
+    let world = keeping("");
+    let daemon = world.daemon();
+    let (raw, client) = connect_raw(&world);
+    let backend = world.backend();
+    (world, daemon, raw, client, backend)
 }
 
 /// A world whose daemon starts, with this configuration of backends. Where it does not say otherwise, hosts may close a server as

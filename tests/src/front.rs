@@ -11,7 +11,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::{Log, PATIENCE, Pipe, World, until};
+use crate::process::exit_of;
+use crate::{Log, PATIENCE, Pipe, World};
 
 /// A front, or a server without one. It leads a process group, and is killed when this is dropped.
 #[derive(Debug)]
@@ -159,7 +160,7 @@ impl Front {
     /// # Panics
     /// When it stays.
     pub fn wait(&mut self) -> ExitStatus {
-        until("the front exits", || self.child.try_wait().expect("it is our child"))
+        exit_of(&mut self.child)
     }
 
     /// Whether it still runs.

@@ -1,9 +1,14 @@
 //! Processes as the kernel knows them, whoever has started them.
 
+use std::os::fd::AsFd as _;
+use std::process::{Child, ExitStatus};
+
+use mcp_sessiond_process::{ExitWatch, Pinned};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::until;
+use crate::PATIENCE;
 
 /// Whether a process runs. A zombie does not.
 #[must_use]
@@ -11,9 +16,26 @@ pub fn lives(pid: u32) -> bool {
     fields(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
 }
 
-/// Waits until a process is gone.
+/// Waits until a process is gone: the kernel tells.
+///
+/// # Panics
+/// When it is still there after [`PATIENCE`].
 pub fn gone(pid: u32) {
-    until("a process exits", || (!lives(pid)).then_some(()));
+    let Ok(process) = Pinned::open(pid) else { return };
+    let mut exits = ExitWatch::new().expect("a descriptor");
+    exits.add(process).expect("it can be watched");
+    let within = PollTimeout::try_from(PATIENCE).expect("some seconds");
+    let told = poll(&mut [PollFd::new(exits.as_fd(), PollFlags::POLLIN)], within).expect("polled");
+    assert!(told > 0, "process {pid} is still there after {PATIENCE:?}");
+}
+
+/// Waits until a child is gone, and reaps it.
+///
+/// # Panics
+/// When it is still there after [`PATIENCE`].
+pub(crate) fn exit_of(child: &mut Child) -> ExitStatus {
+    gone(child.id());
+    child.wait().expect("it is our child")
 }
 
 /// Sends a signal to a process.

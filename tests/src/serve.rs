@@ -10,7 +10,8 @@ use nix::unistd::Pid;
 
 pub use client::{HttpClient, Reply, SseEvent};
 
-use crate::{Log, World, until};
+use crate::process::exit_of;
+use crate::{Log, World};
 
 /// `serve`, which is killed when this is dropped.
 #[derive(Debug)]
@@ -85,7 +86,7 @@ impl Serve {
     /// When it does not.
     pub fn stop(&mut self, signal: Signal) -> ExitStatus {
         kill(Pid::from_raw(self.pid().cast_signed()), signal).expect("it is our child");
-        until("serve ends", || self.child.try_wait().expect("it is our child"))
+        exit_of(&mut self.child)
     }
 
     /// Starts another one like it, which listens at the same place.

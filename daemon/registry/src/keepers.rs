@@ -54,16 +54,11 @@ impl Registry {
     pub fn keep_backend(&mut self, id: &SessionId, epoch: Epoch, keeper: KeeperRecord) -> Result<(), Error> {
         self.leased(id, epoch)?;
         let process = keeper.process;
-        if self.ending.contains_key(&process) || self.exited_keepers.contains_key(&process) {
-            return Err(Error::UnknownBackend);
+        let of_service = self.service_kept_by.contains_key(&process);
+        let is_its = self.kept_by.get(&process).map(|of| of == id).or(of_service.then_some(false));
+        if !self.is_new_keeper(&keeper, is_its)? {
+            return self.kept(process, keeper.name).map(drop);
         }
-        match self.kept_by.get(&process) {
-            Some(of) if of != id => return Err(Self::keeps_another()),
-            Some(_) => return self.kept(process, keeper.name).map(drop),
-            None if self.serving.contains_key(&process) => return Err(Self::keeps_another()),
-            None => {}
-        }
-        self.check_name(keeper.name)?;
         let session = self.leased(id, epoch)?;
         let served = Served::of(session);
         if let Some(former) = session.keeper.replace(Box::new(keeper.clone())) {
@@ -72,6 +67,23 @@ impl Registry {
         self.kept_by.insert(process, id.clone());
         self.effects.push(Effect::SaveKeeper(Some(id.clone()), keeper));
         Ok(())
+    }
+
+    /// Whether a keeper that registers has not registered before. `is_its` says whether what it holds already is the backend
+    /// of the session that it registers for.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] for one that has to end; [`Error::InvalidArgument`] for one that holds another session's backend, or
+    /// has another keeper's name.
+    pub(super) fn is_new_keeper(&self, keeper: &KeeperRecord, is_its: Option<bool>) -> Result<bool, Error> {
+        if self.ending.contains_key(&keeper.process) || self.exited_keepers.contains_key(&keeper.process) {
+            return Err(Error::UnknownBackend);
+        }
+        match is_its {
+            Some(true) => Ok(false),
+            Some(false) => Err(Self::keeps_another()),
+            None => self.check_name(keeper.name).map(|()| true),
+        }
     }
 
     /// A keeper has started its backend, or started it again. That of a keeper which has to end is recorded as well, so
@@ -165,7 +177,7 @@ impl Registry {
     /// What was left of the backend of a keeper that has exited is gone.
     pub fn swept(&mut self, keeper: &ProcessId) {
         self.served.remove(keeper);
-        self.served_services.remove(keeper);
+        self.service_served.remove(keeper);
         if self.exited_keepers.remove(keeper).is_some() {
             self.effects.push(Effect::DropKeeper(*keeper));
         }
@@ -244,11 +256,11 @@ impl Registry {
     pub fn is_keeper(&self, process: &ProcessId) -> bool {
         self.kept_by.contains_key(process)
             || self.ending.contains_key(process)
-            || self.serving.contains_key(process)
+            || self.service_kept_by.contains_key(process)
     }
 
     pub(super) fn has_no_keeper(&self) -> bool {
-        let none_lives = self.kept_by.is_empty() && self.ending.is_empty() && self.serving.is_empty();
+        let none_lives = self.kept_by.is_empty() && self.ending.is_empty() && self.service_kept_by.is_empty();
         none_lives && self.exited_keepers.is_empty()
     }
 

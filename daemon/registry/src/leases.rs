@@ -1,5 +1,6 @@
 //! What may be done under a lease. The epoch is checked in the step that applies the change.
 
+use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::{Epoch, Error, SessionId};
 
 use super::{Digest, Effect, NO_TOKEN, Registry, SessionRecord, TokenFile};
@@ -87,12 +88,18 @@ impl Registry {
     /// The session, if `epoch` is its newest and somebody holds it.
     pub(super) fn leased(&mut self, id: &SessionId, epoch: Epoch) -> Result<&mut SessionRecord, Error> {
         let session = self.sessions.get_mut(id).ok_or(Error::UnknownSession)?;
-        if session.epoch != epoch {
-            return Err(Error::StaleEpoch { given: epoch, newest: session.epoch });
-        }
-        if session.holder.is_none() {
-            return Err(Error::LeaseEnded);
-        }
+        check_lease(epoch, session.epoch, session.holder)?;
         Ok(session)
     }
+}
+
+/// Whether a lease is the newest of its session or service, and somebody holds it.
+///
+/// # Errors
+/// [`Error::StaleEpoch`] and [`Error::LeaseEnded`].
+pub(super) fn check_lease(given: Epoch, newest: Epoch, holder: Option<ProcessId>) -> Result<(), Error> {
+    if given != newest {
+        return Err(Error::StaleEpoch { given, newest });
+    }
+    holder.map(drop).ok_or(Error::LeaseEnded)
 }

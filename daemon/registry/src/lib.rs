@@ -37,11 +37,12 @@ pub use records::{
     CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, ServiceRecord, SessionRecord,
     Snapshot, Spot, TokenFile,
 };
-pub use services::Served;
+pub use services::ServiceSession;
 pub use unreachable::Left;
 
 use claims::Waiting;
 use indexes::OfKey;
+use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::{Loss, RequestId, ServiceName, SessionId, Siblings};
 use owners::Owner;
@@ -87,14 +88,14 @@ pub struct Registry {
     /// Why keepers are about to end.
     last_words: BTreeMap<ProcessId, Loss>,
     /// What the keepers have served that are ending or have exited.
-    served: BTreeMap<ProcessId, keepers::Served>,
+    served: BTreeMap<ProcessId, Served>,
     services: BTreeMap<ServiceName, ServiceRecord>,
     /// The keepers of services' sessions.
-    service_keepers: BTreeMap<Served, KeeperRecord>,
+    service_keepers: BTreeMap<ServiceSession, KeeperRecord>,
     /// The services' sessions whose backends these keepers hold.
-    serving: BTreeMap<ProcessId, Served>,
+    service_kept_by: BTreeMap<ProcessId, ServiceSession>,
     /// The services' sessions that the keepers have served that are ending or have exited.
-    served_services: BTreeMap<ProcessId, Served>,
+    service_served: BTreeMap<ProcessId, ServiceSession>,
     /// The number of the latest session that was opened, or came free.
     order: u64,
     /// The latest time that was told.
@@ -126,8 +127,8 @@ impl Registry {
             served: BTreeMap::new(),
             services: BTreeMap::new(),
             service_keepers: BTreeMap::new(),
-            serving: BTreeMap::new(),
-            served_services: BTreeMap::new(),
+            service_kept_by: BTreeMap::new(),
+            service_served: BTreeMap::new(),
             order: 0,
             now: 0,
             effects: Vec::new(),
@@ -256,7 +257,7 @@ impl Registry {
     #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcessId> {
         let hosts = self.owners.keys().filter(|host| **host != ProcessId::USER);
-        let keepers = self.kept_by.keys().chain(self.ending.keys()).chain(self.serving.keys());
+        let keepers = self.kept_by.keys().chain(self.ending.keys()).chain(self.service_kept_by.keys());
         let keepers = keepers.chain(self.services.values().filter_map(|service| service.holder.as_ref()));
         hosts.chain(self.held_by.keys()).chain(self.claimants.keys()).chain(keepers).copied().collect()
     }

@@ -126,6 +126,14 @@ pub struct KeeperRecord {
     pub service: Option<ServiceName>,
 }
 
+impl KeeperRecord {
+    /// A keeper that has just come, and has not started its backend yet.
+    #[must_use]
+    pub fn new(process: ProcessId, name: KeeperName, program: String) -> Self {
+        Self { process, name, program, backend: None, ending: false, service: None }
+    }
+}
+
 /// A service that has, or had, a process that serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord {

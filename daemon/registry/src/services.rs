@@ -8,10 +8,11 @@ use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
 
+use super::leases::check_lease;
 use super::{Effect, KeeperRecord, Registry, ServiceRecord};
 
 /// A session of a service.
-pub type Served = (ServiceName, SessionId);
+pub type ServiceSession = (ServiceName, SessionId);
 
 impl Registry {
     /// A process is to serve a name from now on. The same once more comes to the same.
@@ -75,12 +76,7 @@ impl Registry {
     /// [`Error::StaleEpoch`] and [`Error::LeaseEnded`].
     pub fn served_under(&self, name: &ServiceName, epoch: Epoch) -> Result<&ServiceRecord, Error> {
         let service = self.services.get(name).ok_or(Error::LeaseEnded)?;
-        if service.epoch != epoch {
-            return Err(Error::StaleEpoch { given: epoch, newest: service.epoch });
-        }
-        if service.holder.is_none() {
-            return Err(Error::LeaseEnded);
-        }
+        check_lease(epoch, service.epoch, service.holder)?;
         Ok(service)
     }
 
@@ -92,39 +88,34 @@ impl Registry {
     /// [`Error::InvalidArgument`] for one that holds another session's backend, or has another one's name.
     pub fn keep_service_backend(
         &mut self,
-        of: &Served,
+        of: &ServiceSession,
         epoch: Epoch,
         keeper: KeeperRecord,
     ) -> Result<(), Error> {
         self.served_under(&of.0, epoch)?;
         let process = keeper.process;
-        if self.ending.contains_key(&process) || self.exited_keepers.contains_key(&process) {
-            return Err(Error::UnknownBackend);
+        let of_host = self.kept_by.contains_key(&process);
+        let is_its = self.service_kept_by.get(&process).map(|other| other == of).or(of_host.then_some(false));
+        if !self.is_new_keeper(&keeper, is_its)? {
+            return self.service_kept(process, keeper.name).map(drop);
         }
-        match self.serving.get(&process) {
-            Some(other) if other != of => return Err(Self::keeps_another()),
-            Some(_) => return self.service_kept(process, keeper.name).map(drop),
-            None if self.kept_by.contains_key(&process) => return Err(Self::keeps_another()),
-            None => {}
-        }
-        self.check_name(keeper.name)?;
         let keeper = KeeperRecord { service: Some(of.0.clone()), ..keeper };
         if let Some(former) = self.service_keepers.insert(of.clone(), keeper.clone()) {
             self.let_go_of_service(of, former);
         }
-        self.serving.insert(process, of.clone());
+        self.service_kept_by.insert(process, of.clone());
         self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), keeper));
         Ok(())
     }
 
     /// The keeper of a session of a service.
     #[must_use]
-    pub fn service_backend(&self, of: &Served) -> Option<&KeeperRecord> {
+    pub fn service_backend(&self, of: &ServiceSession) -> Option<&KeeperRecord> {
         self.service_keepers.get(of)
     }
 
     /// The sessions of services that have a backend.
-    pub fn service_backends(&self) -> impl Iterator<Item = (&Served, &KeeperRecord)> {
+    pub fn service_backends(&self) -> impl Iterator<Item = (&ServiceSession, &KeeperRecord)> {
         self.service_keepers.iter()
     }
 
@@ -135,15 +126,15 @@ impl Registry {
 
     /// Whether nothing is left of a former backend of this session.
     #[must_use]
-    pub fn is_service_way_free(&self, of: &Served) -> bool {
-        !self.served_services.values().any(|served| served == of)
+    pub fn is_service_way_free(&self, of: &ServiceSession) -> bool {
+        !self.service_served.values().any(|served| served == of)
     }
 
     /// The backend of a service's session is to end. The keeper is on record until it has exited.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when there is none.
-    pub fn stop_service_backend(&mut self, of: &Served) -> Result<(), Error> {
+    pub fn stop_service_backend(&mut self, of: &ServiceSession) -> Result<(), Error> {
         let keeper = self.service_keepers.get_mut(of).ok_or(Error::UnknownBackend)?;
         if !keeper.ending {
             keeper.ending = true;
@@ -155,15 +146,15 @@ impl Registry {
     }
 
     /// A session of a service has ended, and its backend with it, if it has one.
-    pub fn end_service_session(&mut self, of: &Served) {
+    pub fn end_service_session(&mut self, of: &ServiceSession) {
         let Some(keeper) = self.service_keepers.remove(of) else { return };
         self.let_go_of_service(of, keeper);
         self.drop_idle_service(&of.0);
     }
 
     /// The service's session whose backend this keeper holds, and goes on holding.
-    pub(super) fn service_kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&Served, Error> {
-        let of = self.serving.get(&keeper).ok_or(Error::UnknownBackend)?;
+    pub(super) fn service_kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&ServiceSession, Error> {
+        let of = self.service_kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
         let held = self.service_keepers.get(of).filter(|held| held.name == name && !held.ending);
         held.map(|_| of).ok_or(Error::UnknownBackend)
     }
@@ -176,7 +167,7 @@ impl Registry {
         keeper: ProcessId,
         epoch: Epoch,
     ) -> Option<Result<ProcessId, Error>> {
-        self.serving.get(&keeper)?;
+        self.service_kept_by.get(&keeper)?;
         Some(self.service_kept(keeper, name).and_then(|(service, session)| {
             if session != told {
                 return Err(Error::UnknownBackend);
@@ -193,7 +184,7 @@ impl Registry {
         keeper: ProcessId,
         backend: ProcessId,
     ) -> Option<Result<(), Error>> {
-        let of = self.serving.get(&keeper)?;
+        let of = self.service_kept_by.get(&keeper)?;
         let record = self.service_keepers.get_mut(of).filter(|held| held.name == name && of.1 == *told);
         let Some(record) = record else { return Some(Err(Error::UnknownBackend)) };
         record.backend = Some(backend);
@@ -203,10 +194,10 @@ impl Registry {
 
     /// A process has exited that may be a service's keeper. Returns its record if it was.
     pub(super) fn service_keeper_exited(&mut self, process: &ProcessId) -> Option<KeeperRecord> {
-        let of = self.serving.remove(process)?;
+        let of = self.service_kept_by.remove(process)?;
         let keeper = KeeperRecord { ending: true, ..self.service_keepers.remove(&of)? };
         self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
-        self.served_services.insert(*process, of.clone());
+        self.service_served.insert(*process, of.clone());
         self.drop_idle_service(&of.0);
         Some(keeper)
     }
@@ -242,9 +233,9 @@ impl Registry {
                 lost.push(keeper);
                 continue;
             };
-            self.serving.insert(keeper.process, (name.clone(), session.clone()));
+            self.service_kept_by.insert(keeper.process, (name.clone(), session.clone()));
             if let Some(other) = self.service_keepers.insert((name, session), keeper) {
-                self.serving.remove(&other.process);
+                self.service_kept_by.remove(&other.process);
                 lost.push(other);
             }
         }
@@ -260,15 +251,15 @@ impl Registry {
 
     fn drop_idle_service(&mut self, name: &ServiceName) {
         let is_free = self.services.get(name).is_some_and(|service| service.holder.is_none());
-        if is_free && !self.serving.values().any(|(of, _)| of == name) {
+        if is_free && !self.service_kept_by.values().any(|(of, _)| of == name) {
             self.services.remove(name);
             self.effects.push(Effect::DropService(name.clone()));
         }
     }
 
-    fn let_go_of_service(&mut self, of: &Served, keeper: KeeperRecord) {
-        self.serving.remove(&keeper.process);
-        self.served_services.insert(keeper.process, of.clone());
+    fn let_go_of_service(&mut self, of: &ServiceSession, keeper: KeeperRecord) {
+        self.service_kept_by.remove(&keeper.process);
+        self.service_served.insert(keeper.process, of.clone());
         self.end_keeper(keeper);
     }
 }

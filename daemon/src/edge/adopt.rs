@@ -209,7 +209,7 @@ fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given>
     let backend =
         backend.and_then(|pid| process::child_of(&keeper, pid).ok().flatten()).map(|backend| backend.id());
     let process = keeper.id();
-    let of = |program| KeeperRecord { process, name, program, backend, ending: false, service: None };
+    let of = |program| KeeperRecord { backend, ..KeeperRecord::new(process, name, program) };
     if let Ok(copy) = serde_json::from_str::<ServiceCopy>(&record) {
         let holder = front.filter(|front| lives(*front).is_some());
         let ServiceCopy { service, session, program, since_ms } = copy;

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::backends::{
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId, paths};
-use mcp_sessiond_registry::{KeeperRecord, Left, Registry, Served, SessionRecord};
+use mcp_sessiond_registry::{KeeperRecord, Left, Registry, ServiceSession, SessionRecord};
 
 use super::adopt::{RecordCopy, reference};
 use super::claim::{failed, scarce};
@@ -64,8 +64,7 @@ impl Edge {
         }
         let KeepRequest { session: told, epoch, keeper: name, program, .. } = request;
         let (id, holder) = self.held_above(peer, &told, epoch)?;
-        let keeper =
-            KeeperRecord { process: peer.id(), name, program, backend: None, ending: false, service: None };
+        let keeper = KeeperRecord::new(peer.id(), name, program);
         let (owner, is_resumable, record, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
@@ -412,7 +411,7 @@ fn refused(sentence: String) -> Error {
 }
 
 /// A backend of a service's session.
-pub(super) fn of_service((service, session): &Served, keeper: &KeeperRecord) -> Backend {
+pub(super) fn of_service((service, session): &ServiceSession, keeper: &KeeperRecord) -> Backend {
     Backend {
         session: session.clone(),
         keeper: keeper.name,

@@ -6,7 +6,7 @@ use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
 use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
 use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
-use mcp_sessiond_registry::{KeeperRecord, Served as ServedSession};
+use mcp_sessiond_registry::{KeeperRecord, ServiceSession};
 
 use super::Edge;
 use super::adopt::ServiceCopy;
@@ -72,8 +72,7 @@ impl Edge {
         let since_ms = served.since_ms;
         let copy =
             ServiceCopy { service: of.0.clone(), session: of.1.clone(), program: program.clone(), since_ms };
-        let keeper =
-            KeeperRecord { process: peer.id(), name, program, backend: None, ending: false, service: None };
+        let keeper = KeeperRecord::new(peer.id(), name, program);
         let kept = {
             let mut state = self.lock();
             state.ledger.check()?;
@@ -130,12 +129,12 @@ impl Edge {
 
     /// The sessions of services that have a backend.
     #[must_use]
-    pub fn served_sessions(&self) -> Vec<ServedSession> {
+    pub fn served_sessions(&self) -> Vec<ServiceSession> {
         self.look(|registry| registry.service_backends().map(|(of, _)| of.clone()).collect())
     }
 
     /// There is no such session of a service any more: its backend ends.
-    pub fn end_served(&self, of: &ServedSession) {
+    pub fn end_served(&self, of: &ServiceSession) {
         self.tell(|registry| registry.end_service_session(of));
     }
 }

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::{Pinned, ProcessId};
-use mcp_sessiond_proto::backends::{KeepRequest, Kept};
+use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
 use mcp_sessiond_proto::debug::{InspectRequest, Inspected, PAGE_MAX};
+use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::sessions::{CreateRequest, OpenHandleRequest, OwnSessions, Session, SessionRef};
 use mcp_sessiond_proto::types::Outcome;
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, SessionId};
@@ -288,6 +289,16 @@ impl Conversation {
             }
         }
         Err(refusal)
+    }
+
+    /// The backend of a session that the peer holds, or of one of a service that it serves.
+    pub(super) async fn find_backend(&self, request: FindRequest) -> Result<Option<Backend>, Error> {
+        let FindRequest { session, epoch, service } = request;
+        let edge = &self.daemon.edge;
+        match service {
+            Some(service) => edge.find_service_backend(self.peer.id(), service, session, epoch),
+            None => edge.find_backend(&self.own(&session).await?, epoch),
+        }
     }
 
     pub(super) async fn inspect(&self, request: InspectRequest) -> Result<Vec<Inspected>, Error> {

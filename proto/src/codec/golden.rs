@@ -1,12 +1,16 @@
 //! Golden bytes, checked both ways, and the page that quotes them. Whoever changes one of these has changed the
 //! protocol: an old peer must still understand, or the version grows, and `PROTOCOL.md` says so.
 
+mod samples;
+
 use std::fmt::Write as _;
 
 use bytes::BytesMut;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tarpc::ServerError;
+
+use samples::{append, appended, claim, claimed, replayed, stale, web};
 
 use super::message_pack::{Call, Reply};
 use super::*;
@@ -60,63 +64,6 @@ fn bytes(hex: &str) -> Vec<u8> {
         .chunks(2)
         .map(|pair| u8::from_str_radix(str::from_utf8(pair).expect("hex"), 16).expect("hex"))
         .collect()
-}
-
-fn claim() -> SessiondRequest {
-    let label = Some("prod".parse().expect("label"));
-    SessiondRequest::Claim {
-        request: ClaimRequest { label, siblings: Some(Siblings::Oldest), ..Default::default() },
-    }
-}
-
-fn claimed() -> Claimed {
-    Claimed {
-        session: "s1".parse().expect("id"),
-        epoch: Epoch(7),
-        outcome: Outcome::Resumed,
-        because: None,
-        token_status: TokenStatus::Present,
-        token: Some(Token::new(*b"hi").expect("token")),
-    }
-}
-
-fn append() -> AppendRequest {
-    let answer = Json::new(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).expect("JSON");
-    AppendRequest {
-        of: web(),
-        stream: "t1".parse().expect("id"),
-        request: Some("r1".parse().expect("id")),
-        messages: vec![None, Some(answer)],
-    }
-}
-
-fn web() -> SessionRef {
-    let service = Some("web".parse().expect("name"));
-    SessionRef { session: "s1".parse().expect("id"), service, epoch: None, caller: None }
-}
-
-fn appended() -> Vec<Appended> {
-    let stream = || "t1".parse().expect("id");
-    vec![
-        Appended { id: EventId("Zmlyc3Q".into()), stream: stream(), position: 1, number: 7 },
-        Appended { id: EventId("c2Vjb25k".into()), stream: stream(), position: 2, number: 8 },
-    ]
-}
-
-fn replayed() -> Replayed {
-    let (id, stream) = (EventId("c2V2ZW50aA".into()), "t1".parse().expect("id"));
-    let message = Json::new(r#"{"jsonrpc":"2.0","method":"m"}"#).expect("JSON");
-    Replayed {
-        gaps: vec![Gap { stream: Some(stream), first: 2, last: 6 }],
-        next: vec![Cursor::Event(id.clone())],
-        events: vec![Event { id, stream: "t1".parse().expect("id"), position: 7, number: 15, message }],
-        more: true,
-        ended: Vec::new(),
-    }
-}
-
-fn stale() -> Error {
-    Error::StaleEpoch { given: Epoch(7), newest: Epoch(8) }
 }
 
 /// A value in MessagePack, as a frame.

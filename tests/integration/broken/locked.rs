@@ -34,12 +34,13 @@ fn said(world: &World) -> Vec<String> {
 #[test]
 fn what_waits_for_another_program_is_not_refused() {
     let (world, _daemon, mut peer) = with_session();
-    // It writes for a moment, and again, until its input ends.
-    let writes = "import time\n\
+    // It works in a transaction, works outside of it, and begins again, until its input ends.
+    let writes = "count = 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT max(i) FROM n'\n\
                   while True:\n\
-                  \x20   time.sleep(0.01)\n\
+                  \x20   base.execute(count, (50_000,)).fetchall()\n\
                   \x20   base.execute('COMMIT')\n\
-                  \x20   if select.select([sys.stdin], [], [], 0.005)[0]: break\n\
+                  \x20   base.execute(count, (25_000,)).fetchall()\n\
+                  \x20   if select.select([sys.stdin], [], [], 0)[0]: break\n\
                   \x20   base.execute('BEGIN IMMEDIATE')";
     let _curious = Curious::runs(&world.directory().join("contents.db"), writes);
     for number in 0..20 {

@@ -4,7 +4,7 @@
 use mcp_sessiond_tests::{Client, Log};
 use serde_json::{Value, json};
 
-use super::{connect, connect_raw, counter, gate, keeping, open, wrapped};
+use super::{connect, connect_raw, counter, gate, keeping, open, raw_backend, wrapped};
 
 #[test]
 fn notifications_wait_for_the_next_front_and_arrive_once_and_in_order() {
@@ -101,10 +101,7 @@ fn ids_and_progress_tokens_of_two_connections_never_meet() {
 
 #[test]
 fn a_cancelled_call_does_not_cancel_that_of_another_connection() {
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let (raw, mut first) = connect_raw(&world);
-    let backend = world.backend();
+    let (world, _daemon, raw, mut first, backend) = raw_backend();
     first.request("hold", json!({}));
     raw.wait_heard("\"hold\"");
     backend.cut_off(&mut first.pipe);
@@ -119,10 +116,7 @@ fn a_cancelled_call_does_not_cancel_that_of_another_connection() {
 #[test]
 fn what_was_under_way_to_a_killed_front_is_counted() {
     const ALL: u64 = 3000;
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let (raw, mut first) = connect_raw(&world);
-    let backend = world.backend();
+    let (world, _daemon, raw, mut first, backend) = raw_backend();
     first.request("flood", json!({"lines": ALL, "bytes": 100}));
     backend.wait("the front does not take any more", |status| status.waiting >= 64);
     first.pipe.signal(nix::sys::signal::Signal::SIGKILL);
@@ -163,10 +157,7 @@ fn what_was_under_way_to_a_killed_front_is_counted() {
 /// The host has got everything, and closes at once: nothing was on its way, and nobody is told that it was.
 #[test]
 fn what_has_arrived_is_not_counted_as_lost_at_an_orderly_close() {
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let (raw, mut client) = connect_raw(&world);
-    let backend = world.backend();
+    let (world, _daemon, raw, mut client, backend) = raw_backend();
     for round in 0..100 {
         let flood = client.request("flood", json!({"lines": 20, "bytes": 10}));
         client.answer(flood);
@@ -183,10 +174,7 @@ const ASK: &str =
 
 #[test]
 fn a_request_of_the_server_waits_for_the_next_host() {
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let (raw, mut first) = connect_raw(&world);
-    let backend = world.backend();
+    let (world, _daemon, raw, mut first, backend) = raw_backend();
     backend.cut_off(&mut first.pipe);
     raw.say(ASK);
     backend.wait("it waits", |status| status.waiting == 1 && status.asks.len() == 1);

@@ -5,7 +5,7 @@ use mcp_sessiond_tests::{Backend, Front, Pipe as _, Raw, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{connect_raw, keeping};
+use super::{connect_raw, keeping, raw_backend};
 
 /// A request of so many bytes.
 fn padded(id: u64, bytes: usize) -> String {
@@ -77,10 +77,7 @@ fn until_it_stands_still(what: &str, count: impl Fn() -> u64) -> u64 {
 #[test]
 fn a_flood_that_nobody_reads_costs_no_memory_and_arrives_whole() {
     const LINES: u64 = 20_000;
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let (_raw, mut client) = connect_raw(&world);
-    let backend = world.backend();
+    let (_world, _daemon, _raw, mut client, backend) = raw_backend();
     let flood = client.request("flood", json!({"lines": LINES, "bytes": 10_000}));
     let seen = until_it_stands_still("the server has to wait", || backend.status().from_backend.bytes);
     assert!((1..100 * 10_000).contains(&seen), "{seen} bytes were read");
@@ -98,10 +95,7 @@ fn a_flood_that_nobody_reads_costs_no_memory_and_arrives_whole() {
 #[test]
 fn a_server_that_does_not_read_costs_no_memory() {
     const LINES: u64 = 2_000;
-    let world = keeping("");
-    let _daemon = world.daemon();
-    let (raw, mut client) = connect_raw(&world);
-    let backend = world.backend();
+    let (_world, _daemon, raw, mut client, backend) = raw_backend();
     let server = backend.pid();
     signal(server, Signal::SIGSTOP);
     std::thread::scope(|scope| {

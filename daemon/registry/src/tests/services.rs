@@ -7,19 +7,18 @@ use mcp_sessiond_proto::{ServiceName, SessionId};
 use proptest::prelude::*;
 
 use super::*;
-use crate::services::Served;
+use crate::services::ServiceSession;
 
 fn web() -> ServiceName {
     "web".parse().expect("a name")
 }
 
-fn session(number: u32) -> Served {
+fn session(number: u32) -> ServiceSession {
     (web(), format!("s{number}").parse().expect("an id"))
 }
 
 fn keeper(pid: u32) -> KeeperRecord {
-    let (process, name) = (process(pid), KeeperName(pid));
-    KeeperRecord { process, name, program: "server".into(), backend: None, ending: false, service: None }
+    KeeperRecord::new(process(pid), KeeperName(pid), "server".into())
 }
 
 impl Bench {

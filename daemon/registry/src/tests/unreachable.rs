@@ -20,14 +20,7 @@ impl Bench {
     fn kept_by(&mut self, claim: Claim, keeper: u32) -> Lease {
         let lease = granted(self.tell(claim));
         let (process, name) = (process(keeper), KeeperName(keeper));
-        let record = KeeperRecord {
-            process,
-            name,
-            program: "server".into(),
-            backend: None,
-            ending: false,
-            service: None,
-        };
+        let record = KeeperRecord::new(process, name, "server".into());
         self.registry.keep_backend(&lease.session, lease.epoch, record).expect("the newest lease");
         lease
     }

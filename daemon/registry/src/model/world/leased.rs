@@ -46,14 +46,7 @@ impl World {
     pub(super) fn register(&mut self, cast: &Cast, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
         let Some(process) = self.registering.take() else { return Ok(()) };
         let name = KeeperName(process.inode.map_or(0, |inode| inode as u32));
-        let keeper = KeeperRecord {
-            process,
-            name,
-            program: "server".into(),
-            backend: None,
-            ending: false,
-            service: None,
-        };
+        let keeper = KeeperRecord::new(process, name, "server".into());
         let refusal = self.shelf.refusal(process, id);
         match self.registry.keep_backend(id, epoch, keeper) {
             Ok(()) => assert_eq!(refusal, None, "not refused"),

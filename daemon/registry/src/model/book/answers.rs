@@ -1,0 +1,189 @@
+//! Which session a claim gets, and what that does to the others.
+
+use super::*;
+
+impl Book {
+    /// Which entry, or None for a new one; None in all: it has to wait.
+    pub(super) fn decide(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
+        if claim.host == ProcessId::USER {
+            return self.decide_named(claim);
+        }
+        let same = self.numbers(|entry| Self::is_led(claim, entry));
+        let holder = |number: &u64| self.entries[number].holder;
+        // By key, and then by age, as the former recipe's come after the newest's.
+        let mut same = same;
+        same.sort_by_key(|number| (self.entries[number].key != claim.key, *number));
+        if let Some(mine) = same.iter().find(|number| holder(number) == Some(claim.process)) {
+            return Some((Some(*mine), Outcome::Held));
+        }
+        let free: Vec<u64> = same.iter().copied().filter(|number| holder(number).is_none()).collect();
+        let others = same.len() > free.len();
+        match self.siblings(claim.host, claim.siblings) {
+            Siblings::Never => Some((None, Outcome::FreshNever)),
+            _ if same.is_empty() => Some((None, Outcome::FreshFirst)),
+            Siblings::Oldest => free.first().map(|free| (Some(*free), Outcome::Resumed)),
+            Siblings::Fresh if others => None,
+            Siblings::Fresh | Siblings::Successor => Some(match free[..] {
+                [] => (None, Outcome::FreshHeld),
+                [only] => (Some(only), Outcome::Resumed),
+                [..] => (None, Outcome::FreshPlural),
+            }),
+        }
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        claim: &Claim,
+        entry: Option<u64>,
+        outcome: Outcome,
+        edited: Option<Loss>,
+    ) {
+        let Some(key) = claim.key else { return };
+        if claim.host == ProcessId::USER {
+            return self.answer_named(claim, entry, outcome);
+        }
+        if outcome == Outcome::Held {
+            return self.answer(claim, entry, outcome, None);
+        }
+        let mut because = None;
+        let free: Vec<u64> = self.numbers(|entry| Self::is_led(claim, entry) && entry.holder.is_none());
+        let ends_free = match (outcome, self.siblings(claim.host, claim.siblings)) {
+            (Outcome::FreshHeld, Siblings::Fresh) => {
+                because = Some(Loss::Sibling);
+                true
+            }
+            (Outcome::FreshPlural, _) => {
+                because = (!free.is_empty()).then_some(Loss::Several);
+                true
+            }
+            _ => false,
+        };
+        if ends_free {
+            self.entries.retain(|number, _| !free.contains(number));
+        }
+        let host = &self.hosts[&claim.host];
+        if outcome == Outcome::FreshNever && claim.siblings.is_none() {
+            let by_choice = host.row == Some(Siblings::Never) || self.policy.siblings == Siblings::Never;
+            because = (host.crowded && !by_choice).then_some(Loss::Crowd);
+        }
+        if outcome == Outcome::FreshFirst
+            && claim.said.entry.is_none()
+            && let Some(spot) = claim.spot
+            && !host.doubles.contains(&spot)
+        {
+            let of_spot = self.numbers(|entry| {
+                entry.owner == claim.host && entry.spot == Some(spot) && entry.said.entry.is_none()
+            });
+            if let [only] = of_spot[..] {
+                let old = &self.entries[&only];
+                let orderly = old.left.is_some_and(|left| left.epoch.0 == old.epoch && left.orderly);
+                if old.holder.is_none()
+                    && orderly
+                    && old.key.is_some_and(|old| key.is_another_program_for(&old))
+                {
+                    self.entries.remove(&only);
+                    because = Some(Loss::Edited);
+                }
+            }
+        }
+        let losses = &mut self.hosts.get_mut(&claim.host).expect("a host").losses;
+        let recorded = losses.remove(&key);
+        let former = claim.former.and_then(|former| losses.remove(&former));
+        let recorded = recorded.or(former);
+        let because = match entry {
+            Some(number) => recorded.filter(|_| self.entries[&number].keeper.is_none()),
+            None => because.or(edited).or(recorded),
+        };
+        self.answer(claim, entry, outcome, because);
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        claim: &Claim,
+        entry: Option<u64>,
+        outcome: Outcome,
+        because: Option<Loss>,
+    ) {
+        let number = match entry {
+            Some(number) => {
+                let entry = self.entries.get_mut(&number).expect("it was found just now");
+                if outcome == Outcome::Resumed {
+                    entry.epoch += 1;
+                    (entry.key, entry.said) = (claim.key, claim.said.clone());
+                    entry.asked = claim.siblings;
+                }
+                entry.holder = Some(claim.process);
+                Ok(number)
+            }
+            None => self.open(claim).ok_or("quota_exceeded"),
+        };
+        self.expected.insert(claim.ticket, number.map(|number| (number, outcome, because)));
+        if let Ok(number) = number
+            && outcome != Outcome::Held
+        {
+            self.note_company(number);
+        }
+    }
+
+    /// Three leases of one key, or two keys of one program and directory, at once.
+    pub(super) fn note_company(&mut self, number: u64) {
+        let entry = &self.entries[&number];
+        let host = entry.owner;
+        if host == ProcessId::USER {
+            return;
+        }
+        let held = || self.entries.values().filter(|other| other.owner == host && other.holder.is_some());
+        let of_key = held().filter(|other| other.key.is_some() && other.key == entry.key).count();
+        let is_crowd = entry.asked.is_none() && of_key >= 3;
+        let is_doubtful = entry.key.is_none();
+        let mut others = held().filter(|other| other.key.is_some() && other.key != entry.key);
+        let has_company = others.any(|other| other.spot == entry.spot);
+        let double = entry.spot.filter(|_| is_doubtful || has_company);
+        let facts = self.hosts.get_mut(&host).expect("a host");
+        let is_new = is_crowd && !facts.crowded;
+        facts.crowded |= is_crowd;
+        facts.doubles.extend(double);
+        if is_new {
+            let keys: BTreeSet<Key> = self
+                .entries
+                .values()
+                .filter(|entry| entry.owner == host)
+                .filter_map(|entry| entry.key)
+                .collect();
+            for key in keys {
+                self.end_unreachable(host, key);
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self, claim: &Claim) -> Option<u64> {
+        let of_owner = self.numbers(|entry| entry.owner == claim.host);
+        if of_owner.len() >= self.policy.sessions_per_owner {
+            let spare = of_owner.into_iter().filter(|number| {
+                let entry = &self.entries[number];
+                entry.holder.is_none() && entry.keeper.is_none() && entry.key.is_some()
+            });
+            let longest = spare.min_by_key(|number| self.entries[number].freed)?;
+            let key = self.entries.remove(&longest).and_then(|entry| entry.key);
+            self.note(claim.host, key, Some(Loss::Quota));
+        }
+        self.order += 1;
+        let entry = Entry {
+            id: None,
+            owner: claim.host,
+            key: claim.key,
+            said: claim.said.clone(),
+            spot: claim.spot,
+            asked: claim.siblings,
+            epoch: 1,
+            holder: Some(claim.process),
+            freed: 0,
+            keeper: None,
+            stopped: false,
+            left: None,
+            touched: false,
+        };
+        self.entries.insert(self.order, entry);
+        Some(self.order)
+    }
+}

@@ -1,0 +1,74 @@
+//! Claims of what the user has named.
+
+use super::*;
+
+impl Book {
+    /// A session by its name: there is one at most.
+    pub(in crate::model) fn claim_named(&mut self, claim: &Claim, take: bool, fresh: bool) {
+        self.hosts.entry(claim.host).or_default();
+        let found = self.numbers(|entry| Self::is_led(claim, entry)).pop();
+        let Some(number) = found else {
+            return self.answer_named(claim, None, Outcome::FreshFirst);
+        };
+        let entry = &self.entries[&number];
+        let is_same = entry.spot == claim.spot;
+        let is_others = entry.holder.is_some_and(|holder| holder != claim.process);
+        if fresh || !is_same {
+            if take || (is_same && !is_others) {
+                self.taken = entry.id.clone().filter(|_| entry.holder.is_some());
+                self.entries.remove(&number);
+                if let (Some(host), Some(key)) = (self.hosts.get_mut(&claim.host), claim.key) {
+                    host.losses.remove(&key);
+                }
+                self.answer_named(claim, None, Outcome::FreshFirst);
+            } else {
+                self.expected.insert(claim.ticket, Err("name_taken"));
+            }
+        } else if take && is_others {
+            self.taken = entry.id.clone();
+            self.entries.get_mut(&number).expect("it was found just now").holder = None;
+            self.answer_named(claim, Some(number), Outcome::Resumed);
+        } else if let Some((entry, outcome)) = self.decide_named(claim) {
+            self.answer_named(claim, entry, outcome);
+        } else if self.now < claim.deadline {
+            self.waiting.push(claim.clone());
+        } else {
+            self.expected.insert(claim.ticket, Err("name_taken"));
+        }
+    }
+
+    pub(super) fn decide_named(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
+        let found = self.entries.iter().find(|(_, entry)| Self::is_led(claim, entry));
+        match found {
+            None => Some((None, Outcome::FreshFirst)),
+            Some((_, entry)) if entry.spot != claim.spot => None,
+            Some((number, entry)) if entry.holder.is_none() => Some((Some(*number), Outcome::Resumed)),
+            Some((number, entry)) => {
+                (entry.holder == Some(claim.process)).then_some((Some(*number), Outcome::Held))
+            }
+        }
+    }
+
+    pub(super) fn answer_named(&mut self, claim: &Claim, entry: Option<u64>, outcome: Outcome) {
+        let losses = &mut self.hosts.entry(claim.host).or_default().losses;
+        let loss =
+            if outcome == Outcome::Held { None } else { claim.key.and_then(|key| losses.remove(&key)) };
+        let because = loss.filter(|_| entry.is_none_or(|number| self.entries[&number].keeper.is_none()));
+        self.answer(claim, entry, outcome, because);
+    }
+
+    /// Somebody ends what the user has named.
+    pub(in crate::model) fn end_named(&mut self) {
+        self.entries.retain(|_, entry| entry.owner != ProcessId::USER);
+        self.drop_idle_user();
+    }
+
+    /// The user is no host: what is on record of it goes with the last session.
+    pub(super) fn drop_idle_user(&mut self) {
+        let owns = |entry: &Entry| entry.owner == ProcessId::USER;
+        let waits = self.waiting.iter().any(|claim| claim.host == ProcessId::USER);
+        if !waits && !self.entries.values().any(owns) {
+            self.hosts.remove(&ProcessId::USER);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Sessions that nobody can resume any more, and why.
+
+use super::*;
+
+impl Book {
+    pub(super) fn end_unreachable(&mut self, owner: ProcessId, key: Key) {
+        for (number, loss) in self.doomed(owner, key) {
+            self.entries.remove(&number);
+            self.note(owner, Some(key), loss);
+        }
+    }
+
+    /// The free sessions of a key that nobody can resume, and what is lost with each.
+    pub(super) fn doomed(&self, owner: ProcessId, key: Key) -> Vec<(u64, Option<Loss>)> {
+        let of_key = |entry: &Entry| entry.owner == owner && entry.key == Some(key);
+        let is_held = self.entries.values().any(|entry| of_key(entry) && entry.holder.is_some());
+        let mut doomed = Vec::new();
+        let mut rest = Vec::new();
+        for number in self.numbers(|entry| of_key(entry) && entry.holder.is_none()) {
+            let entry = &self.entries[&number];
+            let siblings = self.siblings(owner, entry.asked);
+            let newer =
+                self.entries.range(number + 1..).map(|(_, other)| other).filter(|other| other.owner == owner);
+            let superseded = newer
+                .filter_map(|other| supersedes(&other.key?, &other.said, entry))
+                .min_by_key(|loss| *loss != Loss::Conversation);
+            if siblings == Siblings::Never {
+                doomed.push((number, None));
+            } else if superseded.is_some() {
+                doomed.push((number, superseded));
+            } else if is_held && self.was_used(entry) == Some(false) {
+                doomed.push((number, None));
+            } else if siblings != Siblings::Oldest {
+                rest.push(number);
+            }
+        }
+        let used: Vec<Option<bool>> =
+            rest.iter().map(|number| self.was_used(&self.entries[number])).collect();
+        if rest.len() > 1 && !used.contains(&None) {
+            let is_only = used.iter().filter(|used| **used == Some(true)).count() == 1;
+            for (number, used) in rest.into_iter().zip(used) {
+                match used {
+                    Some(true) if is_only => {}
+                    Some(true) => doomed.push((number, Some(Loss::Several))),
+                    _ => doomed.push((number, None)),
+                }
+            }
+        }
+        doomed
+    }
+
+    /// None: its keeper is about to say.
+    fn was_used(&self, entry: &Entry) -> Option<bool> {
+        let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
+        if entry.keeper.is_none() || has_token || entry.touched {
+            return Some(true);
+        }
+        entry.left.filter(|left| left.epoch.0 == entry.epoch).map(|left| left.used)
+    }
+}
+
+/// Why a server with this key, which says this of itself, has taken the place of that session.
+pub(super) fn supersedes(newer: &Key, said: &Said, entry: &Entry) -> Option<Loss> {
+    let key = entry.key?;
+    if newer.is_another_conversation_of(&key) {
+        Some(Loss::Conversation)
+    } else if said.entry.is_some() && said.entry == entry.said.entry && newer.is_another_program_for(&key) {
+        Some(Loss::Edited)
+    } else {
+        None
+    }
+}
