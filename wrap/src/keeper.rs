@@ -4,7 +4,7 @@
 //! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay what happens.
 //! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]: its standard error.
 //! - [`visits`]: who comes to the socket. [`front`]: the one that is attached. [`dial`]: the other side of it.
-//! - [`continuing`]: what it says with a front that continues another one, where the session is a service's.
+//! - [`continuing`]: the lines between it and a continuing front, where the session is a service's.
 //! - [`watch`]: whose exits matter. [`watched`]: whether the program has changed. [`launch`]: how a keeper comes to be.
 //!
 //! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the session, or, while
@@ -55,7 +55,7 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 pub struct Errand {
     /// The session.
     pub session: SessionId,
-    /// The service that it belongs to, if it does. Then its fronts continue each other.
+    /// The service that the session belongs to, if any. Then its fronts continue each other.
     pub service: Option<ServiceName>,
     /// The epoch of the front's lease: on the session, or on its service.
     pub epoch: Epoch,

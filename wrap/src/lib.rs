@@ -2,7 +2,8 @@
 //!
 //! - [`front`]: what `mcp-sessiond wrap` is to its host.
 //! - [`keeper`]: the small process that holds one server's pipes.
-//! - [`service`]: the same for whoever serves sessions that no host has, such as an HTTP server.
+//! - [`service`]: the same for a process that serves sessions which belong to no host, such as an HTTP
+//!   server.
 //! - [`unkept`]: which servers run without one.
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,13 @@
-//! What serves sessions that no host has, such as an HTTP server: it serves a name, one process at a time, and each session of that name
-//! has a backend in a keeper of its own, which outlives the process that serves.
+//! For a process that serves sessions which belong to no host, such as an HTTP server. It leases a service's
+//! name; one process at a time may. Each session of the service has a backend in a keeper of its own, and the
+//! keeper outlives the process.
 //!
 //! - [`Service`]: the lease on the name. [`Service::backend`] attaches to a session's keeper, or starts one.
-//! - [`Backend`]: lines to and from the backend. Those from it have numbers, and come again until they are confirmed, to this process
-//!   or to the next one that serves the name.
-//! - `link`: the connection to the keeper, which is made anew when it breaks.
+//! - [`Backend`]: sends lines to the backend and receives numbered lines from it. The keeper repeats each
+//!   line until it is confirmed, to this process or to the next one that leases the name.
+//! - `link`: the connection to the keeper; it reconnects when the connection breaks.
 //!
-//! Nothing of it needs the daemon, but for the lease and the start of a backend.
+//! Only the lease, and finding or starting a backend, need the daemon.
 
 mod backend;
 mod link;
@@ -32,16 +33,17 @@ use crate::signals::GivenMask;
 /// How long a keeper may take to start its backend and to let the front attach.
 const KEEPER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a keeper waits for its front: that has given up by then.
+/// How long a new keeper waits for its front to attach. By then the front has given up.
 const KEEPER_WAIT: Duration = Duration::from_secs(20);
 
-/// The pause before another attempt to have a backend.
+/// The pause before another attempt to find or start a backend.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How the daemon is reached, and what starts keepers.
+/// How to reach the daemon, and which executable starts keepers.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// How the daemon is reached, and how long it may take for an answer. By default it is started where there is none.
+    /// How to reach the daemon, and how long to wait for its answer. By default the client starts a daemon if
+    /// none runs.
     pub control: Option<ControlOptions>,
     /// The executable `mcp-sessiond`, which starts keepers. By default this program's own.
     pub binary: Option<PathBuf>,
@@ -50,7 +52,7 @@ pub struct Options {
 /// Why a name can't be served.
 #[derive(Debug, thiserror::Error)]
 pub enum NotLeased {
-    /// Another live process serves it.
+    /// Another live process holds the lease on the name.
     #[error("process {pid} serves this name already; one process at a time does")]
     Taken {
         /// Its pid.
@@ -58,7 +60,7 @@ pub enum NotLeased {
         /// Since when.
         since: SystemTime,
     },
-    /// The daemon could not be reached, or refused.
+    /// The daemon could not be reached, or it refused.
     #[error(transparent)]
     Daemon(#[from] SessionError),
     /// There is no runtime directory, or no executable to start keepers with.
@@ -69,35 +71,35 @@ pub enum NotLeased {
 /// Why there is no backend.
 #[derive(Debug, thiserror::Error)]
 pub enum NoBackend {
-    /// There is no such program, or none that may be run.
+    /// The program does not exist or is not executable.
     #[error("{sentence}")]
     NoProgram {
-        /// The exit code that a shell has for it.
+        /// The exit code that a shell would report.
         code: u8,
         /// One sentence.
         sentence: String,
     },
-    /// The name is served by another process by now: this one is not to serve any more.
+    /// Another process has leased the name since: this one must stop serving it.
     #[error("the lease on the service is lost: {0}")]
     LeaseLost(Error),
     /// There is no such session.
     #[error("there is no such session of this service")]
     NoSession,
-    /// Something was lost on the way, or could not be had in time. The next attempt may go better.
+    /// A temporary failure, such as a timeout. The caller may try again.
     #[error("{0}")]
     Passing(String),
 }
 
-/// What a session's backend runs. Its directory, and what of its environment stands not here, are those of this process.
+/// What a session's backend runs. It inherits this process's working directory and environment.
 #[derive(Debug, Clone)]
 pub struct Command {
     /// The program and its arguments.
     pub program: Program,
-    /// Variables that it gets beside this process's own.
+    /// Variables that it gets in addition.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// A name that this process serves, until it exits.
+/// This process's lease on a service's name. The daemon ends it when the process exits.
 #[derive(Debug, Clone)]
 pub struct Service(Arc<Inner>);
 
@@ -112,8 +114,8 @@ struct Inner {
 }
 
 impl Service {
-    /// Serves this name from now on. Called again by the same process it has no further effect. To be called within a runtime of
-    /// tokio.
+    /// Leases this name. Repeating the call in the same process has no further effect. Call it within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`NotLeased`].
@@ -135,14 +137,14 @@ impl Service {
         &self.0.name
     }
 
-    /// The number of the lease. It grows whenever another process takes this one's place.
+    /// The epoch of the lease. It grows with each new lease on the name.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The backend of a session of this service, which has to be there: the one that runs, or else a new one. A session has one
-    /// [`Backend`] at a time: the former one is dropped first, or both cut each other off.
+    /// Attaches to the backend of a session of this service, or starts one if none runs. The session must
+    /// exist. Drop a session's former [`Backend`] first: otherwise the two disconnect each other in turn.
     ///
     /// # Errors
     /// [`NoBackend`].
@@ -181,7 +183,7 @@ impl Service {
         Ok(Backend::over(link, keeper, found.is_none(), &attached))
     }
 
-    /// The keeper of a session's backend.
+    /// Asks the daemon for the keeper of a session's backend.
     async fn find(&self, session: &SessionId) -> Result<Option<KeeperName>, NoBackend> {
         for _ in 0..2 {
             let (session, service) = (session.clone(), Some(self.0.name.clone()));
@@ -192,7 +194,7 @@ impl Service {
             });
             match found.await {
                 Ok(found) => return Ok(found.map(|backend| backend.keeper)),
-                // A daemon that has lost its records knows nothing of the lease.
+                // The daemon has lost its records, and the lease with them.
                 Err(SessionError::Refused(Error::LeaseEnded | Error::StaleEpoch { .. })) => {
                     self.renew().await?;
                 }
@@ -255,10 +257,11 @@ impl Service {
         }
     }
 
-    /// Gives the name back, for the next process. The backends stay, as they do when this process exits.
+    /// Releases the lease, so that another process can take it. The backends go on, as they do when this
+    /// process exits.
     ///
     /// # Errors
-    /// When the daemon could not be told. Then it is by the exit of this process.
+    /// When the daemon could not be told. Then the lease ends when this process exits.
     pub async fn release(self) -> Result<(), SessionError> {
         let request = ServiceLease { service: self.0.name.clone(), epoch: self.epoch() };
         let released = self.0.control.call(|connection, context| {

@@ -1,5 +1,6 @@
-//! Fronts that follow each other as if they were one: a front that goes leaves everything as it is. What is handed out has a number,
-//! and is kept until that is confirmed; what was not confirmed goes again to the next front.
+//! Continuing fronts: each takes over where the former one stopped, and the relay changes nothing when a
+//! front goes. Each line for the front has a number, and is kept until the front confirms it; the next front
+//! gets every unconfirmed line again.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,19 +13,19 @@ use mcp_sessiond_proto::backends::Attached;
 use super::message::{Kind, Line, Part};
 use super::{Limits, Millis, Relay};
 
-/// Lines that a front is handed before it has confirmed the first of them: it must not have to keep more than that.
+/// How many unconfirmed lines a front may be handed: it need not keep more than these.
 const WINDOW_LINES: usize = 256;
-/// Bytes of them. One message may go over.
+/// How many bytes of them. The last message may exceed it.
 const WINDOW_BYTES: usize = 1024 * 1024;
 
-/// The lines that are not confirmed.
+/// The unconfirmed lines.
 #[derive(Default)]
 pub(super) struct Numbered {
     lines: VecDeque<Bytes>,
     bytes: usize,
-    /// How many lines were confirmed: the number of the last one.
+    /// The number of the last confirmed line.
     confirmed: u64,
-    /// How many of the lines the attached front was handed, and their bytes.
+    /// How many of the lines the attached front was handed, and how many bytes.
     handed: usize,
     handed_bytes: usize,
 }
@@ -49,7 +50,7 @@ impl Numbered {
         Some((self.confirmed + self.handed as u64, line))
     }
 
-    /// What was never handed out can't be confirmed.
+    /// Ignores the numbers of lines that this front was not handed.
     fn confirm(&mut self, number: u64) {
         while self.confirmed < number && self.handed > 0 {
             let Some(line) = self.lines.pop_front() else { return };
@@ -66,13 +67,14 @@ impl Numbered {
 }
 
 impl Relay {
-    /// A relay whose fronts follow each other as if they were one.
+    /// A relay whose fronts continue each other.
     #[must_use]
     pub fn continuing(limits: Limits) -> Self {
         Self { numbered: Some(Numbered::default()), ..Self::new(limits) }
     }
 
-    /// A front has attached that continues the former one, if there was one. When it goes nothing has to be told.
+    /// A front has attached that continues the former one, if there was one. The relay need not be told when
+    /// it goes.
     pub fn attach_continuing(&mut self, now: Millis) -> Attached {
         let resumed = self.front.is_some();
         if !resumed {
@@ -83,7 +85,7 @@ impl Relay {
         Attached { resumed, waiting: numbered.lines.len(), ..Attached::default() }
     }
 
-    /// Gives numbers to what waits for the front, as far as there is room.
+    /// Numbers the lines that wait for the front, as far as there is room for them.
     pub fn number_lines(&mut self) {
         while self.numbered.as_ref().is_some_and(|numbered| !numbered.is_full(&self.limits)) {
             let Some(line) = self.pull_front() else { return };
@@ -99,7 +101,7 @@ impl Relay {
         self.numbered.as_mut()?.next()
     }
 
-    /// The front is done with all lines up to this number.
+    /// The front confirms all lines up to this number.
     pub fn confirm(&mut self, number: u64) {
         if let Some(numbered) = &mut self.numbered {
             numbered.confirm(number);
@@ -107,7 +109,7 @@ impl Relay {
         self.number_lines();
     }
 
-    /// The ids of the calls that were taken from the front, and whose answers it has not confirmed: raw text, as they came.
+    /// The ids of the calls that fronts have made and whose answers none has confirmed: raw JSON, as it came.
     #[must_use]
     pub fn known_calls(&self) -> Vec<Box<str>> {
         let open = self.calls.open.values().filter(|call| self.is_current(call.asker) && !call.kind.ours());
@@ -117,7 +119,7 @@ impl Relay {
         open.map(|call| call.id.clone()).chain(answered).collect()
     }
 
-    /// How many lines are kept until they are confirmed, and their bytes.
+    /// How many lines are unconfirmed, and how many bytes.
     pub(super) fn unconfirmed(&self) -> (usize, usize) {
         self.numbered.as_ref().map_or((0, 0), |numbered| (numbered.lines.len(), numbered.bytes))
     }

@@ -102,8 +102,8 @@ pub enum Order {
     Say(String),
 }
 
-/// Relays between one backend and at most one front at a time. Fronts either come one by one, each with a host of its own
-/// ([`Relay::new`]), or follow each other as if they were one ([`Relay::continuing`]).
+/// Relays between one backend and at most one front at a time. Each front either has a host of its own
+/// ([`Relay::new`]), or continues the former front ([`Relay::continuing`]).
 pub struct Relay {
     limits: Limits,
     front: Option<Front>,
@@ -126,7 +126,7 @@ pub struct Relay {
     /// Lines of our own for the backend, which go before everything else.
     lane: VecDeque<Bytes>,
     to_front: Queue<ToFront>,
-    /// Where fronts continue each other.
+    /// The numbered lines, where fronts continue each other.
     numbered: Option<Numbered>,
     parked: VecDeque<Answered>,
     orders: Vec<Order>,

@@ -12,7 +12,7 @@ const END: u64 = 1 << 31;
 const PINGS: u64 = 1 << 10;
 /// Ids at and above this one are not taken over.
 const TAKEN_OVER: u64 = END - PINGS;
-/// Progress tokens that are remembered in one direction, where not more requests are open.
+/// How many progress tokens are remembered in one direction. Those of open requests stay beyond that.
 pub(super) const TOKENS: usize = 1024;
 
 /// The numbers of one direction. None is given out twice.
@@ -91,7 +91,7 @@ pub(super) struct Answered {
 pub(super) struct Tokens(BTreeMap<u64, Box<str>>);
 
 impl Tokens {
-    /// Remembers a token. What goes for it is the oldest of a request that is not open any more.
+    /// Remembers a token. Beyond the maximum it forgets the oldest token whose request is not open any more.
     pub(super) fn insert(&mut self, number: u64, token: &str, is_open: impl Fn(u64) -> bool) {
         self.0.insert(number, token.into());
         if self.0.len() > TOKENS

@@ -25,12 +25,12 @@ pub struct Carrier {
     /// Told when there is a keeper, or the host wants one.
     changed: Condvar,
     output: Mutex<File>,
-    /// Written to by one thread, read by the other: the host has closed its end, and waits for nothing. None where the system
-    /// has none to give.
+    /// The thread that reads the host writes here when the host has closed its end and waits for no answer;
+    /// the other thread reads it. None: no socket pair could be made.
     leaving: Option<(UnixStream, UnixStream)>,
 }
 
-/// How long this process stays, when the host has closed its end and waits for nothing, to pass on what it has been handed.
+/// How long this process may still pass on lines when the host has closed its end and waits for no answer.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -144,7 +144,8 @@ impl Carrier {
         }
     }
 
-    /// Ends this process once the other thread has passed on what there is, and has told the keeper so.
+    /// Ends this process once the other thread has passed on all lines and confirmed them to the keeper, or
+    /// after [`LAST_LINES`].
     fn leave(&self, state: MutexGuard<'_, State>) -> ! {
         if let (Some(_), Some((tell, _))) = (&state.keeper, &self.leaving)
             && (&*tell).write_all(&[0]).is_ok()
@@ -155,7 +156,7 @@ impl Carrier {
         std::process::exit(0);
     }
 
-    /// Ends this process where the host has closed its end, waits for nothing, and has been told all that there is.
+    /// Ends this process if the host has closed its end, waits for no answer and has got every line.
     fn leave_if_done(&self, reader: &UnixStream) {
         let state = lock(&self.state);
         if state.closed && state.open.is_settled() && !is_readable(reader) {
@@ -236,7 +237,7 @@ impl Carrier {
         }
     }
 
-    /// Waits until the keeper has said something. False: the host has closed its end.
+    /// Waits until the keeper has sent something. False: the host has closed its end.
     fn wait_for(&self, reader: &UnixStream) -> bool {
         // Whoever waits in recv(2) is also woken when the other side has read; who waits in poll(2) is not.
         let mut awaited = vec![PollFd::new(reader.as_fd(), PollFlags::POLLIN)];

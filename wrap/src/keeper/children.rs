@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// When children are listed again that could not be.
+/// The pause before another attempt to list the children.
 const LIST_AGAIN: Duration = Duration::from_millis(50);
 
 /// How a process ended.
@@ -164,8 +164,9 @@ impl Children {
         }
     }
 
-    /// Our children that are not in the leader's group: those that the backend's processes had put into groups of their own, and
-    /// that became ours when their parents were gone. None: they can't be listed now, for want of descriptors, it may be.
+    /// Our children that are not in the leader's group: those that the backend's processes had put into
+    /// groups of their own, and that became ours when their parents were gone. None: they can't be listed
+    /// now, for example because no descriptor is free.
     fn strays(&self, leader: Pid) -> Option<Vec<Pinned>> {
         // To look for them takes longer, the more processes there are.
         if has_none() {

@@ -1,5 +1,5 @@
-//! What a keeper and a front say to each other where the front continues another one: lines that begin with a letter. The page of the
-//! protocol has them.
+//! The lines between a keeper and a continuing front. Each begins with a letter; `proto/PROTOCOL.md` lists
+//! them.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -8,26 +8,26 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::lines::Line;
 
-/// Bytes that stand before a message at most.
+/// The longest prefix of a message, in bytes.
 pub const PREFIX_MAX: usize = 24;
 
-/// A line of a front's, or of a keeper's.
+/// A line from a front or a keeper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
     /// A message, and its number.
     Message(u64, Line),
     /// From a front: the messages up to this number are confirmed.
     Confirmed(u64),
-    /// From a keeper: the messages up to this number are taken.
+    /// From a keeper: it acknowledges the messages up to this number.
     Taken(u64),
-    /// From a front: which calls does the keeper know? From a keeper: these, as an array of JSON.
+    /// From a front: it asks which calls the keeper knows. From a keeper: their ids, as a JSON array.
     Calls(Bytes),
-    /// From a front: the backend is to end. From a keeper: it does.
+    /// From a front: end the backend. From a keeper: it ends.
     End,
 }
 
 impl Said {
-    /// What a line says. None: nothing that was agreed on.
+    /// What a line says. None: the line breaks the protocol.
     #[must_use]
     pub fn read(line: Line) -> Option<Self> {
         let line = match line {
@@ -52,7 +52,7 @@ impl Said {
     #[must_use]
     pub fn message(number: u64, message: &[u8]) -> Bytes {
         let mut line = BytesMut::with_capacity(PREFIX_MAX + message.len());
-        // A buffer takes everything.
+        // Writing to a buffer can't fail.
         let _ = write!(line, "m{number} ");
         line.put_slice(message);
         line.freeze()
@@ -66,12 +66,12 @@ fn numbered(line: &Bytes) -> Option<(u64, Bytes)> {
     Some((number.parse().ok()?, line.slice(end + 1..)))
 }
 
-/// What is said beside the messages, and the message that is not taken yet.
+/// The control lines that wait for the front, and the front's message that the keeper has not taken yet.
 #[derive(Debug, Default)]
 pub struct Continuing {
-    /// Lines for the front, which go before messages.
+    /// Control lines for the front, which go before messages.
     pub lane: VecDeque<Bytes>,
-    /// A message that waits until it can be taken.
+    /// A message of the front that waits until the relay has room for it.
     pub held: Option<(u64, Line)>,
 }
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_what_was_agreed_on_or_nothing() {
+    fn a_line_that_breaks_the_protocol_is_none() {
         let message = Said::message(7, b"{\"a b\":1}");
         assert_eq!(message, "m7 {\"a b\":1}");
         let whole = Line::Whole(Bytes::from_static(b"{\"a b\":1}"));

@@ -32,7 +32,7 @@ pub struct Front {
     pub outlet: Outlet,
     /// The connection beside it, if it opened one.
     beside: Option<Beside>,
-    /// What is said beside the messages, where it continues another front.
+    /// The control lines, where it continues another front.
     pub continuing: Option<Continuing>,
     handed_out: u64,
     confirmed: u64,

@@ -77,7 +77,7 @@ pub struct Keeper {
     pub(super) since: Instant,
     /// The latest front has said that it leaves.
     closed: bool,
-    /// What the daemon is known to have been told of.
+    /// The counts that the daemon has confirmed.
     told: Arc<Mutex<Counts>>,
     /// Why the keeper is about to end, and since when.
     ending: Option<(End, Instant)>,
@@ -87,7 +87,7 @@ pub struct Keeper {
     first_front: Duration,
     /// The newest epoch that was seen, and who was let in with it.
     last: (Epoch, Option<ProcessId>),
-    /// The number of the last message that was taken from the latest front, where it continues another one.
+    /// The number of the last message taken from the latest front, where fronts continue each other.
     taken: u64,
     /// Tells this keeper from all others that ever had its name.
     incarnation: u64,
@@ -227,7 +227,8 @@ impl Keeper {
             self.hand_out();
             let deadline = self.deadline();
             let event = {
-                // What continues says more than messages, and sends none before the last one was taken.
+                // A continuing front also sends control lines, and no message before the last one was
+                // acknowledged.
                 let reads_front = self.continues() || self.relay.reads_front();
                 let reads_backend = self.relay.reads_backend();
                 let (front_in, front_out) = match &mut self.front {

@@ -67,7 +67,7 @@ pub struct Launch<'a> {
     pub binary: &'a Path,
     /// The session.
     pub session: &'a SessionId,
-    /// The service that it belongs to, if it does.
+    /// The service that the session belongs to, if any.
     pub service: Option<&'a ServiceName>,
     /// The epoch of the lease.
     pub epoch: Epoch,
@@ -75,7 +75,7 @@ pub struct Launch<'a> {
     pub wait: Duration,
     /// What it runs.
     pub program: &'a Program,
-    /// Variables that the backend gets beside those of this process.
+    /// Variables that the backend gets in addition to those of this process.
     pub environment: &'a [(OsString, OsString)],
 }
 
@@ -83,7 +83,7 @@ impl Launch<'_> {
     /// Starts a keeper, and waits until it has registered and started the backend.
     ///
     /// # Errors
-    /// When it could not be started, ended without a word, or has said none until then.
+    /// When the keeper could not be started, ended without a report, or has sent none by `until`.
     pub fn start(&self, mask: &GivenMask, until: Instant) -> io::Result<Report> {
         let mut command = Command::new(self.binary);
         command.arg("keep").args(["--session", self.session.as_str(), "--epoch", &self.epoch.to_string()]);

@@ -54,7 +54,7 @@ impl LineBuffer {
         Self { bytes: BytesMut::new(), most, scanned: 0, head: None }
     }
 
-    /// From now on lines may have so many bytes.
+    /// From now on a line may have this many bytes.
     pub fn take(&mut self, most: usize) {
         self.most = most;
     }

@@ -83,7 +83,7 @@ pub enum Visit {
 pub struct House {
     /// The session.
     pub session: SessionId,
-    /// The service that it belongs to, if it does.
+    /// The service that the session belongs to, if any.
     pub service: Option<ServiceName>,
     /// The keeper.
     pub keeper: KeeperName,
@@ -193,7 +193,7 @@ async fn word(attach: &Attach, house: &House) -> Word {
         Ok(ProcessRef { pid, start, inode }) => {
             Word::Holder(ProcessId { pid, start: process::StartTime(start), inode })
         }
-        // The daemon is away, or went while it was asked.
+        // The daemon is not running, or ended before it answered.
         Err(SessionError::Refused(Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => Word::Away,
         Err(SessionError::Refused(error)) => Word::Refused(error),
         Err(_) => Word::Away,

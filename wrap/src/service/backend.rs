@@ -1,4 +1,4 @@
-//! The backend of a session, as the process sees it that serves it.
+//! The backend of a session, as the process that serves the session sees it.
 
 use bytes::Bytes;
 use mcp_sessiond_proto::KeeperName;
@@ -8,16 +8,16 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::link::{Link, Message, Wish};
 
-/// The backend is gone, with its keeper; or it belongs to another process by now. What was sent before and not taken did not
-/// reach it.
+/// The backend and its keeper are gone, or another process serves the session now. A line that the keeper had
+/// not acknowledged may or may not have reached the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server is gone")]
 pub struct Gone;
 
-/// The backend of a session. What it writes to its standard error goes to that of this process. When this is dropped, or its process killed, the backend goes on, and the next one that attaches gets
-/// what was not confirmed.
+/// The backend of a session. Its standard error is copied to this process's. The backend survives this value
+/// and this process; the next front that attaches gets every line that was not confirmed.
 ///
-/// Its futures may be dropped at any moment: then a line may have been taken, or not.
+/// Dropping a future of [`Backend::send`] leaves open whether the backend gets the line.
 #[derive(Debug)]
 pub struct Backend {
     wishes: mpsc::UnboundedSender<Wish>,
@@ -36,8 +36,8 @@ impl Backend {
         Self { wishes, messages: Mutex::new(messages), keeper, incarnation: attached.incarnation, is_fresh }
     }
 
-    /// Sends a line, a message or a batch without a newline. Returns once the keeper has taken it: from then on the backend gets it,
-    /// whatever becomes of this process. Lines are taken in the order in which this was called.
+    /// Sends a line: a message or a batch, without the newline. Returns once the keeper has acknowledged it;
+    /// from then on the backend gets it even if this process is killed. Lines keep the order of the calls.
     ///
     /// # Errors
     /// [`Gone`].
@@ -47,19 +47,19 @@ impl Backend {
         is_taken.await.map_err(|_| Gone)
     }
 
-    /// The next line of the backend; none when that is gone for good. After some hundred lines that were not confirmed there are no
-    /// more until they are.
+    /// The next line of the backend; none when the backend is gone for good. The keeper holds further lines
+    /// back once 256 lines, or 1 MiB, are unconfirmed.
     pub async fn next(&self) -> Option<Message> {
         self.messages.lock().await.recv().await
     }
 
-    /// Everything up to this number is kept elsewhere, or not needed any more: it does not come again.
+    /// Confirms all lines up to this number: the keeper drops them and does not send them again.
     pub fn confirm(&self, number: u64) {
         let _ = self.wishes.send(Wish::Confirm(number));
     }
 
-    /// The ids of the calls that were taken, by whichever process, and whose answers are not confirmed. A call that is not among them
-    /// was never made, or its answer has been confirmed.
+    /// The ids of the calls that the keeper has accepted, from this process or a former one, and whose
+    /// answers are not confirmed. Any other call was never accepted, or its answer has been confirmed.
     ///
     /// # Errors
     /// [`Gone`].
@@ -69,8 +69,8 @@ impl Backend {
         are_told.await.map_err(|_| Gone)
     }
 
-    /// Ends the backend, and returns when its keeper has taken it down, or is about to. What is open is answered first, as far as
-    /// that comes in time.
+    /// Ends the backend. Returns when the keeper says that it ends, or is gone. Before that the keeper
+    /// answers the open calls with an error, and sends the lines that wait, as far as its time allows.
     pub async fn end(&self) {
         if self.wishes.send(Wish::End).is_ok() {
             self.wishes.closed().await;
@@ -83,13 +83,13 @@ impl Backend {
         self.keeper
     }
 
-    /// Tells its keeper from all others that ever had its name. Numbers begin anew with each of them.
+    /// Tells its keeper from former ones of the same name. Each keeper numbers its lines from 1.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// Whether it was started just now: it knows of no call that was made before.
+    /// Whether this process has just started it: then it knows no earlier call.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.is_fresh

@@ -1,4 +1,4 @@
-//! The connection to a keeper, made anew when it breaks.
+//! The connection to a keeper. It reconnects when the connection breaks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,26 +18,26 @@ use crate::keeper::dial::{DialError, dial_until};
 use crate::keeper::front::Outlet;
 use crate::keeper::lines::{Line, LineBuffer, Lines};
 
-/// Bytes by which a message may have grown when the client's own ids are put back into it.
+/// By how many bytes a message may grow when the relay puts the client's own ids back.
 const MARGIN: usize = 64 * 1024;
 
 /// How long one attempt to attach may take.
 const ATTEMPT: Duration = Duration::from_secs(4);
 
-/// The pause after an attempt that came to nothing.
+/// The pause after a failed attempt. It doubles up to the maximum.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// A line of the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Its number, from 1, in the order in which lines were said. What comes again has the same.
+    /// Its number, from 1, in the order of the backend's lines. A line that is sent again keeps its number.
     pub number: u64,
     /// The line, without its newline: a message, or a batch.
     pub line: Bytes,
 }
 
-/// Where the keeper is, and what it is shown.
+/// Where the keeper is, and what the front shows it to attach.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) socket: PathBuf,
@@ -46,35 +46,36 @@ pub(super) struct Place {
     pub(super) epoch: Epoch,
 }
 
-/// What is wanted of the keeper.
+/// A request to the keeper.
 #[derive(Debug)]
 pub(super) enum Wish {
-    /// It is to take a line.
+    /// Take this line.
     Send(Bytes, oneshot::Sender<()>),
-    /// Everything up to this number is confirmed.
+    /// The lines up to this number are confirmed.
     Confirm(u64),
-    /// Which calls does it know?
+    /// List the calls that you know.
     Calls(oneshot::Sender<Vec<Value>>),
-    /// It is to end.
+    /// End.
     End,
 }
 
-/// A connection to a keeper that has let us attach, and what is to be said on the next one, too.
+/// A connection to a keeper that has accepted this front, and what has to be repeated after a reconnect.
 #[derive(Debug)]
 pub(super) struct Link {
     place: Place,
     incarnation: u64,
     connection: Connection,
-    /// The lines that are not taken: the number of the first one, and whether it was written on this connection.
+    /// The lines that the keeper has not acknowledged; the number of the last one that it has; and whether
+    /// the first of `sends` was written on this connection.
     sends: VecDeque<(Bytes, oneshot::Sender<()>)>,
     taken: u64,
     is_sent: bool,
     calls: VecDeque<oneshot::Sender<Vec<Value>>>,
-    /// The newest number that was confirmed, and that was handed on.
+    /// The newest line that the caller has confirmed, and the newest that it was given.
     confirmed: u64,
     handed_on: u64,
     ends: bool,
-    /// Lines beside the messages that are to be written.
+    /// Control lines to write, which go before messages.
     lane: VecDeque<Bytes>,
 }
 
@@ -96,7 +97,7 @@ enum Event {
 enum Ended {
     /// It broke.
     Broken,
-    /// Nobody is interested any more.
+    /// The caller has dropped the [`Backend`](super::Backend).
     Dropped,
     /// The keeper ends.
     ByKeeper,
@@ -122,7 +123,7 @@ impl Link {
         Ok((link, attached))
     }
 
-    /// Carries lines until the keeper is gone, or nobody is interested any more.
+    /// Carries lines until the keeper is gone, or the caller has dropped the backend.
     pub(super) async fn run(
         mut self,
         mut wishes: mpsc::UnboundedReceiver<Wish>,
@@ -159,7 +160,7 @@ impl Link {
                 Event::Written(Err(_)) | Event::Line(Ok(None) | Err(_)) => return Ended::Broken,
                 Event::Line(Ok(Some(line))) => match Said::read(line) {
                     Some(Said::Message(number, Line::Whole(line))) => {
-                        // It comes again when the connection was made anew.
+                        // After a reconnect the keeper repeats lines.
                         if number > self.handed_on {
                             self.handed_on = number;
                             if messages.send(Message { number, line }).is_err() {
@@ -201,7 +202,7 @@ impl Link {
         }
     }
 
-    /// What is written next: a message only when the one before is taken.
+    /// Writes the next line: a message only after the keeper has acknowledged the one before.
     fn put_next(&mut self) {
         if !self.connection.outlet.is_empty() {
             return;
@@ -219,13 +220,13 @@ impl Link {
             self.taken += 1;
             self.is_sent = false;
             if let Some((_, taken)) = self.sends.pop_front() {
-                // Whoever sent it may have lost interest.
+                // The caller may have dropped its future.
                 let _ = taken.send(());
             }
         }
     }
 
-    /// Attaches again. False: the keeper is gone, or another process has the service.
+    /// Attaches again. False: the keeper is gone, or another process has leased the service.
     async fn reconnect(&mut self, messages: &mpsc::UnboundedSender<Message>) -> bool {
         let mut pause = PAUSE;
         loop {
@@ -256,16 +257,16 @@ impl Link {
     }
 }
 
-/// Copies what the backend writes to its standard error to ours, until this front is let go of.
+/// Copies the backend's standard error to ours, until the keeper closes the connection.
 async fn show(mut errors: UnixStream) {
-    // Where nobody reads that any more, nobody misses it.
+    // If our standard error is closed, the rest is dropped.
     drop(tokio::io::copy(&mut errors, &mut tokio::io::stderr()).await);
 }
 
-/// Whether another attempt would come to the same.
+/// Whether another attempt is useless.
 fn is_final(error: &DialError) -> bool {
     match error {
-        // Nobody listens there any more, and nobody will: a keeper has its name for itself.
+        // The keeper is gone for good: no other keeper listens on its socket.
         DialError::Io(error) => {
             matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
         }

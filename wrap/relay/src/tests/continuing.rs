@@ -1,4 +1,4 @@
-//! Fronts that continue each other: nothing is lost, and what comes twice has the same number.
+//! Continuing fronts lose no line, and a line that is sent again has the same number.
 
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::*;
 
 impl Bench {
-    /// A backend that runs, and a first front that continues.
+    /// A running backend, and a first continuing front.
     fn continuing() -> Self {
         let mut bench = Self { relay: Relay::continuing(LIMITS), now: 1000 };
         bench.relay.backend_started(1000);
@@ -32,7 +32,7 @@ impl Bench {
 }
 
 #[test]
-fn what_is_not_confirmed_goes_again_to_the_next_front_under_the_same_number() {
+fn the_next_front_gets_each_unconfirmed_line_again_under_the_same_number() {
     let mut bench = Bench::continuing();
     bench.backend(&notice(1));
     bench.backend(&notice(2));
@@ -46,7 +46,7 @@ fn what_is_not_confirmed_goes_again_to_the_next_front_under_the_same_number() {
     bench.relay.attach_continuing(bench.now);
     assert_eq!(bench.numbered(), []);
     bench.backend(&notice(4));
-    assert_eq!(bench.numbered(), [(5, notice(4))], "what was never handed out was not confirmed");
+    assert_eq!(bench.numbered(), [(5, notice(4))], "a front can't confirm a line that it was not handed");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn calls_are_known_until_their_answers_are_confirmed() {
     assert_eq!(bench.known(), [r#""b""#]);
 }
 
-/// A session lasts for as long as it is used: a call that takes long has its progress whatever is called meanwhile.
+/// A session may last long: an open call gets its progress however many other calls were made since.
 #[test]
 fn progress_of_an_open_call_is_passed_on_however_many_others_there_were() {
     let mut bench = Bench::continuing();
@@ -151,7 +151,8 @@ fn after_a_death_the_outcome_of_open_calls_is_unknown_and_the_next_backend_is_in
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whenever fronts come and go, and whatever they confirm: each line at least once, in order, under one number.
+    /// Whenever fronts come and go, and whatever they confirm, each line arrives at least once, in order,
+    /// under one number.
     #[test]
     fn every_line_arrives_in_order(steps in proptest::collection::vec(0..5_u8, 1..300)) {
         let mut bench = Bench::continuing();

@@ -1,9 +1,9 @@
-//! Whatever lines both sides write, and whatever happens between them: nothing panics, and what comes out are lines.
-//! `tests/fuzz` runs this with coverage; by itself it runs its corpus in `__fuzz__`, and some bytes drawn at random.
+//! Whatever lines both sides write, the relay does not panic, and hands out whole lines only. `tests/fuzz`
+//! runs this with coverage; as an ordinary test it runs the corpus in `__fuzz__` and some random inputs.
 
 use super::*;
 
-/// What happens, a line each: a letter for what, and what is said. Anything else is a line of the host's.
+/// Carries out one line of the input: a letter for the event, then its text. Any other line is the host's.
 fn happens(bench: &mut Bench, line: &[u8]) {
     let (what, said) = line.split_first().map_or((b' ', line), |(what, said)| (*what, said));
     let now = bench.now;

@@ -137,7 +137,7 @@ impl Keeper {
     pub(super) fn detach(&mut self) {
         let Some(mut front) = self.front.take() else { return };
         if self.continues() {
-            // Its end is none for the relay: another one continues it.
+            // The relay need not know: another front continues this one.
             self.since = Instant::now();
             return;
         }
@@ -160,12 +160,13 @@ impl Keeper {
         self.tell_counts();
     }
 
-    /// Tells the daemon what was lost and parked, unless it knows. An older one can't read that.
+    /// Tells the daemon how many messages were lost and parked, unless it knows. An older daemon refuses
+    /// that.
     pub(super) fn tell_counts(&self) {
         tokio::spawn(self.telling_counts());
     }
 
-    /// The same, for whoever waits until that is done.
+    /// The same, as a future to wait for.
     pub(super) fn telling_counts(&self) -> impl Future<Output = ()> + Send + use<> {
         let (lost, parked) = self.relay.losses();
         let (counted, told) = (Counts { lost, parked }, self.told.clone());

@@ -1,4 +1,4 @@
-//! Fronts that continue each other: those of a service's session.
+//! Continuing fronts: the fronts of a service's session. Each takes over where the former one stopped.
 
 use bytes::Bytes;
 use mcp_sessiond_process::Pinned;
@@ -14,7 +14,7 @@ use crate::keeper::lines::{Line, Lines};
 use crate::keeper::visits::reply;
 
 impl Keeper {
-    /// Whether its fronts continue each other.
+    /// Whether its fronts continue each other: the session is a service's.
     pub(super) fn continues(&self) -> bool {
         self.house.service.is_some()
     }
@@ -58,13 +58,13 @@ impl Keeper {
         self.front = Some(front);
     }
 
-    /// The front says something. Returns why the keeper has to end, if it has.
+    /// Handles a line of the front. Returns why the keeper must end, if it must.
     pub(super) fn hear_continuing(&mut self, line: Line) -> Option<End> {
         let said = Said::read(line);
         let known = matches!(said, Some(Said::Calls(_))).then(|| self.relay.known_calls());
         let continuing = self.front.as_mut().and_then(|front| front.continuing.as_mut())?;
         match said {
-            // It was taken before the front's connection broke.
+            // The keeper had taken it before the front's connection broke.
             Some(Said::Message(number, _)) if number <= self.taken => {
                 continuing.lane.push_back(format!("t{}", self.taken).into());
             }
@@ -77,13 +77,13 @@ impl Keeper {
                 continuing.lane.push_back(format!("o[{}]", known.join(",")).into());
             }
             Some(Said::End) => return Some(End::Told),
-            // It does not keep to what was agreed on.
+            // The front breaks the protocol.
             Some(Said::Message(..) | Said::Taken(_)) | None => self.detach(),
         }
         None
     }
 
-    /// Takes the message that waits, if there is room for it, and gives the front its next line.
+    /// Takes the front's waiting message, if the relay has room for it, and gives the front its next line.
     pub(super) fn hand_out_continuing(&mut self) {
         let now = self.now();
         let takes = self.relay.reads_front();
@@ -107,7 +107,7 @@ impl Keeper {
         }
     }
 
-    /// Gives the front what is left for it, and tells it that this is the end.
+    /// Sends the front the lines that are left, and tells it that the keeper ends.
     pub(super) async fn say_goodbye(&mut self) {
         let Some(mut front) = self.front.take() else { return };
         let farewell = async {

@@ -126,7 +126,8 @@ impl Keeper {
         });
     }
 
-    /// Tells the daemon what it has not been told yet, and why this keeper is about to end, so that the next front can be told.
+    /// Tells the daemon the latest counts, and why this keeper is about to end, so that the daemon can tell
+    /// the next front.
     fn last_words(&self, why: End) -> impl Future<Output = ()> + Send + use<> {
         let (control, counts) = (self.control.clone(), self.telling_counts());
         let (session, keeper) = (self.house.session.clone(), self.house.keeper);
@@ -180,7 +181,7 @@ impl Keeper {
     pub(super) async fn end(mut self, why: End, sigchld: &mut Signal) {
         let now = self.now();
         let manner = self.last_manner(why);
-        // Not before all else: a daemon that does not answer is no reason for the backend to live on.
+        // At the same time as the rest: a daemon that does not answer must not delay the end of the backend.
         let telling = tokio::spawn(timeout(FAREWELL, self.last_words(why)));
         self.say(&format!("the server is taken down: {}", why.sentence()));
         self.relay.stopping("stopped", now);
