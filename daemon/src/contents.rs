@@ -7,6 +7,7 @@
 //! **Architecture Invariant:** the rules do no I/O. They work on a `Draft`, and say what they need to read.
 
 mod access;
+mod attached;
 mod binding;
 mod bounds;
 mod carry;

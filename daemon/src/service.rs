@@ -4,6 +4,7 @@
 
 mod conversation;
 mod metrics;
+mod sweep;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +34,7 @@ use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json};
 use tarpc::context::Context;
 
-use crate::contents::{Access, Contents, SweptSession};
+use crate::contents::{Access, Contents};
 use crate::counters::{Histogram, Meters, us_since};
 use crate::edge::Edge;
 use crate::gauge::Gauge;
@@ -55,29 +56,6 @@ pub struct Daemon {
     pub connections: Arc<Gauge>,
     /// What does not change while the daemon runs; the uptime is filled in when asked.
     pub about: About,
-}
-
-impl Daemon {
-    /// Ends sessions that nobody can use any more, or those of one service that nobody has used for some time.
-    async fn sweep(&self, request: SweepRequest) -> Result<Vec<Ended>, Error> {
-        let swept = match request {
-            SweepRequest { service: None, older_than_ms: None } => {
-                self.contents.sweep(|place| self.edge.standing(place)).await?
-            }
-            SweepRequest { service: Some(service), older_than_ms: Some(older_than_ms) } => {
-                self.contents.end_unused(&service, older_than_ms).await?
-            }
-            _ => {
-                let sentence = "`service` and `older_than_ms` go together".into();
-                return Err(Error::InvalidArgument { sentence });
-            }
-        };
-        let ended = |swept: SweptSession| {
-            let session = swept.place.name.parse().ok()?;
-            Some(Ended { owner: swept.place.owner, session, why: swept.why.as_str().into() })
-        };
-        Ok(swept.into_iter().filter_map(ended).collect())
-    }
 }
 
 /// The service as one peer sees it.

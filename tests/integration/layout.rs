@@ -6,6 +6,8 @@
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use source::{Module, Package, circles};
 
@@ -94,7 +96,7 @@ fn packages_depend_on_what_they_may_and_on_nothing_else() {
 
 #[test]
 fn a_package_is_published_after_those_that_it_depends_on() {
-    let order = std::fs::read_to_string(fixture("../packaging/order")).expect("packaging/order");
+    let order = fs::read_to_string(fixture("../packaging/order")).expect("packaging/order");
     let order: Vec<&str> = order.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(order.len(), PACKAGES.len());
     for (path, _) in PACKAGES {
@@ -115,7 +117,7 @@ fn a_package_says_what_it_is() {
             assert!(!package.field(field).is_empty(), "{path}/Cargo.toml has no {field}");
         }
         for file in ["README.md", "LICENSE"] {
-            let text = std::fs::read_to_string(fixture(&format!("../{path}/{file}")));
+            let text = fs::read_to_string(fixture(&format!("../{path}/{file}")));
             assert!(text.is_ok_and(|text| !text.is_empty()), "{path}/{file}");
         }
     }
@@ -167,6 +169,32 @@ fn unsafe_code_is_in_one_file() {
         }
         let forbids = package(path).root().text.contains("#![forbid(unsafe_code)]");
         assert_eq!(forbids, path != "process", "{path}");
+    }
+}
+
+/// Lines that a file of ours may have: what is longer has two subjects.
+const LINES_MAX: usize = 450;
+
+#[test]
+fn no_file_is_too_long_to_be_read_in_one_go() {
+    let mut files = Vec::new();
+    rust_files(fixture("..").as_ref(), &mut files);
+    assert!(files.len() > 300, "only {} were found", files.len());
+    let lines = |file: &PathBuf| fs::read_to_string(file).map_or(0, |text| text.lines().count());
+    files.retain(|file| lines(file) > LINES_MAX);
+    assert!(files.is_empty(), "{files:?}");
+}
+
+/// The files below this folder, without what was built or downloaded.
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let is_ours = !["target", "node_modules", ".git"].iter().any(|other| name == *other);
+        if is_ours && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The tables of `sessions.db`, and how records become rows.
 
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -12,6 +14,8 @@ use mcp_sessiond_registry::{
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
+
+use values::{Process, conversation_bytes, conversation_of, loss_bytes, loss_of, optional, parsed, rows};
 
 use crate::writer::{begin, check};
 
@@ -351,36 +355,6 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     Ok(Snapshot { owners, claimants, sessions, ending, services, serving })
 }
 
-/// A key, and the number of a loss.
-fn loss_bytes(key: &Key, loss: Loss) -> Vec<u8> {
-    let number = Loss::ALL.into_iter().position(|other| other == loss).and_then(|at| u8::try_from(at).ok());
-    let mut bytes = key.to_bytes();
-    bytes.push(number.unwrap_or(u8::MAX));
-    bytes
-}
-
-fn loss_of(bytes: &[u8]) -> Option<(Key, Loss)> {
-    let (number, key) = bytes.split_last()?;
-    Some((Key::from_bytes(key)?, *Loss::ALL.get(usize::from(*number))?))
-}
-
-/// Nothing where there is none, one byte where it is hidden, else the digest.
-fn conversation_bytes(conversation: Conversation) -> Vec<u8> {
-    match conversation {
-        Conversation::None => Vec::new(),
-        Conversation::Hidden => vec![1],
-        Conversation::Of(id) => id.to_vec(),
-    }
-}
-
-fn conversation_of(bytes: &[u8]) -> Option<Conversation> {
-    match bytes {
-        [] => Some(Conversation::None),
-        [1] => Some(Conversation::Hidden),
-        bytes => Some(Conversation::Of(bytes.try_into().ok()?)),
-    }
-}
-
 /// The keepers of sessions, and those of none.
 struct Keepers {
     of_hosts: BTreeMap<SessionId, KeeperRecord>,
@@ -412,51 +386,4 @@ fn keepers(connection: &Connection) -> rusqlite::Result<Keepers> {
         }
     }
     Ok(Keepers { of_hosts, serving, ending })
-}
-
-fn rows<T>(
-    connection: &Connection,
-    sql: &str,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    connection.prepare(sql)?.query_map([], read)?.collect()
-}
-
-fn parsed<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
-    let text: String = row.get(column)?;
-    text.parse().map_err(|_| FromSqlError::InvalidType.into())
-}
-
-/// The same for what may be absent.
-fn optional<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
-    row.get::<_, Option<String>>(column)?.map(|_| parsed::<T>(row, column)).transpose()
-}
-
-/// A process as text: pid, start time and pidfd inode (or `-`), with slashes between.
-struct Process(ProcessId);
-
-impl ToSql for Process {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let ProcessId { pid, start, inode } = self.0;
-        let inode = inode.map_or_else(|| "-".to_owned(), |inode| inode.to_string());
-        Ok(format!("{pid}/{}/{inode}", start.0).into())
-    }
-}
-
-impl FromSql for Process {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let mut parts = value.as_str()?.splitn(3, '/');
-        let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
-        let (pid, start) = (number(), number());
-        let inode = parts.next();
-        let process = || {
-            let pid = u32::try_from(pid?).ok()?;
-            let inode = match inode? {
-                "-" => None,
-                inode => Some(inode.parse().ok()?),
-            };
-            Some(ProcessId { pid, start: StartTime(start?), inode })
-        };
-        process().map(Self).ok_or(FromSqlError::InvalidType)
-    }
 }

@@ -1,3 +1,5 @@
+mod strategies;
+
 use futures::FutureExt;
 use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
@@ -9,6 +11,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rusqlite::Connection;
 use tempfile::TempDir;
+
+use strategies::effect;
 
 use super::*;
 use crate::small_disk::SmallDisk;
@@ -85,158 +89,6 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         name: None,
         made_by: None,
     }
-}
-
-fn process() -> impl Strategy<Value = ProcessId> {
-    let inode = option::of(select(vec![0, 1, u64::MAX]));
-    (1..3_u32, select(vec![0, 1, u64::MAX]), inode).prop_map(|(pid, start, inode)| ProcessId {
-        pid,
-        start: StartTime(start),
-        inode,
-    })
-}
-
-fn id() -> impl Strategy<Value = SessionId> {
-    select(vec!["a", "b", "~!'\""]).prop_map(|id| id.parse().expect("an id"))
-}
-
-fn label() -> impl Strategy<Value = Label> {
-    select(vec!["prod", "naïve 'label' \u{1f980}"]).prop_map(|label| label.parse().expect("a label"))
-}
-
-fn key() -> impl Strategy<Value = Key> {
-    (1..3_u8, any::<[u8; 32]>(), conversation(), any::<Option<[u8; 32]>>())
-        .prop_map(|(recipe, what, conversation, client)| Key { recipe, what, conversation, client })
-}
-
-fn conversation() -> impl Strategy<Value = Conversation> {
-    prop_oneof![
-        Just(Conversation::None),
-        Just(Conversation::Hidden),
-        any::<[u8; 32]>().prop_map(Conversation::Of),
-    ]
-}
-
-fn siblings() -> impl Strategy<Value = Option<Siblings>> {
-    option::of(select(Siblings::ALL.to_vec()))
-}
-
-fn owner() -> impl Strategy<Value = OwnerRecord> {
-    let doubles = proptest::collection::btree_set(any::<[u8; 32]>(), 0..4);
-    let losses = proptest::collection::btree_map(key(), select(Loss::ALL.to_vec()), 0..4);
-    (process(), ".*", siblings(), any::<bool>(), doubles, losses).prop_map(
-        |(host, name, row, crowded, doubles, losses)| OwnerRecord {
-            host,
-            name,
-            row,
-            crowded,
-            doubles,
-            losses,
-        },
-    )
-}
-
-fn claimant() -> impl Strategy<Value = Claimant> {
-    let codes = ["executable", "arguments", "rewritten", "directory", "environment", "changed", "gone"];
-    let doubt = select(codes.to_vec()).prop_map(|code| code.parse::<KeyDoubt>().expect("a doubt"));
-    let digests = any::<[Option<[u8; 32]>; 5]>();
-    let keys = proptest::collection::vec(key(), 0..3);
-    (process(), ".*", digests, conversation(), option::of(doubt), keys).prop_map(
-        |(host, program, [core, place, directory, base, former_place], conversation, doubt, keys)| Claimant {
-            host,
-            traits: Traits {
-                program,
-                core,
-                place,
-                directory,
-                conversation,
-                doubt,
-                former: Former { base, place: former_place },
-            },
-            keys,
-        },
-    )
-}
-
-fn said() -> impl Strategy<Value = Said> {
-    let client = option::of(select(vec!["", "claude-ai", " naïve \u{1f980}"]));
-    (option::of(label()), option::of(label()), client).prop_map(|(label, entry, client)| Said {
-        label,
-        entry,
-        client: client.map(|client| client.parse().expect("a name")),
-    })
-}
-
-fn any_session() -> impl Strategy<Value = SessionRecord> {
-    let digest = || any::<Option<[u8; 32]>>();
-    let names = (id(), process(), option::of(key()), ".*", said(), siblings());
-    let rest =
-        (any::<[u64; 4]>(), option::of(process()), any::<u32>(), digest(), digest(), digest(), any::<bool>());
-    (names, rest).prop_map(|((id, owner, key, program, said, asked), rest)| {
-        let ([opened, opened_ms, epoch, freed], holder, number, digest, former, spot, offered) = rest;
-        SessionRecord {
-            id,
-            owner,
-            key,
-            program,
-            said,
-            spot,
-            asked,
-            opened,
-            freed,
-            opened_ms,
-            epoch: Epoch(epoch),
-            holder,
-            file: TokenFile { host: owner, number },
-            digest,
-            former,
-            offered,
-            keeper: None,
-            name: offered.then(SessionId::mint),
-            made_by: offered.then(RequestId::mint),
-        }
-    })
-}
-
-/// Each with a session of its own, or none.
-fn keeper() -> impl Strategy<Value = (Option<SessionId>, KeeperRecord)> {
-    let sessions =
-        select(vec!["a", "b", "~!'\""]).prop_map(|id| (id.len() as u32 + id.as_bytes()[0] as u32, id));
-    let service = option::of(service().prop_map(|service| service.name));
-    (sessions, any::<bool>(), any::<u32>(), ".*", option::of(process()), any::<bool>(), service).prop_map(
-        |((pid, id), is_held, name, program, backend, ending, service)| {
-            let process = ProcessId { pid, start: StartTime(u64::MAX), inode: Some(u64::MAX) };
-            let session = is_held.then(|| id.parse().expect("an id"));
-            let name = KeeperName(name);
-            (session, KeeperRecord { process, name, program, backend, ending, service })
-        },
-    )
-}
-
-fn service() -> impl Strategy<Value = ServiceRecord> {
-    (select(vec!["web", "~!'\""]), any::<u64>(), option::of(process()), any::<u64>()).prop_map(
-        |(name, epoch, holder, since_ms)| ServiceRecord {
-            name: name.parse().expect("a name"),
-            epoch: Epoch(epoch),
-            holder,
-            since_ms,
-        },
-    )
-}
-
-fn effect() -> impl Strategy<Value = Effect> {
-    prop_oneof![
-        owner().prop_map(Effect::SaveOwner),
-        process().prop_map(Effect::DropOwner),
-        (process(), claimant()).prop_map(|(process, claimant)| Effect::SaveClaimant(process, claimant)),
-        process().prop_map(Effect::DropClaimant),
-        any_session().prop_map(Effect::SaveSession),
-        id().prop_map(Effect::DropSession),
-        keeper().prop_map(|(session, keeper)| Effect::SaveKeeper(session, keeper)),
-        keeper().prop_map(|(_, keeper)| Effect::DropKeeper(keeper.process)),
-        service().prop_map(Effect::SaveService),
-        service().prop_map(|service| Effect::DropService(service.name)),
-    ]
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {

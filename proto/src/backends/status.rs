@@ -1,0 +1,129 @@
+//! How a backend is, as its keeper says.
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+
+/// What a backend is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BackendState {
+    /// It runs, and was not asked to initialise yet.
+    Started,
+    /// It is being initialised.
+    Initializing,
+    /// It runs.
+    Ready,
+    /// It has exited, and is started again.
+    Restarting,
+    /// It is being taken down.
+    Stopping,
+}
+
+/// How a backend is. No message, no argument, no variable: only what it wrote to its standard error.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BackendStatus {
+    /// The session.
+    pub session: SessionId,
+    /// The keeper's version, as in Cargo.toml.
+    pub version: String,
+    /// The server's telling words, as the keeper has registered with; absent from older keepers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The pid of the session's host; absent from older keepers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<u32>,
+    /// The name of the host's executable; absent from older keepers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_name: Option<String>,
+    /// The keeper's pid.
+    pub keeper_pid: u32,
+    /// The pid of the backend, which leads its process group; absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// What it is doing.
+    pub state: BackendState,
+    /// How long the backend has been running, in ms.
+    #[serde(with = "crate::text")]
+    pub age_ms: u64,
+    /// The pid of the front that is attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<u32>,
+    /// How long a front has been attached, or none has, in ms.
+    #[serde(with = "crate::text")]
+    pub since_ms: u64,
+    /// Calls that the backend has not answered: the method, and how long ago.
+    pub calls: Vec<CallInfo>,
+    /// Requests of the backend that no host has answered.
+    pub asks: Vec<CallInfo>,
+    /// Answers to calls of former fronts, the latest last. They are delivered to nobody.
+    pub parked: Vec<ParkedInfo>,
+    /// Messages that wait for a front.
+    pub waiting: usize,
+    /// Bytes of them.
+    pub waiting_bytes: usize,
+    /// Messages that were on their way to a front that ended, since the keeper started.
+    #[serde(with = "crate::text")]
+    pub lost: u64,
+    /// Messages that were not passed on, since the keeper started: progress of calls of former fronts, answers to
+    /// nothing, and what was larger than 16 MiB.
+    #[serde(with = "crate::text")]
+    pub dropped: u64,
+    /// Messages and bytes to the backend, since the keeper started.
+    pub to_backend: Traffic,
+    /// Messages and bytes from the backend, since the keeper started.
+    pub from_backend: Traffic,
+    /// How often the backend was started again.
+    pub restarts: u32,
+    /// Why the backend ended the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Resident memory of the keeper, in bytes.
+    #[serde(with = "crate::text")]
+    pub keeper_bytes: u64,
+    /// Resident memory of the backend's process group, in bytes.
+    #[serde(with = "crate::text")]
+    pub backend_bytes: u64,
+    /// The end of what the backend wrote to its standard error.
+    pub stderr: String,
+}
+
+/// A call under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallInfo {
+    /// Its method.
+    pub method: String,
+    /// How long ago it was made, in ms.
+    #[serde(with = "crate::text")]
+    pub age_ms: u64,
+    /// Whether a former front made it.
+    pub former: bool,
+}
+
+/// An answer that came too late for whoever had asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkedInfo {
+    /// The method of the call.
+    pub method: String,
+    /// How long ago the answer came, in ms.
+    #[serde(with = "crate::text")]
+    pub age_ms: u64,
+    /// How long the call had taken, in ms.
+    #[serde(with = "crate::text")]
+    pub took_ms: u64,
+    /// Bytes of the answer.
+    pub bytes: usize,
+    /// Whether it was an error.
+    pub failed: bool,
+}
+
+/// Messages in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Traffic {
+    /// How many.
+    #[serde(with = "crate::text")]
+    pub messages: u64,
+    /// Their bytes, with the newlines.
+    #[serde(with = "crate::text")]
+    pub bytes: u64,
+}
