@@ -157,7 +157,7 @@ pub enum OnMismatch {
     Terminate,
 }
 
-/// Bytes that a status may have, as JSON: dozens of parts that failed, each with a sentence.
+/// The most bytes that a status may have as JSON: enough for dozens of failed parts, each with a sentence.
 pub const STATUS_MAX: usize = 16 * 1024;
 
 /// How far a session has come.

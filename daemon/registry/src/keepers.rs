@@ -205,7 +205,7 @@ impl Registry {
         self.end_keeper(keeper);
     }
 
-    /// A keeper that has no session any more has to end.
+    /// Ends a keeper that has no session any more.
     pub(super) fn end_keeper(&mut self, keeper: KeeperRecord) {
         let (process, knows) = (keeper.process, keeper.ending);
         let keeper = KeeperRecord { ending: true, ..keeper };
