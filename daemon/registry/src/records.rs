@@ -127,7 +127,7 @@ pub struct KeeperRecord {
 }
 
 impl KeeperRecord {
-    /// A keeper that has just come, and has not started its backend yet.
+    /// A keeper that has not started its backend yet.
     #[must_use]
     pub fn new(process: ProcessId, name: KeeperName, program: String) -> Self {
         Self { process, name, program, backend: None, ending: false, service: None }

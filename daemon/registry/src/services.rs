@@ -116,7 +116,7 @@ impl Registry {
         self.service_keepers.get(of)
     }
 
-    /// The services' sessions that have a backend, and their keepers.
+    /// The services' sessions that have a backend, with their keepers.
     pub fn service_backends(&self) -> impl Iterator<Item = (&ServiceSession, &KeeperRecord)> {
         self.service_keepers.iter()
     }

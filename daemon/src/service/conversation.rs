@@ -292,7 +292,7 @@ impl Conversation {
         Err(refusal)
     }
 
-    /// The backend of a session that the peer holds, or of one of a service that it serves.
+    /// The backend of a session that the peer holds, or of a session of a service that it has leased.
     pub(super) async fn find_backend(&self, request: FindRequest) -> Result<Option<Backend>, Error> {
         let FindRequest { session, epoch, service } = request;
         let edge = &self.daemon.edge;
