@@ -254,7 +254,8 @@ fn line_number(text: &str, at: usize) -> usize {
     text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The line that this place of a text is in, and the one before: that is quoted where the place is the end of the text.
+/// The line at this place of a text, and the line before it, which the error quotes if the place is the end
+/// of the text.
 fn lines_about(text: &str, at: usize) -> &str {
     let at = at.min(text.len());
     let before = text[..at].rfind('\n').unwrap_or(0);

@@ -48,7 +48,7 @@ pub struct Edge {
     settings: RwLock<Arc<Settings>>,
     /// Tells [`Edge::run`] that there may be a new deadline.
     changed: Notify,
-    /// Tells whoever waits for this to be idle that something was told.
+    /// Wakes a task in [`Edge::told`]: the registry was told something, and may be idle now.
     told: Notify,
     began: Instant,
     /// What tells its hosts from those of other daemons: the boot, and the runtime directory.
@@ -150,7 +150,7 @@ impl Edge {
         peek(&self.lock().registry)
     }
 
-    /// Returns when nothing can be put on record any more.
+    /// Returns when the records' writer has ended: nothing can be put on record any more.
     pub async fn records_ended(&self) {
         let ended = self.lock().ledger.ended();
         ended.await;
@@ -188,7 +188,7 @@ impl Edge {
         self.peek(Registry::is_idle)
     }
 
-    /// Returns when something was told since this returned last, by which it may have become idle.
+    /// Returns once the registry was told something since the last return: it may have become idle.
     pub async fn told(&self) {
         self.told.notified().await;
     }

@@ -20,7 +20,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that a request's head may have.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// How long accepting pauses when it failed.
+/// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long it is until an address is tried again that somebody else has.
@@ -54,7 +54,7 @@ async fn accept(listener: &TcpListener, daemon: &Arc<Daemon>) -> io::Result<()> 
     let is_loopback = listener.local_addr()?.ip().is_loopback();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // No descriptor is left, or whoever came has gone again.
+            // No descriptor is free, or the client has gone again.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };

@@ -1,5 +1,6 @@
-//! What users and disks may do to what the daemon reads: nothing panics, no password is shown, nobody gets what is another's.
-//! `tests/fuzz` runs these with coverage; by themselves they run their corpus in `__fuzz__`, and some bytes drawn at random.
+//! Damaged or odd files and settings: the daemon does not panic, shows no password, and gives no session
+//! another's data. `tests/fuzz` runs these with coverage; as ordinary tests they run the corpus in `__fuzz__`
+//! and some random inputs.
 
 mod damage;
 mod databases;
@@ -16,7 +17,7 @@ use crate::config;
 use crate::storage::{Url, shown};
 use crate::tokens::{Found, Tokens};
 
-/// What stands for a password.
+/// The password in the inputs.
 const SECRET: &str = "hunter2";
 
 /// A directory of ours.
@@ -50,7 +51,7 @@ fn configuration() {
     bolero::check!().for_each(|input: &[u8]| {
         fs::write(&path, input).expect("written");
         let text = String::from_utf8_lossy(input);
-        // Whether it stands nowhere but as a password.
+        // Whether it occurs, and only as a password.
         let as_password = format!("://me:{SECRET}@");
         let is_password =
             text.matches(SECRET).count() == text.matches(&as_password).count() && text.contains(SECRET);
@@ -61,7 +62,7 @@ fn configuration() {
             }
             Err(error) => {
                 assert!(!is_password || !error.to_string().contains(SECRET), "{error}");
-                // A daemon whose client waits takes what it understands.
+                // A daemon that a client has started uses the settings that it understands.
                 let loaded = config::load_readable(Some(&path), &[], error).expect("it is the file");
                 let fault = loaded.fault.as_ref().expect("it is told");
                 assert!(!fault.sentence.contains('\n'), "{fault:?}");
@@ -85,7 +86,7 @@ fn token_file() {
     let path = directory.path().join("tokens").join(file.to_string());
     bolero::check!().for_each(|input: &[u8]| {
         let Some(([kind, low, high], content)) = input.split_first_chunk() else { return };
-        // Many times over, so that it may be too long.
+        // Repeated, so that it may be too long.
         let content = content.repeat(if *kind == 1 { 1 + usize::from(*low) * 8 } else { 1 });
         let mode = if kind % 4 == 3 { u32::from(u16::from_le_bytes([*low, *high])) & 0o7777 } else { 0o600 };
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));

@@ -15,7 +15,7 @@ use crate::config::Limits;
 pub struct Gauge {
     open: AtomicUsize,
     pub(crate) turned_away: AtomicUsize,
-    /// Told when the last connection is closed.
+    /// Notified when the last connection closes.
     pub(crate) closed: Notify,
     by_process: Mutex<HashMap<ProcessId, OfProcess>>,
 }
@@ -25,7 +25,7 @@ pub struct Gauge {
 struct OfProcess {
     open: usize,
     frames: Budget,
-    /// As its first connection was found to be its: a descriptor for all of them.
+    /// The process, pinned for its first connection: one descriptor for all of them.
     peer: Pinned,
 }
 
@@ -36,8 +36,8 @@ impl Gauge {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Counts a connection in, within the limits. `peer`: who is at its other end, as its own socket tells. `frames`: the
-    /// budget of all.
+    /// Counts a new connection, if the limits allow it. `peer`: the process at its other end, as the socket
+    /// tells. `frames`: the budget of all connections.
     pub(crate) fn enter(self: &Arc<Self>, peer: Pinned, limits: &Limits, frames: &Budget) -> Option<Place> {
         let process = peer.id();
         let mut by_process = self.by_process.lock().unwrap_or_else(PoisonError::into_inner);

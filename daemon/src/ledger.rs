@@ -172,7 +172,7 @@ impl Ledger {
         self.writer.is_alive()
     }
 
-    /// Returns when the writer no longer runs.
+    /// Returns when the writer's thread has ended.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         self.writer.ended()
     }

@@ -34,11 +34,11 @@ const TURNED_AWAY_MAX: usize = 32;
 /// How long accepting pauses when there are no descriptors left: something must be closed first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections that have been closed, from which on it is worth while to give their memory back to the system: the allocator
-/// keeps it otherwise.
+/// After how many closed connections their memory is given back to the system; otherwise the allocator keeps
+/// it.
 const CLOSED_MANY: usize = 32;
 
-/// How long after that, so that it is done once for all that are closed together.
+/// The delay before that, so that it happens once for all connections that close together.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 
 /// Answers of one connection that may wait to be written before its requests have to wait.
@@ -57,7 +57,7 @@ pub async fn serve(
     let budget = Budget::new(daemon.edge.settings().loaded.config.limits.frame_bytes);
     let mut connections = JoinSet::new();
     let told = draining.clone();
-    // As many as there were since memory was given back last, and when that is done next.
+    // The most connections since memory was last given back, and when to give it back next.
     let mut most = 0;
     let mut give_back_at = None;
     loop {

@@ -65,7 +65,7 @@ impl Reaper {
         }
     }
 
-    /// Ends the backends of services' sessions that are gone: those that another daemon has ended, too.
+    /// Ends the backends of services' sessions that have ended, also where another daemon ended them.
     async fn end_served(&self) {
         for of in self.edge.served_sessions() {
             if let Ok(false) = self.contents.lives(&Access::service(&of.0, &of.1, None)).await {

@@ -146,23 +146,24 @@ impl Change {
 pub struct Usage {
     /// Records of the owner.
     pub records: usize,
-    /// Bytes of the owner, with [`RECORD_COST`], [`ITEM_COST`] and [`SLOT_COST`] for what stands around them.
+    /// Bytes of the owner's contents, with [`RECORD_COST`], [`ITEM_COST`] and [`SLOT_COST`] for the overhead.
     pub bytes: usize,
     /// Bytes of all owners.
     pub total_bytes: usize,
 }
 
-/// What a record costs in memory beside its bytes: its places in the tables, its lock, and when it was used last. These three
-/// were measured on a daemon: `what_is_counted_is_what_is_used` in tests/integration/quotas.rs holds them against it.
+/// What a record costs in memory beside its bytes: its places in the tables, its lock, and when it was used
+/// last. This and the next two were measured on a daemon; `what_is_counted_is_what_is_used` in
+/// tests/integration/quotas.rs checks them.
 pub const RECORD_COST: usize = 640;
 
 /// What an item costs in memory beside its bytes: the allocator's part of its key, its tag and its value.
 pub const ITEM_COST: usize = 100;
 
-/// What an item's place in the table of its record costs: a half of the places in the table are free.
+/// What an item's slot in the table of its record costs: half of the slots are free.
 pub const SLOT_COST: usize = 152;
 
-/// Places that a table has at least once there is an item.
+/// The least number of slots that a table with an item has.
 pub const SLOTS_MIN: usize = 6;
 
 /// Why a backend did not do what it was asked.
@@ -261,7 +262,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Looks whether what it keeps things in is still there, and has it put back. Does not block.
     fn look_after(&self);
 
-    /// The database file that this is about, if there is one: what happens to it, or to the two beside it, is to be looked at.
+    /// The database file, if there is one. The daemon watches it and the two files beside it.
     fn file(&self) -> Option<PathBuf>;
 
     /// Nothing is committed any more: finishes what there is to finish.

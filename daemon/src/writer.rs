@@ -79,17 +79,18 @@ fn has_no_room(directory: &Path) -> bool {
         .is_ok_and(|found| found.blocks_available() == 0 || found.files() > 0 && found.files_available() == 0)
 }
 
-/// What is left to do when what was committed has been acknowledged.
+/// What is left to do after a commit has been acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
     /// Nothing.
     Nothing,
-    /// Something that nobody waits for: to commit nothing, as soon as there is nothing else to commit.
+    /// Work that no client waits for. The thread calls `commit` with an empty group for it, after all other
+    /// commits.
     Some,
 }
 
 impl Rest {
-    /// Whether there is something.
+    /// [`Rest::Some`] if there is something to do.
     #[must_use]
     pub fn when(there_is: bool) -> Self {
         if there_is { Self::Some } else { Self::Nothing }
@@ -114,7 +115,7 @@ pub struct Writer<E> {
     /// As the thread reports it, and as whoever waits is told.
     reported: watch::Receiver<Progress>,
     progress: watch::Receiver<Progress>,
-    /// Its other end goes with the thread.
+    /// The thread holds the other end, and drops it when it ends.
     alive: watch::Receiver<()>,
     last: Mark,
 }
@@ -127,8 +128,9 @@ pub struct Waiter {
 }
 
 impl<E: Send + 'static> Writer<E> {
-    /// Starts the thread. `commit` writes all of a group or nothing, and of an empty one looks whether it could, and does a part of
-    /// what it has left to do; it is dropped when the thread ends. `what` is what it writes, for the log.
+    /// Starts the thread. `commit` writes all of a group or nothing. For an empty group it checks whether it
+    /// could write, and does a part of the work that is left. It is dropped when the thread ends. `what`
+    /// names the file in the log.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -169,7 +171,7 @@ impl<E: Send + 'static> Writer<E> {
         self.reported.has_changed().is_ok()
     }
 
-    /// Returns when the writer no longer runs, however much it writes until then.
+    /// Returns when the thread has ended.
     pub fn ended(&self) -> impl Future<Output = ()> + Send + use<E> {
         let mut alive = self.alive.clone();
         async move { while alive.changed().await.is_ok() {} }
@@ -311,7 +313,7 @@ fn write<E>(
                 Err(mpsc::RecvError) => return,
             }
         } else if !has_failed {
-            // There is something to do, whether more has come or not.
+            // There is work left, so don't wait for more.
         } else if work.open {
             // What failed is tried again after a pause, however much comes in meanwhile.
             std::thread::sleep(RETRY);

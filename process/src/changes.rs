@@ -1,4 +1,4 @@
-//! Whether something happens to directories and files that this process needs: told by the system, not looked for.
+//! Watches directories and files for changes that the operating system reports, without polling.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::sys;
 
-/// Watches directories and files. It says that there may be something to look at, not what: whoever is told looks.
+/// Watches directories and files. It says that something may have changed, not what: the caller has to look.
 #[derive(Debug)]
 pub struct Changes {
     events: os::Events,
@@ -16,31 +16,32 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Watches nothing yet. To be called within tokio.
+    /// Watches nothing yet. Call it within a tokio runtime.
     ///
     /// # Errors
-    /// Those of inotify_init1(2), on macOS kqueue(2): as many as this user may have.
+    /// Those of inotify_init1(2), on macOS kqueue(2), for example when this user has as many as it may have.
     pub fn new() -> io::Result<Self> {
         let events = os::Events::new()?;
         let readable = sys::when_readable(events.descriptor()?)?;
         Ok(Self { events, readable })
     }
 
-    /// Tells from now on when something in this directory is deleted, or moved out of it or into it, or when it or a directory
-    /// above it is moved. To be called again after each change: what has the path now may be another one.
+    /// Watches for deletions and moves in this directory, and for moves of the directory or one above it.
+    /// Call it again after each change: the path may lead to another directory now.
     ///
     /// # Errors
     /// When it is not there, or the system watches no more.
     pub fn watch_directory(&mut self, directory: &Path) -> io::Result<()> {
         self.events.watch_directory(directory)?;
         for above in directory.ancestors().skip(1) {
-            // It takes the right to read it.
+            // This fails for a directory that this user may not read.
             let _ = self.events.watch_place(above);
         }
         Ok(())
     }
 
-    /// Tells from now on when this file is cut short, or written to other than by a mapping. To be called again after each change.
+    /// Watches for truncation of this file and for writes that don't go through a mapping. Call it again
+    /// after each change.
     ///
     /// # Errors
     /// When it is not there, or the system watches no more.
@@ -48,7 +49,7 @@ impl Changes {
         self.events.watch_file(file)
     }
 
-    /// Returns when there is something to look at, and at once until it is [taken](Self::take).
+    /// Returns when something may have changed, and returns at once until [`Self::take`] is called.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -56,9 +57,9 @@ impl Changes {
         self.readable.readable().await.map(drop)
     }
 
-    /// Whoever has waited is about to look.
+    /// The caller is about to look: discards the events so far.
     pub fn take(&mut self) {
-        // What comes while it is drained makes it readable again.
+        // An event that arrives meanwhile makes it readable again.
         let _ = self.readable.try_io(tokio::io::Interest::READABLE, |_| {
             self.events.drain();
             Err::<(), _>(io::ErrorKind::WouldBlock.into())
@@ -97,7 +98,7 @@ mod os {
         }
 
         pub(super) fn watch_place(&self, directory: &Path) -> io::Result<()> {
-            // What else happens in it does not matter, and there may be much of it.
+            // Other events in it don't matter, and may be many.
             self.watch(
                 directory,
                 AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD),
@@ -108,7 +109,7 @@ mod os {
             self.watch(file, AddWatchFlags::IN_MODIFY)
         }
 
-        /// One that is watched already stays so.
+        /// Adding a path that is watched already is no error.
         fn watch(&self, path: &Path, what: AddWatchFlags) -> io::Result<()> {
             Ok(self.0.add_watch(path, what).map(drop)?)
         }
@@ -135,7 +136,7 @@ mod os {
     #[derive(Debug)]
     pub(super) struct Events {
         queue: Kqueue,
-        /// The kernel watches what is open, for these events.
+        /// The open files that the kernel watches, each with its events.
         open: HashMap<PathBuf, (File, FilterFlag)>,
     }
 
@@ -164,7 +165,7 @@ mod os {
         fn watch(&mut self, path: &Path, what: FilterFlag) -> io::Result<()> {
             let id = |found: std::fs::Metadata| (found.dev(), found.ino());
             let known = self.open.remove(path);
-            // It is not opened to find out whether it is the same: to close it again would release the locks that SQLite has on it.
+            // Compares by path: to open the file and close it again would release SQLite's locks on it.
             let (file, what) = match known {
                 Some((file, known)) if id(file.metadata()?) == id(std::fs::metadata(path)?) => {
                     (file, what | known)

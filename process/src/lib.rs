@@ -6,8 +6,8 @@
 //! - [`find_host`]: from an instance up to its host, past [launchers](Table).
 //! - [`Traits`], [`Key`]: what tells the instances of one host apart.
 //! - [`Scarce`]: why any of it may not be known for the moment.
-//! - [`tcp`]: who is at the other end of a connection over loopback.
-//! - [`changes`]: whether something happens to directories and files.
+//! - [`tcp`]: which user is at the other end of a connection over loopback.
+//! - [`changes`]: watches directories and files for changes.
 //! - [`rank`]: how the system ranks this process.
 //! - [`ExitWatch`]: which of many processes have exited.
 //! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`]: whom a process has started.

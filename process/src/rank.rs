@@ -1,14 +1,16 @@
-//! How the system ranks this process among others: who gets a processor first, and who is killed when memory runs out.
+//! How the system ranks this process among others: for processor time, and when it kills processes because
+//! memory runs out.
 
 use std::io;
 
 use crate::sys;
 
-/// Gives this process the usual ranks, whatever it has from the one that started it. To be called before there is another
+/// Gives this process the usual ranks instead of those that it inherited. Call it before there is another
 /// thread.
 ///
 /// # Errors
-/// When the system keeps one of them as it is: few users may get back what their parent process gave away.
+/// When the system refuses one of them: most users may not raise a rank that their parent process has
+/// lowered.
 pub fn usual() -> io::Result<()> {
     let memory = usual_for_memory();
     let nice = sys::set_nice(0);

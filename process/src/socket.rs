@@ -13,7 +13,8 @@ use nix::sys::stat::{Mode, fchmod};
 
 use crate::sys;
 
-/// Connections that may wait to be accepted: all servers of all hosts may start at once. The kernel takes less where it allows less.
+/// How many connections may wait to be accepted: all servers of all hosts may start at once. The kernel may
+/// lower it.
 const BACKLOG: i32 = 1024;
 
 /// A listening socket, and the path that clients know it by.
@@ -147,7 +148,8 @@ fn socket_flags() -> SockFlag {
 mod tests {
     use super::{Listener, connect_now};
 
-    /// Also where the C library's SOMAXCONN is less than what is asked for: musl says 128. macOS's kernel has such a limit itself.
+    /// Also where the C library's SOMAXCONN is lower: it is 128 in musl. On macOS the kernel itself has such
+    /// a limit.
     #[test]
     fn many_may_wait_to_be_accepted() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -276,7 +276,7 @@ pub fn when_readable(
     Ok(registered?)
 }
 
-/// Lets a socket listen. nix refuses more than the C library's SOMAXCONN, which is no limit of the kernel's.
+/// Lets a socket listen. nix refuses a backlog above the C library's SOMAXCONN; the kernel has no such limit.
 ///
 /// # Errors
 /// Those of listen(2).
@@ -287,8 +287,8 @@ pub fn listen(socket: std::os::fd::BorrowedFd<'_>, backlog: i32) -> std::io::Res
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Lets all signals in, and has each do what it does by default; but SIGPIPE, which stays ignored as Rust has it. To be called
-/// before there is another thread, and before anything handles a signal.
+/// Unblocks all signals and resets their handlers, except for SIGPIPE, which stays ignored as Rust has it.
+/// Call it before there is another thread, and before anything handles a signal.
 pub fn forget_given_signals() {
     use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
     for each in Signal::iterator().filter(|each| *each != Signal::SIGPIPE) {
@@ -298,10 +298,11 @@ pub fn forget_given_signals() {
     let _ = SigSet::empty().thread_set_mask();
 }
 
-/// Sets this thread's nice value, on macOS the process's. Threads get that of the one that starts them.
+/// Sets this thread's nice value, on macOS the process's. A new thread inherits that of the one that starts
+/// it.
 ///
 /// # Errors
-/// `EACCES` where it would be less than now, and this user may not do that.
+/// `EACCES` if this user may not lower it.
 pub fn set_nice(nice: i32) -> std::io::Result<()> {
     // SAFETY: the call takes three integers and touches no memory of ours.
     let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
@@ -334,7 +335,7 @@ pub fn give_back_memory() {
     drop(let_go_of_text());
 }
 
-/// Gives the memory of freed buffers back to the system. There is no harm where the allocator does not do that.
+/// Gives the memory of freed buffers back to the system, if the allocator can do that.
 pub fn give_back_freed() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes an integer, and the allocator is ready for it at any time.

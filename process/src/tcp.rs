@@ -1,7 +1,8 @@
-//! Who is at the other end of a TCP connection over loopback.
+//! Which user is at the other end of a TCP connection over loopback.
 //!
-//! The kernel is asked by all four parts of the address, with sock_diag(7): so it is that very connection, and nobody who has the
-//! port later. Only an established socket that a process holds has an owner: of one that was closed the kernel says that it is root's.
+//! This asks the kernel, by sock_diag(7), for both addresses and both ports: so the answer is about this very
+//! connection, not a later one from the same port. Only an established socket that a process holds counts:
+//! for a closed one the kernel names root as the owner.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +10,7 @@ use std::net::SocketAddr;
 /// Whether the process at the other end belongs to our own user, right now.
 ///
 /// # Errors
-/// Where the kernel does not tell: on macOS, and where a sandbox forbids to ask.
+/// Where the kernel does not tell: on macOS, and in a sandbox that forbids the question.
 pub fn is_ours(peer: SocketAddr, own: SocketAddr) -> io::Result<bool> {
     let owner = owner(peer, own)?;
     Ok(owner == Some(nix::unistd::geteuid().as_raw()))
@@ -45,11 +46,12 @@ mod diag {
     const HEADER: usize = 16;
     /// Bytes of nlmsghdr and inet_diag_req_v2.
     const ASKED: usize = HEADER + 56;
-    /// Where inet_diag_msg has the owner, and the inode, behind nlmsghdr: after four bytes, inet_diag_sockid, and three numbers.
+    /// The offsets of the owner and the inode in nlmsghdr and inet_diag_msg: after four bytes,
+    /// inet_diag_sockid and three numbers.
     const UID: usize = HEADER + 4 + 48 + 12;
     const INODE: usize = UID + 4;
 
-    /// The user whose established socket it is.
+    /// The user who owns the established socket.
     pub(super) fn owner(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<u32>> {
         let kind = SockType::Datagram;
         let asker =
@@ -62,7 +64,7 @@ mod diag {
     }
 
     fn asked(peer: SocketAddr, own: SocketAddr) -> [u8; ASKED] {
-        // What came over IPv4 is IPv4, also where the socket could do both.
+        // A dual-stack socket shows an IPv4 peer as an IPv6 address; the kernel has it as IPv4.
         let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
         let (peer, own) = (canonical(peer), canonical(own));
         let family = if peer.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
@@ -72,7 +74,7 @@ mod diag {
         put(4, &BY_FAMILY.to_ne_bytes());
         put(6, &REQUEST.to_ne_bytes());
         put(HEADER, &[family as u8, 6]);
-        // All states: what is not established is told from what is.
+        // Ask for all states; `read` tells which one it is.
         put(HEADER + 4, &u32::MAX.to_ne_bytes());
         let id = HEADER + 8;
         put(id, &peer.port().to_be_bytes());
@@ -83,7 +85,7 @@ mod diag {
                 IpAddr::V6(address) => put(at, &address.octets()),
             }
         }
-        // No cookie: any socket of this address.
+        // No cookie: any socket with these addresses.
         put(id + 40, &[0xff; 8]);
         asked
     }
@@ -96,7 +98,7 @@ mod diag {
         let kind = said.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
         if kind == Some(ERROR) {
             let error = io::Error::from_raw_os_error(-number(HEADER)?.cast_signed());
-            // There is no such socket, or no longer.
+            // There is no such socket (any more).
             return if error.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(error) };
         }
         if kind != Some(BY_FAMILY) {
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_of_ours_is_ours_and_one_that_was_closed_is_nobodys() {
+    fn an_open_connection_is_its_users_and_a_closed_one_is_nobodys() {
         for at in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(at).expect("bound");
             let client = TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
@@ -123,14 +125,14 @@ mod tests {
             assert!(is_ours(peer, own).expect("told"), "{at}");
             drop(client);
             assert_eq!(owner(peer, own).expect("told"), None, "hung up: not even root's");
-            // An address that nobody has connected from, though somebody listens there.
+            // A socket listens at this address, but none has connected from it.
             let listening = listener.local_addr().expect("an address");
             assert_eq!(owner(listening, peer).expect("told"), None);
         }
     }
 
     #[test]
-    fn what_comes_over_ipv4_is_found_also_where_the_socket_could_do_both() {
+    fn an_ipv4_connection_to_a_dual_stack_socket_is_found() {
         let Ok(listener) = TcpListener::bind("[::]:0") else { return };
         let port = listener.local_addr().expect("an address").port();
         let _client = TcpStream::connect(("127.0.0.1", port)).expect("connected");

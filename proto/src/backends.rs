@@ -7,10 +7,11 @@
 //! line among the messages for a front says that the keeper takes its backend down on purpose: no other one is to be started
 //! before the host has something to say.
 //!
-//! Where the front *continues*, each line begins with a letter after `attached` instead: `m` with a number, a blank and a message,
-//! both ways; to the keeper `c` with the number up to which messages are confirmed, `o`, by which it is asked what calls it
-//! knows, and `e`, by which it is told to end; from the keeper `t` with the number up to which messages are taken, `o` with an
-//! array of the calls' ids, and `e`, when it ends. The front sends a message when the one before is taken.
+//! If the front *continues* another one, each line after `attached` begins with a letter instead. Both sides
+//! send `m` with a number, a space and a message. The front sends `c` with the number up to which it confirms
+//! messages, `o` to ask which calls the keeper knows, and `e` to end the backend. The keeper sends `t` with
+//! the number up to which it has taken messages, `o` with a JSON array of the calls' ids, and `e` when it
+//! ends. The front sends its next message only after the keeper has taken the one before.
 
 mod status;
 
@@ -100,7 +101,8 @@ pub struct KeepRequest {
 /// A registered keeper: what it has to know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Kept {
-    /// The session's host. When it has exited the backend goes. None: the session is the user's own, or a service's.
+    /// The session's host. When it exits, the backend ends. None: the session is the user's own, or a
+    /// service's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<ProcessRef>,
     /// How long the backend stays when no front is attached, in ms.
@@ -181,7 +183,7 @@ pub struct EndingRequest {
     pub why: Loss,
 }
 
-/// What a keeper has counted. Sent by the keeper, again where the answer was lost: so it says all of it, each time.
+/// A keeper's totals. The keeper sends all of them each time, so a repeated message is not counted twice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CountedRequest {
@@ -189,13 +191,13 @@ pub struct CountedRequest {
     pub session: SessionId,
     /// The keeper's name.
     pub keeper: KeeperName,
-    /// What it has counted since it began.
+    /// The totals since it began.
     pub counted: Counts,
-    /// As much of that as a daemon is known to have been told.
+    /// The totals that a daemon has acknowledged.
     pub told: Counts,
 }
 
-/// What became of messages that nobody has got.
+/// Counts of messages that no front has got.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
@@ -240,7 +242,7 @@ pub struct FrontRequest {
 pub struct StopRequest {
     /// The session, by the id that `debug` shows.
     pub session: SessionId,
-    /// The service that it belongs to. Absent: it is looked for among all.
+    /// The service that it belongs to. Absent: the daemon looks among all sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
 }
@@ -300,11 +302,11 @@ pub struct Attach {
     /// initialised with it, and the host does not notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize: Option<Json>,
-    /// The service that the session belongs to; then the epoch is that of its lease.
+    /// The service that the session belongs to. Then `epoch` is that of the service's lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// The front is one of several that follow each other as if they were one: the keeper numbers what it hands out, and keeps it
-    /// until it is confirmed. So it is for a service's session, and for no other. Only for a keeper whose hello has
+    /// The front continues the former one: the keeper numbers each line that it hands out, and keeps it until
+    /// a front confirms it. True for a service's session, and for no other. Only for a keeper whose hello has
     /// [`CONTINUES`](crate::hello::CONTINUES).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continues: bool,
@@ -368,11 +370,11 @@ pub struct Attached {
     /// How long the backend has been running, in ms.
     #[serde(with = "crate::text")]
     pub age_ms: u64,
-    /// The number of the last message that the keeper has taken from this front; 0 from one that it has not met. Where the front
-    /// continues.
+    /// If the front continues: the number of the last message that the keeper has taken from this process
+    /// under this lease; 0: none.
     #[serde(with = "crate::text", skip_serializing_if = "is_zero")]
     pub taken: u64,
-    /// Tells this keeper from all others that ever had its name. Where the front continues.
+    /// If the front continues: tells this keeper from former ones of the same name.
     #[serde(with = "crate::text", skip_serializing_if = "is_zero")]
     pub incarnation: u64,
 }

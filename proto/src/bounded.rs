@@ -1,4 +1,4 @@
-//! Lists, read so that a frame takes no more than a small multiple of its size, whatever is in it.
+//! Reads lists with bounded memory: a frame takes at most a small multiple of its size.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,11 +6,11 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
-/// Reads a list of which so many elements are of use: one more, so that who counts them finds too many, and the rest
-/// is passed over.
+/// Reads at most `MOST + 1` elements of a list and skips the rest. The extra one shows the caller that there
+/// were too many.
 ///
 /// # Errors
-/// When it is no list, or an element is none of its type.
+/// When it is no list, or an element has another type.
 pub(crate) fn list<'de, D, T, const MOST: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -64,12 +64,12 @@ pub enum Error {
         /// Who has it, and what can be done.
         sentence: String,
     },
-    /// Another live process serves this name: one at a time does.
+    /// Another live process holds the lease on this service's name.
     #[error("process {pid} serves this name already; one process at a time does")]
     ServiceTaken {
         /// Its pid.
         pid: u32,
-        /// Since when, in ms since the Unix epoch.
+        /// When it got the lease, in ms since the Unix epoch.
         #[serde(with = "crate::text")]
         since_ms: u64,
     },

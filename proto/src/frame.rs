@@ -94,8 +94,8 @@ pub(crate) trait FrameCodec {
     type In;
     /// What goes out.
     type Out;
-    /// Whether decoding may write to `outbound`. If so, nothing is read while much waits there to be written. Else it is
-    /// read all the same: a peer may take no more before it has got rid of what it says.
+    /// Whether decoding may write to `outbound`. If so, nothing is read while much waits there to be written
+    /// (backpressure). Else reading goes on: the peer may not read before it could write.
     const ANSWERS: bool = true;
     /// Decodes one whole frame. May answer it by writing frames to `outbound`.
     fn decode(&mut self, frame: &[u8], outbound: &mut BytesMut) -> io::Result<Decoded<Self::In>>;
@@ -204,10 +204,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Frames<S, C> {
     }
 
     fn poll_read_in(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        // The rest of a large frame goes where it belongs; anything else takes no more room than it needs.
+        // The rest of a large frame is read straight into the buffer; anything else takes no more room than
+        // it needs.
         let rest = self.announced()?.map_or(0, |len| (HEADER_LEN + len).saturating_sub(self.inbound.len()));
         if rest >= READ_CHUNK {
-            // All of it where it is charged for; none of that room is taken before it is filled.
+            // Reserve all of it if the budget was charged. The system provides the memory only as it is
+            // filled.
             self.inbound.reserve(if self.charge.is_some() { rest } else { READ_CHUNK });
             return pin!(self.stream.read_buf(&mut self.inbound)).poll(context);
         }
@@ -218,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Frames<S, C> {
         Poll::Ready(Ok(chunk.filled().len()))
     }
 
-    /// Keeps no room for a peer that says nothing.
+    /// Frees empty buffers while the peer is idle.
     fn rest(&mut self) {
         for buffer in [&mut self.inbound, &mut self.outbound] {
             if buffer.is_empty() && buffer.capacity() > 0 {
@@ -244,7 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin, C: FrameCodec + Unpin> Stream for Frames
                 let decoded = this.codec.decode(&frame, &mut this.outbound);
                 drop(frame);
                 if this.inbound.is_empty() {
-                    // The frame's room is given back before its call is carried out.
+                    // Free the frame's memory before its call is carried out.
                     this.inbound = BytesMut::new();
                 }
                 this.charge = None;

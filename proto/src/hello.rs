@@ -31,7 +31,8 @@ pub const FRAME_MAX: u32 = 4 * 1024 * 1024;
 /// The feature bit of a daemon whose `write_state` and `reset_session` take a `request`: an older one refuses it.
 pub const REQUESTS: u64 = 1;
 
-/// The feature bit of a daemon that leases services, and takes a `service` where a keeper registers and a backend is looked for.
+/// The feature bit of a daemon that leases services, and accepts `service` in `keep_backend` and
+/// `find_backend`.
 pub const SERVICES: u64 = 2;
 
 /// The feature bit of a keeper whose fronts may attach with `service` and `continues`.

@@ -151,10 +151,10 @@ service! {
     /// What is said next in several streams; nothing, when the time is over.
     async fn wait(request: WaitRequest) -> Result<Replayed, Error>;
 
-    /// The calling process serves a name from now on, until it exits or gives the lease back. Repeated by the same process it
-    /// returns the same lease; while another process serves the name: `service_taken`.
+    /// Leases a service's name to the calling process, until it exits or releases the lease. Repeated by the
+    /// same process it returns the same lease. While another process holds it: `service_taken`.
     async fn lease_service(request: ServeRequest) -> Result<Served, Error>;
-    /// Gives the lease on a service back. Its sessions and their backends stay.
+    /// Releases the lease on a service. Its sessions and their backends stay.
     async fn release_service(request: ServiceLease) -> Result<(), Error>;
     /// The keeper that holds the session's backend. None: there is none. While one is being ended: `unavailable`.
     async fn find_backend(request: FindRequest) -> Result<Option<Backend>, Error>;

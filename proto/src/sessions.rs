@@ -44,8 +44,8 @@ pub struct ResetRequest {
     /// As in [`SessionRef`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<Caller>,
-    /// The caller's id of this request: the same once more empties nothing. Only for a daemon whose hello has
-    /// [`REQUESTS`](crate::hello::REQUESTS).
+    /// An idempotency key: a repeated request with the same one empties nothing. Only for a daemon whose
+    /// hello has [`REQUESTS`](crate::hello::REQUESTS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
 }
@@ -157,7 +157,7 @@ pub enum OnMismatch {
     Terminate,
 }
 
-/// Bytes that a status may have, as JSON: dozens of parts that failed, each with a sentence.
+/// The most bytes that a status may have as JSON: enough for dozens of failed parts, each with a sentence.
 pub const STATUS_MAX: usize = 16 * 1024;
 
 /// How far a session has come.
@@ -219,7 +219,7 @@ pub struct CreateRequest {
     /// The service that owns it. Absent: the caller's host does, and the caller gets the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
-    /// The caller's id of this request: the same once more gets the first answer, not `already_exists`.
+    /// An idempotency key: a repeated request with the same one gets the first answer, not `already_exists`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
     /// To whom it is bound.

@@ -45,8 +45,8 @@ pub struct WriteStateRequest {
     /// 1 to [`STATE_KEYS_MAX`] writes, of different keys.
     #[serde(deserialize_with = "crate::bounded::list::<_, _, STATE_KEYS_MAX>")]
     pub writes: Vec<StateWrite>,
-    /// The caller's id of this request: the same once more gets the first answer, and writes nothing. Only for a daemon
-    /// whose hello has [`REQUESTS`](crate::hello::REQUESTS).
+    /// An idempotency key: a repeated request with the same one gets the first answer, and writes nothing.
+    /// Only for a daemon whose hello has [`REQUESTS`](crate::hello::REQUESTS).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
 }

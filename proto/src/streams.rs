@@ -97,7 +97,7 @@ pub struct AppendRequest {
     pub of: SessionRef,
     /// The stream, which is open. The standalone one always is.
     pub stream: StreamId,
-    /// The caller's id of this request: the same once more gets the first answer, and appends nothing.
+    /// An idempotency key: a repeated request with the same one gets the first answer, and appends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
     /// The messages, 1 to [`APPEND_MAX`] and [`APPEND_BYTES_MAX`] together. null: a priming event (MCP 2025-11-25: an

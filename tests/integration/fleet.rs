@@ -200,7 +200,7 @@ fn what_others_have_deleted_does_not_read_as_if_it_had_never_been() {
         .expect("written");
     assert_eq!(server.call("read_state", read()).expect("read")[0]["version"], "1");
     database.empty();
-    // All of them, and not only the first that comes across it.
+    // Each call fails, not only the first.
     for id in 0..20 {
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "read_state", "params": read()});
         server.send(call.to_string().as_bytes()).expect("sent");

@@ -185,12 +185,12 @@ fn a_directory_that_is_moved_ends_the_daemon() {
     }
 }
 
-/// In milliseconds: how long a process that waits for events would wait at most. None: it does not wait just now.
+/// The timeout, in milliseconds, with which a process waits in epoll_wait(2). None: it does not wait now.
 fn waits_at_most(pid: u32) -> Option<i64> {
     let call = fs::read_to_string(format!("/proc/{pid}/syscall")).expect("it may be looked at");
     let words: Vec<&str> = call.split_whitespace().collect();
     let number = |text: &str| i64::from_str_radix(text.trim_start_matches("0x"), 16).expect("a number");
-    // epoll_wait(2) and epoll_pwait(2): the fourth argument.
+    // epoll_wait(2) and epoll_pwait(2), whose fourth argument is the timeout.
     #[cfg(target_arch = "x86_64")]
     let waits = ["232", "281"];
     #[cfg(not(target_arch = "x86_64"))]
@@ -208,7 +208,7 @@ fn a_daemon_with_nothing_to_do_sleeps_until_it_is_told() {
     let mut instance = host.instance(&["--start"]);
     instance.first_run("kept");
     let on_demand = world.daemon_pid();
-    until("it sleeps, since a host needs it", || waits_at_most(on_demand).filter(|most| *most > 1_000));
+    until("it sleeps while a host needs it", || waits_at_most(on_demand).filter(|most| *most > 1_000));
     let other = crate::world("[sessions]\nsweep_ms = 60000");
     let daemon = other.daemon();
     until("so does one that serves for good", || waits_at_most(daemon.pid()).filter(|most| *most > 1_000));
@@ -254,9 +254,9 @@ fn twenty_who_find_no_daemon_start_one() {
     }
 }
 
-/// It serves everybody, for as long as somebody needs it.
+/// A daemon on demand serves all of a user's programs, so it must not inherit from the first one.
 #[test]
-fn a_daemon_on_demand_is_not_marked_by_whoever_started_it() {
+fn a_daemon_on_demand_does_not_inherit_from_the_program_that_started_it() {
     let world = world("");
     let start = "echo 300 > /proc/self/oom_score_adj && trap '' CHLD USR2 && \
                  exec nice -n 5 env --block-signal=USR1,TERM \"$0\" run --on-demand";
@@ -289,9 +289,9 @@ fn a_daemon_on_demand_is_not_marked_by_whoever_started_it() {
         u64::from_str_radix(line.trim(), 16).expect("a mask")
     };
     assert_eq!(signals("SigBlk:"), 0);
-    // Those beyond have no name, and belong to the C library.
+    // Higher signals have no name, and belong to the C library.
     assert_eq!(signals("SigIgn:") & 0x7fff_ffff, 1 << (Signal::SIGPIPE as u32 - 1));
-    // Only root gets back what was given away.
+    // Only root may lower the nice value again.
     let nice = if nix::unistd::geteuid().is_root() { "0" } else { "5" };
     for task in fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
         let stat = fs::read_to_string(task.expect("a thread").path().join("stat")).expect("it runs");

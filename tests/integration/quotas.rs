@@ -97,7 +97,7 @@ fn is_crowded_out(world: &World, peer: &mut Peer, service: &str) -> bool {
     }) && world.stat("storage_bytes") > 11_000_000
 }
 
-/// The socket; and one for the process, whatever the number of its connections.
+/// One descriptor for each socket, and one for each process, however many connections it has.
 #[test]
 fn a_connection_costs_one_descriptor() {
     let world = world("");
@@ -113,12 +113,12 @@ fn a_connection_costs_one_descriptor() {
     assert_eq!(daemon.descriptors() - before, 20);
 }
 
-/// A burst of servers, as when a machine wakes up.
+/// Many servers connect at once, as when a machine wakes up, and disconnect.
 #[test]
-fn what_many_connections_took_is_given_back() {
+fn the_memory_of_many_connections_is_given_back() {
     const MANY: usize = 4_096;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("as many descriptors as there may be");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("the hard limit may be used");
     let world = world("[limits]\nconnections = 5000\nconnections_per_process = 5000");
     let daemon = world.daemon();
     let talk = |count: usize| {
@@ -128,21 +128,21 @@ fn what_many_connections_took_is_given_back() {
         }
         peers
     };
-    // What the first ones bring into memory is there to stay.
+    // The first connections load code and buffers that stay in memory.
     drop(talk(8));
     let before = daemon.resident_kib();
     let peers = talk(MANY);
     drop(peers);
-    until("it was given back", || (daemon.resident_kib() < before + 4 * 1_024).then_some(()));
+    until("the memory is given back", || (daemon.resident_kib() < before + 4 * 1_024).then_some(()));
 }
 
-/// `unit` again and again between what stands before and after it: a frame nearly as large as one may be.
+/// A frame of nearly the largest size: `unit`, repeated, between `before` and `after`.
 fn filled(before: &str, unit: &str, after: &str) -> String {
     let room = FRAME_MAX as usize - before.len() - after.len();
     format!("{before}{}{after}", unit.repeat(room / unit.len()))
 }
 
-/// The same in MessagePack: a caller with a field of four million numbers.
+/// A frame of MessagePack: a caller with a field of four million numbers.
 fn packed_numbers() -> Vec<u8> {
     let caller = json!({"x": [], "kind": "identity"});
     let request = json!({"session": "s", "service": "s", "caller": caller});
@@ -154,7 +154,8 @@ fn packed_numbers() -> Vec<u8> {
     [&call[..at], &array, &call[at + 1..]].concat()
 }
 
-/// Whatever is in it, understood or refused. The peer says when the daemon has done with it.
+/// Whatever the frame contains, accepted or refused. Once the answer is there, the daemon has handled the
+/// frame.
 #[test]
 fn a_frame_takes_a_small_multiple_of_its_size() {
     let world = world("");
@@ -220,7 +221,7 @@ fn a_frame_takes_a_small_multiple_of_its_size() {
     assert!(grown <= 4 * u64::from(FRAME_MAX) / 1_024, "{grown} KiB more for a frame of MessagePack");
 }
 
-/// What of each kind is stored, by the number of the call.
+/// The call with this number, for data of this kind.
 fn stored(kind: &str, number: u32) -> (&'static str, Value) {
     let session = |every: u32| of("s", &(number / every).to_string());
     let values = |bytes: usize| {
@@ -243,12 +244,13 @@ fn stored(kind: &str, number: u32) -> (&'static str, Value) {
     }
 }
 
-/// What is counted is what is used, whatever it is: by that, memory is limited.
+/// For every kind of data, the bytes that the daemon counts are at least the memory that it uses. The limits
+/// depend on that.
 #[test]
 fn what_is_counted_is_what_is_used() {
-    /// Bytes that are counted before it is looked at what they are.
+    /// How many counted bytes are stored before the test compares.
     const ENOUGH: u64 = 2_000_000;
-    /// What the allocator keeps for more of the same, in KiB, and what a daemon at work has beside what it stores.
+    /// In KiB: what the allocator keeps in reserve, and what a daemon at work needs beside its data.
     const SLACK: u64 = 384;
     let kinds = [
         "sessions",
@@ -282,7 +284,7 @@ fn what_is_counted_is_what_is_used() {
                 }
             }
         };
-        // What the first calls bring into memory is there to stay.
+        // The first calls load code and buffers that stay in memory.
         store(1);
         let (before, counted) = (daemon.resident_kib(), world.stat("storage_bytes"));
         store(counted + ENOUGH);

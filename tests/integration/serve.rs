@@ -1,4 +1,5 @@
-//! `mcp-sessiond serve`: servers over HTTP, seen by clients that lose their connection, and `serve`, and the daemon.
+//! `mcp-sessiond serve`: servers over HTTP, for clients whose connection breaks, and while `serve` and the
+//! daemon are killed.
 
 mod cuts;
 mod errors;
@@ -11,7 +12,7 @@ use mcp_sessiond_tests::{Daemon, Serve, World};
 
 use crate::world;
 
-/// A world with a daemon, and with `serve` in front of this server.
+/// A world with a daemon and with `serve` in front of this server.
 fn serving(configuration: &str, server: impl FnOnce(&World) -> Vec<String>) -> (World, Daemon, Serve) {
     let world = world(configuration);
     let daemon = world.daemon();

@@ -1,5 +1,5 @@
-//! Backends of a service's sessions: they outlive the process that serves, and the daemon, and the next process that serves goes on
-//! where the former one was killed.
+//! Backends of a service's sessions: they survive the front and the daemon. When the front is killed, the
+//! next one continues where it stopped.
 
 mod leases;
 mod lines;
@@ -32,7 +32,8 @@ fn progress(token: u64, progress: u64) -> String {
     )
 }
 
-/// A session `s` of the service `web`, and a process that has attached to its backend, which says what it is told to.
+/// A session `s` of the service `web`, a front that has attached to its backend, and a backend that says what
+/// the test tells it.
 struct Bench {
     raw: Raw,
     serving: Serving,
@@ -52,7 +53,7 @@ impl Bench {
         Self { raw, serving, daemon, world }
     }
 
-    /// The process that serves is killed, and another one goes on. Returns what that finds.
+    /// Kills the front, and has another one attach. Returns what the second one finds.
     fn serve_again(&mut self) -> serde_json::Value {
         self.serving.process.kill();
         self.serving = self.world.serving("web");

@@ -16,7 +16,7 @@ pub fn lives(pid: u32) -> bool {
     fields(pid).is_some_and(|fields| fields[0] != "Z" && fields[0] != "X")
 }
 
-/// Waits until a process is gone: the kernel tells.
+/// Waits until a process is gone, by its pidfd.
 ///
 /// # Panics
 /// When it is still there after [`PATIENCE`].

@@ -13,11 +13,11 @@ pub use client::{HttpClient, Reply, SseEvent};
 use crate::process::exit_of;
 use crate::{Log, World};
 
-/// `serve`, which is killed when this is dropped.
+/// A `serve` process, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Serve {
     child: Child,
-    /// Everything behind `serve`: options, and the server.
+    /// The command that started it.
     command: Command,
     /// Where it listens: `127.0.0.1:PORT`, or the path of a socket.
     pub at: String,
@@ -26,13 +26,13 @@ pub struct Serve {
 }
 
 impl World {
-    /// `serve` with these options, in front of this server, at a port that is free.
+    /// Starts `serve` with these options in front of this server, at a free port.
     #[must_use]
     pub fn serve(&self, options: &[&str], server: &[String]) -> Serve {
         self.serve_at("127.0.0.1:0", options, server)
     }
 
-    /// The same, listening there.
+    /// As [`World::serve`], listening at `listen`.
     ///
     /// # Panics
     /// When it does not listen.

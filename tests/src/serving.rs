@@ -1,4 +1,4 @@
-//! A process that serves sessions, under the control of a test.
+//! The program `serving`, which leases a service and does what a test tells it.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ use crate::{Front, World};
 pub struct Serving {
     /// The process.
     pub process: Front,
-    /// What it said that nobody has asked for yet.
+    /// Lines that it said and that the test has not asked for yet.
     said: Vec<Value>,
 }
 
 impl World {
-    /// A process that is to serve this name.
+    /// Starts a process that leases this name.
     #[must_use]
     pub fn serving(&self, name: &str) -> Serving {
         let words = [self.binaries.serving.to_owned(), name.to_owned()];
@@ -31,7 +31,7 @@ impl World {
             .expect("a session");
     }
 
-    /// Ends it.
+    /// Ends a session of a service.
     ///
     /// # Panics
     /// When the daemon refuses.
@@ -48,7 +48,7 @@ impl Serving {
         self.process.send(format!("{command}\n").as_bytes());
     }
 
-    /// The next line that it says of this kind; whatever else it says stays for later.
+    /// Waits for its next line with this key; other lines stay for later.
     ///
     /// # Panics
     /// When it says none.
@@ -67,7 +67,7 @@ impl Serving {
         }
     }
 
-    /// It serves the name: the epoch of its lease.
+    /// Waits until it has the lease, and returns the epoch.
     ///
     /// # Panics
     /// When it does not.
@@ -81,7 +81,7 @@ impl Serving {
         self.wait("attached")
     }
 
-    /// Has it send a line, and waits until that is taken.
+    /// Has it send a line, and waits until the keeper has taken the line.
     pub fn send(&mut self, session: &str, line: &str) {
         self.tell(json!({"send": session, "line": line}));
         assert_eq!(self.wait("taken")["line"], line);
@@ -93,7 +93,7 @@ impl Serving {
         (said["number"].as_u64().expect("a number"), said["line"].as_str().expect("text").to_owned())
     }
 
-    /// Which calls the keeper knows.
+    /// The calls that the keeper knows.
     pub fn calls(&mut self, session: &str) -> Value {
         self.tell(json!({"calls": session}));
         self.wait("calls")["calls"].take()

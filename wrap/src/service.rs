@@ -137,7 +137,7 @@ impl Service {
         &self.0.name
     }
 
-    /// The epoch of the lease. It grows with each new lease on the name.
+    /// The epoch of the lease. While the service has backends, it grows with each new lease.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         *self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)

@@ -23,7 +23,7 @@ const CROWDED_PAUSE: Duration = Duration::from_millis(50);
 /// The pause after a broken connection, so that a daemon that breaks each one is not asked in a hot loop.
 pub(crate) const BROKEN_PAUSE: Duration = Duration::from_millis(5);
 
-/// When to ask again after a call during which the daemon went and did not come back, in ms: it was waited for already.
+/// When to try again after the daemon went during a call and did not come back in time, in ms.
 const AWAY_MS: u32 = 1_000;
 
 /// Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not refuse any.
@@ -232,7 +232,7 @@ impl Calls {
         G: Future<Output = Result<(Link, R), SessionError>>,
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
-        // A connection broke on which it was made.
+        // Whether a connection broke while the call was under way.
         let mut is_in_doubt = false;
         loop {
             let known = ready().await;
@@ -317,7 +317,8 @@ impl Calls {
     }
 }
 
-/// How a call ended that may have been carried out on a connection that broke: what says that nothing was done is not true.
+/// The error of a call that the daemon may have carried out before the connection broke: an error that says
+/// that nothing was done would be wrong.
 fn in_doubt(error: SessionError) -> SessionError {
     let (sentence, retry_after_ms) = match error {
         SessionError::Refused(Error::Unavailable { sentence, retry_after_ms }) => (sentence, retry_after_ms),

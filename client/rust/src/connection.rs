@@ -24,8 +24,8 @@ pub(crate) use reach::connect_within;
 /// How long [`connect`] tries, with starting the daemon.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to the daemon: the service's calls, by [`Deref`], each with the time that it may take. They may be made from
-/// several tasks at once. Unlike what [`Sessiond`](crate::Sessiond) and its like do, they need a tokio runtime around them.
+/// A connection to the daemon: the service's calls, by [`Deref`], each with the time that it may take. They
+/// may be made from several tasks at once. Unlike [`Sessiond`](crate::Sessiond), they need a tokio runtime.
 #[derive(Debug, Clone)]
 pub struct Connection {
     client: Client,

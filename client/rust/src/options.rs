@@ -10,7 +10,7 @@ use crate::start::Start;
 /// How long one call may take in all, with connecting, starting the daemon and reconnecting.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// More than this is no timeout: whoever waits for as long has gone, and a clock's end is not reached by adding to it.
+/// The longest timeout. A limit, so that adding it to the current time can't overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// What [`Sessiond::init`](crate::Sessiond::init) is told.

@@ -44,8 +44,8 @@ pub enum Effect {
     SaveService(ServiceRecord),
     /// Forget a service.
     DropService(ServiceName),
-    /// Record a keeper, new or changed, as that of a session, which is a service's if the record says so; or of none, and then
-    /// it has to end.
+    /// Record a keeper, new or changed, and its session (a service's, if the record names one). Without a
+    /// session the keeper has to end.
     SaveKeeper(Option<SessionId>, KeeperRecord),
     /// Forget a keeper that has exited, and whose backend is gone.
     DropKeeper(ProcessId),

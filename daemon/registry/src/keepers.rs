@@ -46,7 +46,8 @@ impl Registry {
         !self.served.values().any(|served| served.is_in_the_way_of(session))
     }
 
-    /// A keeper registers for a session. One that was there before has to end. The same once more comes to the same.
+    /// Registers a keeper for a session. A former keeper of the session has to end. Repeating the call has no
+    /// further effect.
     ///
     /// # Errors
     /// Those of a lease that is not the newest; [`Error::UnknownBackend`] for one that has to end; and
@@ -69,12 +70,12 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether a keeper that registers has not registered before. `is_its` says whether what it holds already is the backend
-    /// of the session that it registers for.
+    /// Whether a keeper registers for the first time. `is_its`: whether the backend that it already holds
+    /// belongs to the session that it registers for.
     ///
     /// # Errors
-    /// [`Error::UnknownBackend`] for one that has to end; [`Error::InvalidArgument`] for one that holds another session's backend, or
-    /// has another keeper's name.
+    /// [`Error::UnknownBackend`] if the keeper has to end; [`Error::InvalidArgument`] if it holds another
+    /// session's backend, or another keeper has its name.
     pub(super) fn is_new_keeper(&self, keeper: &KeeperRecord, is_its: Option<bool>) -> Result<bool, Error> {
         if self.ending.contains_key(&keeper.process) || self.exited_keepers.contains_key(&keeper.process) {
             return Err(Error::UnknownBackend);
@@ -205,7 +206,7 @@ impl Registry {
         self.end_keeper(keeper);
     }
 
-    /// A keeper that has no session any more has to end.
+    /// Ends a keeper that has no session any more.
     pub(super) fn end_keeper(&mut self, keeper: KeeperRecord) {
         let (process, knows) = (keeper.process, keeper.ending);
         let keeper = KeeperRecord { ending: true, ..keeper };

@@ -93,7 +93,7 @@ impl Registry {
     }
 }
 
-/// Whether a lease is the newest of its session or service, and somebody holds it.
+/// Checks that a lease is the newest of its session or service, and that a process holds it.
 ///
 /// # Errors
 /// [`Error::StaleEpoch`] and [`Error::LeaseEnded`].

@@ -94,7 +94,7 @@ pub struct Registry {
     service_keepers: BTreeMap<ServiceSession, KeeperRecord>,
     /// The services' sessions whose backends these keepers hold.
     service_kept_by: BTreeMap<ProcessId, ServiceSession>,
-    /// The services' sessions that the keepers have served that are ending or have exited.
+    /// The services' sessions whose former keepers are ending, or have exited and are not swept.
     service_served: BTreeMap<ProcessId, ServiceSession>,
     /// The number of the latest session that was opened, or came free.
     order: u64,
@@ -253,7 +253,8 @@ impl Registry {
         self.claimants.get(process)
     }
 
-    /// Every process whose exit has to be told: hosts, holders, claimants, keepers, and whoever serves.
+    /// Every process whose exit the registry must be told: hosts, claimants, keepers, and the holders of
+    /// leases.
     #[must_use]
     pub fn processes(&self) -> BTreeSet<ProcessId> {
         let hosts = self.owners.keys().filter(|host| **host != ProcessId::USER);

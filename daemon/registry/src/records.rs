@@ -122,28 +122,28 @@ pub struct KeeperRecord {
     pub backend: Option<ProcessId>,
     /// Whether it has to end. No front is led to it any more.
     pub ending: bool,
-    /// The service that its session belongs to; none where that is a host's, or the user's.
+    /// The service that its session belongs to. None: the session is a host's, or the user's.
     pub service: Option<ServiceName>,
 }
 
 impl KeeperRecord {
-    /// A keeper that has just come, and has not started its backend yet.
+    /// A keeper that has not started its backend yet.
     #[must_use]
     pub fn new(process: ProcessId, name: KeeperName, program: String) -> Self {
         Self { process, name, program, backend: None, ending: false, service: None }
     }
 }
 
-/// A service that has, or had, a process that serves it.
+/// A service that a process has leased, or whose keepers still run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceRecord {
     /// Its name.
     pub name: ServiceName,
     /// The newest epoch.
     pub epoch: Epoch,
-    /// The process that serves it.
+    /// The process that holds the lease.
     pub holder: Option<ProcessId>,
-    /// Since when, in ms since the Unix epoch. For people; nothing depends on it.
+    /// When it got the lease, in ms since the Unix epoch. For people; nothing depends on it.
     pub since_ms: u64,
 }
 
@@ -199,6 +199,6 @@ pub struct Snapshot {
     pub ending: Vec<KeeperRecord>,
     /// The services.
     pub services: Vec<ServiceRecord>,
-    /// The sessions of services that have keepers.
+    /// The services' sessions that have keepers.
     pub serving: Vec<(SessionId, KeeperRecord)>,
 }

@@ -1,6 +1,8 @@
-//! Services: one process at a time serves a name, and the backends of a service's sessions belong to the service, not to a host.
+//! Services: one process at a time holds the lease on a service's name. The backends of the service's
+//! sessions belong to the service, not to a host.
 //!
-//! What the sessions contain is in the storage. Here is only who serves, and which keeper holds which session's backend.
+//! The registry knows only who holds the lease, and which keeper holds which session's backend. What the
+//! sessions contain is in the storage.
 
 use alloc::vec::Vec;
 
@@ -15,10 +17,10 @@ use super::{Effect, KeeperRecord, Registry, ServiceRecord};
 pub type ServiceSession = (ServiceName, SessionId);
 
 impl Registry {
-    /// A process is to serve a name from now on. The same once more comes to the same.
+    /// Leases a name to a process. Repeating the call for the same process has no further effect.
     ///
     /// # Errors
-    /// [`Error::ServiceTaken`] while another process does.
+    /// [`Error::ServiceTaken`] while another process holds the lease.
     pub fn lease_service(
         &mut self,
         name: &ServiceName,
@@ -42,7 +44,7 @@ impl Registry {
         Ok(service)
     }
 
-    /// A process serves a name no longer. The backends of its sessions stay.
+    /// Ends a process's lease on a name. The backends of the service's sessions go on.
     ///
     /// # Errors
     /// Those of a lease that is not the newest, or another process's.
@@ -57,7 +59,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Whether this process serves the name under this epoch.
+    /// Checks that this process holds the lease on the name under this epoch.
     ///
     /// # Errors
     /// Those of a lease that is not the newest, or another process's.
@@ -70,7 +72,7 @@ impl Registry {
         }
     }
 
-    /// The service, if `epoch` is its newest and somebody serves it.
+    /// The service, if `epoch` is its newest and a process holds the lease.
     ///
     /// # Errors
     /// [`Error::StaleEpoch`] and [`Error::LeaseEnded`].
@@ -80,12 +82,12 @@ impl Registry {
         Ok(service)
     }
 
-    /// A keeper registers for a session of a service. One that was there before has to end. The same once more comes to the
-    /// same.
+    /// Registers a keeper for a session of a service. A former keeper of the session has to end. Repeating
+    /// the call has no further effect.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] for one that has to end; and
-    /// [`Error::InvalidArgument`] for one that holds another session's backend, or has another one's name.
+    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] if the keeper has to end;
+    /// [`Error::InvalidArgument`] if it holds another session's backend, or another keeper has its name.
     pub fn keep_service_backend(
         &mut self,
         of: &ServiceSession,
@@ -114,26 +116,26 @@ impl Registry {
         self.service_keepers.get(of)
     }
 
-    /// The sessions of services that have a backend.
+    /// The services' sessions that have a backend, with their keepers.
     pub fn service_backends(&self) -> impl Iterator<Item = (&ServiceSession, &KeeperRecord)> {
         self.service_keepers.iter()
     }
 
-    /// The services that are served, or whose sessions have backends.
+    /// The services that a process has leased, or whose sessions have backends.
     pub fn services(&self) -> impl Iterator<Item = &ServiceRecord> {
         self.services.values()
     }
 
-    /// Whether nothing is left of a former backend of this session.
+    /// Whether nothing is left of a former backend of this session: a new one may start.
     #[must_use]
     pub fn is_service_way_free(&self, of: &ServiceSession) -> bool {
         !self.service_served.values().any(|served| served == of)
     }
 
-    /// The backend of a service's session is to end. The keeper is on record until it has exited.
+    /// Ends the backend of a service's session. The keeper stays on record until it has exited.
     ///
     /// # Errors
-    /// [`Error::UnknownBackend`] when there is none.
+    /// [`Error::UnknownBackend`] when the session has none.
     pub fn stop_service_backend(&mut self, of: &ServiceSession) -> Result<(), Error> {
         let keeper = self.service_keepers.get_mut(of).ok_or(Error::UnknownBackend)?;
         if !keeper.ending {
@@ -145,21 +147,21 @@ impl Registry {
         Ok(())
     }
 
-    /// A session of a service has ended, and its backend with it, if it has one.
+    /// A session of a service has ended: its backend ends, too, if it has one.
     pub fn end_service_session(&mut self, of: &ServiceSession) {
         let Some(keeper) = self.service_keepers.remove(of) else { return };
         self.let_go_of_service(of, keeper);
         self.drop_idle_service(&of.0);
     }
 
-    /// The service's session whose backend this keeper holds, and goes on holding.
+    /// The service's session whose backend this keeper holds, unless the keeper has to end.
     pub(super) fn service_kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&ServiceSession, Error> {
         let of = self.service_kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
         let held = self.service_keepers.get(of).filter(|held| held.name == name && !held.ending);
         held.map(|_| of).ok_or(Error::UnknownBackend)
     }
 
-    /// The process that a service's keeper lets attach. None: it is no service's.
+    /// The process that a service's keeper lets attach. None: the keeper is no service's.
     pub(super) fn service_front(
         &self,
         told: &SessionId,
@@ -176,7 +178,7 @@ impl Registry {
         }))
     }
 
-    /// A service's keeper has started its backend. None: it is no service's.
+    /// A service's keeper has started its backend. None: the keeper is no service's.
     pub(super) fn service_backend_started(
         &mut self,
         told: &SessionId,
@@ -192,7 +194,7 @@ impl Registry {
         Some(if record.ending { Err(Error::UnknownBackend) } else { Ok(()) })
     }
 
-    /// A process has exited that may be a service's keeper. Returns its record if it was.
+    /// A process has exited. Returns its record if it was a service's keeper.
     pub(super) fn service_keeper_exited(&mut self, process: &ProcessId) -> Option<KeeperRecord> {
         let of = self.service_kept_by.remove(process)?;
         let keeper = KeeperRecord { ending: true, ..self.service_keepers.remove(&of)? };
@@ -202,7 +204,7 @@ impl Registry {
         Some(keeper)
     }
 
-    /// These processes serve nothing any more; or not this name, where there is one.
+    /// Ends the leases of these processes: the one on `name`, or all of them if there is no `name`.
     pub(super) fn vacate_services(&mut self, processes: &[ProcessId], name: Option<&ServiceName>) {
         let served = self.services.values_mut().filter(|service| {
             let is_theirs = service.holder.is_some_and(|holder| processes.contains(&holder));
@@ -219,7 +221,8 @@ impl Registry {
         }
     }
 
-    /// What former records had: services, and the keepers of their sessions.
+    /// Restores the services on record, and the keepers of their sessions. Returns the keepers that have no
+    /// service, or whose place another one has.
     pub(super) fn restore_services(
         &mut self,
         services: Vec<ServiceRecord>,
@@ -242,7 +245,7 @@ impl Registry {
         lost
     }
 
-    /// Forgets what nobody serves any more, as far as nobody says otherwise by now.
+    /// Forgets the services that have neither a leaseholder nor a keeper.
     pub(super) fn drop_idle_services(&mut self) {
         for name in self.services.keys().cloned().collect::<Vec<_>>() {
             self.drop_idle_service(&name);

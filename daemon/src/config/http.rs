@@ -1,9 +1,9 @@
-//! What `serve` goes by, and the servers behind it.
+//! The settings of `serve` and of the servers behind it.
 
 use super::section::section;
 
 section! {
-    /// How `serve` serves. Each `serve` reads it when it starts; the daemon, what is about keepers.
+    /// The settings of `serve`. Each `serve` reads them when it starts; `linger_ms` is the daemon's.
     pub struct Http {
         /// How long a request is held while the daemon is away, in ms. After that it is refused, and the client told to come again.
         hold_ms: u64 = 5_000,

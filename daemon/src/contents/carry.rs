@@ -214,8 +214,8 @@ impl Contents {
         Err(failed(&StorageError::Conflict))
     }
 
-    /// Whether a session that is still claimed was there, and others have ended it. Then it has ended here, too: it must not
-    /// read as if nothing had ever been in it, to nobody who asks before its end is through.
+    /// Whether a session that is still claimed was there, and others have ended it. Then it has ended here,
+    /// too: until its end is complete, no caller may see it as a session that is merely empty.
     fn has_lost(&self, place: &Place) -> bool {
         let lost = self.known.has(place);
         if lost {

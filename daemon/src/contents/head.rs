@@ -261,7 +261,7 @@ pub(super) struct HandleHead {
 pub(super) fn encode(row: &impl Serialize) -> Bytes {
     // Into memory, of types of ours: it can't fail.
     let row = rmp_serde::to_vec_named(row).unwrap_or_default();
-    // Without the room that it was written in: it may be kept for long.
+    // Without spare capacity: it may be kept for long.
     row.into_boxed_slice().into()
 }
 

@@ -23,12 +23,12 @@ impl Known {
         }
     }
 
-    /// Whether it was there.
+    /// Whether this daemon has seen the session.
     pub(super) fn has(&self, place: &Place) -> bool {
         self.lock().contains(place)
     }
 
-    /// It has ended.
+    /// Forgets a session that has ended.
     pub(super) fn forget(&self, place: &Place) {
         self.lock().remove(place);
     }

@@ -49,7 +49,7 @@ impl Contents {
         access.may_write()?;
         let bounds = self.bounds();
         if is_new {
-            // One of this id that was there before, and was deleted by others, is another one.
+            // A former session of this id that others have deleted has nothing to do with it.
             self.known.forget(place);
         }
         for _ in 0..CONFLICTS_MAX {
@@ -154,7 +154,7 @@ impl Contents {
         }
     }
 
-    /// Whether there is such a session, and it has not ended: whoever is asking.
+    /// Whether the session exists and has not ended. Checks no caller.
     ///
     /// # Errors
     /// [`Error::Unavailable`].

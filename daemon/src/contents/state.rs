@@ -160,7 +160,7 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
         return Err(Error::VersionConflict { key: write.key.clone(), current }.into());
     }
     if let Some((_, text)) = found {
-        // A database that was damaged may have counted less.
+        // The counts of a damaged database may be too small.
         let bytes = (write.key.as_str().len() + text.len()) as u64;
         draft.head.state_keys = draft.head.state_keys.saturating_sub(1);
         draft.head.state_bytes = draft.head.state_bytes.saturating_sub(bytes);

@@ -102,7 +102,7 @@ impl RecordCopy {
     }
 }
 
-/// What a keeper of a service's session has to give back.
+/// A service's keeper holds this copy, and gives it back to a daemon that has lost its records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ServiceCopy {
     pub(super) service: ServiceName,
@@ -112,7 +112,7 @@ pub(super) struct ServiceCopy {
 }
 
 impl ServiceCopy {
-    /// The text that a keeper keeps.
+    /// The copy as text.
     pub(super) fn text(&self) -> Option<String> {
         serde_json::to_string(self).ok()
     }
@@ -167,7 +167,8 @@ pub(super) fn adopt(
     adopted
 }
 
-/// A service goes on under an epoch that no keeper has seen, with the process that was attached, if that lives.
+/// Puts a service's session into the snapshot. The service goes on under an epoch that no keeper has given
+/// out, leased to the process that was attached, if it lives.
 fn adopt_served(snapshot: &mut Snapshot, service: ServiceRecord, session: SessionId, keeper: KeeperRecord) {
     let is_same = |(of, other): &(SessionId, KeeperRecord)| *of == session && other.service == keeper.service;
     if snapshot.serving.iter().any(is_same) {

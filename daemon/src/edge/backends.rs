@@ -97,8 +97,8 @@ impl Edge {
         Ok(self.kept((!is_users).then_some(owner), lingers, record))
     }
 
-    /// What a registered keeper is told: its owner's process, how long it stays without a front, after a cut and after an orderly
-    /// close, and a copy of what is on record.
+    /// What the daemon tells a registered keeper: its owner's process; how long it stays without a front,
+    /// after a cut and after an orderly close; and a copy of its session's record.
     pub(super) fn kept(
         &self,
         owner: Option<ProcessId>,
@@ -203,7 +203,7 @@ impl Edge {
         Ok(reference(front))
     }
 
-    /// A keeper, which is `peer` itself, tells what it has counted. What was told before is not counted again.
+    /// A keeper, which is `peer` itself, tells its totals. The daemon adds what it has not yet counted.
     ///
     /// # Errors
     /// When it is not registered so.
@@ -222,7 +222,7 @@ impl Edge {
         let before = {
             let mut state = self.lock();
             let known = state.counts.entry(peer.id()).or_insert(*told);
-            // An older telling may come later, when it was repeated.
+            // An older message may arrive later, if the keeper has repeated it.
             let before = *known;
             known.lost = known.lost.max(counted.lost);
             known.parked = known.parked.max(counted.parked);

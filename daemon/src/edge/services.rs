@@ -1,4 +1,4 @@
-//! Services: who serves a name, and the keepers of its sessions.
+//! Services: leases on names, and the keepers of the services' sessions.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,11 +16,11 @@ use crate::counters::count;
 use crate::storage::Place;
 
 impl Edge {
-    /// The peer serves a name from now on, until it exits or gives that back.
+    /// Leases a name to the peer, until it exits or releases the lease.
     ///
     /// # Errors
-    /// [`Error::ServiceTaken`] while another process does; when nobody waits for the answer any more, or the records can't be
-    /// written.
+    /// [`Error::ServiceTaken`] while another process holds the lease; [`Error::LeaseEnded`] if the peer has
+    /// exited or its deadline has passed; or when the records can't be written.
     pub async fn lease_service(&self, peer: &Pinned, request: ServeRequest) -> Result<Served, Error> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         let since_ms = u64::try_from(since).unwrap_or(u64::MAX);
@@ -44,7 +44,7 @@ impl Edge {
         Ok(Served { epoch })
     }
 
-    /// The peer gives a name back.
+    /// The peer releases its lease on a name.
     ///
     /// # Errors
     /// Those of a lease that is not the newest, or another process's.
@@ -55,7 +55,8 @@ impl Edge {
         Ok(())
     }
 
-    /// A keeper registers for a session of a service: `peer` itself, which must be below the process that serves it.
+    /// Registers `peer` as the keeper of a service's session. It must be a descendant of the process that
+    /// holds the lease.
     pub(super) async fn keep_service_backend(
         &self,
         peer: &Pinned,
@@ -97,7 +98,8 @@ impl Edge {
         Ok(self.kept(None, (linger_ms, linger_ms), copy.text()))
     }
 
-    /// The backend of a service's session, for the process that serves it under this epoch. None: there is none.
+    /// The backend of a service's session, for the process that holds the lease under this epoch. None: there
+    /// is none.
     ///
     /// # Errors
     /// Those of a lease that is not the newest, or another process's. [`Error::Unavailable`] while the former one is being ended.
@@ -119,7 +121,7 @@ impl Edge {
         })
     }
 
-    /// A session has ended in the storage. If it is a service's, its backend ends.
+    /// A session has ended in the storage. If it is a service's, ends its backend.
     pub(super) fn end_service_session(&self, place: &Place) {
         let service = place.owner.strip_prefix("service ").and_then(|name| name.parse().ok());
         if let Some(of) = service.zip(place.name.parse::<SessionId>().ok()) {
@@ -133,7 +135,7 @@ impl Edge {
         self.look(|registry| registry.service_backends().map(|(of, _)| of.clone()).collect())
     }
 
-    /// There is no such session of a service any more: its backend ends.
+    /// Ends the backend of a service's session that has ended.
     pub fn end_served(&self, of: &ServiceSession) {
         self.tell(|registry| registry.end_service_session(of));
     }

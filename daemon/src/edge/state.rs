@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) hints: Hints,
     /// The lease of the latest front of each keeper.
     pub(super) fronts: HashMap<ProcessId, Epoch>,
-    /// What each keeper has counted, as far as this daemon was told.
+    /// The totals that each keeper has told this daemon.
     pub(super) counts: HashMap<ProcessId, Counts>,
     /// Whether a former daemon's records are still compared with what is there: nobody has seen these exits.
     pub(super) is_starting: bool,

@@ -1,9 +1,10 @@
-//! Files, and what becomes of them when bytes are flipped or cut.
+//! Database files with flipped, cut or misplaced bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What follows the name of a database, for the files that hold something. The third, `-shm`, is made anew by whoever opens it.
+/// The suffixes of a database's files that hold data. SQLite makes the third file, `-shm`, anew at each
+/// opening.
 const SUFFIXES: [&str; 2] = ["", "-wal"];
 
 /// The files of a database.
@@ -16,12 +17,13 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 impl Files {
-    /// Reads those that are there.
+    /// Reads those that exist.
     pub(super) fn of(path: &Path) -> Self {
         Self(SUFFIXES.map(|suffix| fs::read(beside(path, suffix)).ok()))
     }
 
-    /// Puts them where others may be, damaged: five bytes are one mishap, namely what, where (three) and how much.
+    /// Writes damaged copies over whatever is at `path`. Five bytes of `mishaps` describe one damage: its
+    /// kind, its place (three bytes) and its extent.
     pub(super) fn put(&self, path: &Path, mishaps: &[u8]) {
         for suffix in ["-shm", "-journal", "-mcp-sessiond"] {
             let _ = fs::remove_file(beside(path, suffix));
@@ -53,7 +55,7 @@ fn damage(bytes: &mut Vec<u8>, what: u8, at: usize, much: usize) {
         1 => bytes[at] = much as u8,
         2 => bytes.truncate(at),
         3 => bytes[at..end].fill(0),
-        // A page lands in the place of another one.
+        // A page overwrites another one.
         4 => {
             let from = much * PAGE % bytes.len() / PAGE * PAGE;
             let page = bytes[from..(from + PAGE).min(bytes.len())].to_vec();
@@ -61,7 +63,7 @@ fn damage(bytes: &mut Vec<u8>, what: u8, at: usize, much: usize) {
             let len = page.len().min(bytes.len() - to);
             bytes[to..to + len].copy_from_slice(&page[..len]);
         }
-        // What is written lands a little beside its place.
+        // Bytes are written at a wrong place nearby.
         _ => {
             let to = (at + 7).min(bytes.len() - (end - at));
             bytes.copy_within(at..end, to);

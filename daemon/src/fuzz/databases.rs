@@ -1,4 +1,4 @@
-//! `sessions.db` and `contents.db`, damaged: the daemon opens them or makes them anew, and goes on.
+//! Damaged `sessions.db` and `contents.db`: the daemon opens them or makes them anew, and goes on.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -21,7 +21,7 @@ use crate::counters::Meters;
 use crate::ledger::Ledger;
 use crate::storage::{Durability, Sqlite, Storage as _};
 
-/// Runs it here and now.
+/// Runs a future to its end on this thread.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     static RUNTIME: LazyLock<Runtime> =
         LazyLock::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
@@ -34,7 +34,7 @@ fn process(pid: u32) -> ProcessId {
     ProcessId { pid, start: StartTime(1_000 + u64::from(pid)), inode: Some(pid.into()) }
 }
 
-/// The hosts, and the number of each of their sessions.
+/// The hosts, each with the numbers of its sessions.
 fn numbers() -> impl Iterator<Item = (ProcessId, u8)> {
     [(process(100), 1), (process(100), 2), (process(200), 3), (process(200), 4)].into_iter()
 }
@@ -71,7 +71,7 @@ fn session(owner: ProcessId, number: u8) -> SessionRecord {
     }
 }
 
-/// A daemon's records, after its orderly end, and after its death with some of it in the log.
+/// A daemon's records after an orderly end, and after a crash that left some of them in the log.
 fn records(directory: &Path) -> [Files; 2] {
     let path = directory.join("sessions.db");
     let mut ledger = Ledger::open(directory, BOOT).expect("made").ledger;
@@ -97,7 +97,7 @@ fn records(directory: &Path) -> [Files; 2] {
     [Files::of(&path), killed]
 }
 
-/// What a claim by this key would be given.
+/// A claim by this key.
 fn claim(host: ProcessId, number: u8) -> Claim {
     Claim {
         ticket: Ticket(number.into()),
@@ -132,7 +132,7 @@ fn sessions_db() {
         assert!(!is_whole || opened.discarded.is_none() && opened.snapshot.sessions.len() == 4);
         let (mut ledger, found) = (opened.ledger, Records::from(opened.snapshot));
         for (host, number) in numbers() {
-            // Each asks by itself: what one is given is not there for the next.
+            // Each claim gets a registry of its own: a session that was given away is not free for the next.
             let mut registry = Registry::restore(Config::default().policy(), found.snapshot());
             let traits = Traits::unknown("server".into(), KeyDoubt::Executable);
             let claim = claim(host, number);
@@ -177,7 +177,7 @@ fn contents(sqlite: Arc<Sqlite>) -> Contents {
     Contents::new(sqlite, Arc::new(Clock::manual(1_000)), bounds, Arc::new(Meters::default()))
 }
 
-/// What a session's values say: whose they are.
+/// A value that names its session.
 fn value(number: u8) -> Json {
     Json::trusted(format!("\"of {number}\""))
 }
@@ -193,7 +193,7 @@ fn append(number: u8) -> AppendRequest {
     AppendRequest { of: of(number), stream: StreamId::standalone(), request: None, messages }
 }
 
-/// The same for what sessions contain.
+/// As [`records`], for the contents of sessions.
 async fn kept(path: &Path) -> [Files; 2] {
     let sqlite = Arc::new(Sqlite::open(path, Durability::Process).expect("made"));
     let contents = contents(sqlite.clone());
@@ -208,7 +208,7 @@ async fn kept(path: &Path) -> [Files; 2] {
     [Files::of(path), killed]
 }
 
-/// Reads and writes all that a session has, and looks whose it is.
+/// Reads and writes all of a session's contents, and checks that they are its own.
 async fn use_all(contents: &Contents, number: u8) {
     let access = access(number);
     let read = ReadStateRequest { of: of(number), keys: vec!["k".parse().expect("a key")] };
@@ -228,7 +228,7 @@ async fn use_all(contents: &Contents, number: u8) {
     let _ = contents.reset(&access, None).await;
 }
 
-/// Not what another session's values say. Bytes of its own may be wrong.
+/// Whether the value is not another session's. The session's own bytes may be damaged.
 fn is_own(found: Option<&Json>, number: u8) -> bool {
     numbers().all(|(_, other)| other == number || found != Some(&value(other)))
 }

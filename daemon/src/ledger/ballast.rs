@@ -78,8 +78,8 @@ impl Ballast {
         }
     }
 
-    /// Makes it whole after a pause, as soon as there is room. Not at once: whoever frees it goes on until nothing is left, and that
-    /// has to come, whatever it is that goes wrong.
+    /// Refills it after a pause, once there is room. Not at once: the writer frees ballast until none is left
+    /// and then gives up, and has to get there whatever the cause of its failure.
     fn refill_later(&self) {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.is_filling {

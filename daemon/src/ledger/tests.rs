@@ -277,7 +277,7 @@ async fn what_was_recorded_is_found_after(downgrade: &str) {
     assert_eq!((snapshot.ending, discarded), (vec![keeper], None));
 }
 
-/// An id whose bytes are flipped is another's, and one in the index leads to nothing: reading alone shows neither.
+/// A flipped byte makes one id another's, or an index entry that leads nowhere: reads alone notice neither.
 #[tokio::test]
 async fn a_flipped_byte_makes_no_other_session() {
     let mut bench = Bench::new();

@@ -91,7 +91,7 @@ fn start(options: &Options) -> io::Result<u8> {
     Ok(code)
 }
 
-/// The variables that a daemon started on demand is left with. Those for certificates are read by TLS to shared storages.
+/// The variables that a daemon started on demand keeps. TLS to shared storages reads those for certificates.
 const KEPT: [&str; 11] = [
     "HOME",
     "USER",
@@ -106,10 +106,11 @@ const KEPT: [&str; 11] = [
     fault::VARIABLE,
 ];
 
-/// Where AWS's tools find region and credentials: by variables of this prefix.
+/// The prefix of the variables in which AWS's tools find region and credentials.
 const AWS: &[u8] = b"AWS_";
 
-/// With this one, credentials are good for some hours: the daemon serves for longer, and finds others where AWS's tools look for them.
+/// If set, the credentials beside it expire within hours. The daemon runs for longer, so it drops them and
+/// looks in the other places that AWS's tools use.
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
 const CREDENTIALS: [&str; 3] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", SESSION_TOKEN];
 

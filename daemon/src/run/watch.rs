@@ -1,5 +1,5 @@
-//! What ends the daemon by itself: its directory or socket is another's, or nothing needs it. Neither is looked for while nothing
-//! happens.
+//! Why the daemon ends by itself: its directory or socket was replaced, or nothing needs it. It waits for
+//! events and does not poll, if the system reports them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,31 +12,32 @@ use tokio::time::Instant;
 
 use crate::service::Daemon;
 
-/// How often the daemon looks, where the system does not tell it; and how long it takes until it looks whether it is still needed.
+/// How often the daemon looks where the system reports no changes, and the pause before it checks whether it
+/// is still needed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long after the first sign the daemon looks: whoever deletes a directory deletes one file after the other.
+/// How long after the first change the daemon looks: a directory is deleted one file at a time.
 const SETTLE: Duration = Duration::from_millis(250);
 
 /// The directory, the socket and the databases, where clients and the daemon look for them.
 pub(super) struct Place {
     directory: Arc<Directory>,
     socket: Listener,
-    /// None: the system has none to give.
+    /// None: the system can't report changes.
     changes: Option<Changes>,
-    /// When to look, if that is known.
+    /// When to look, if a look is due.
     due: Option<Instant>,
 }
 
 impl Place {
     pub(super) fn new(directory: Arc<Directory>, socket: Listener) -> Self {
         let changes = Changes::new().inspect_err(|error| {
-            tracing::info!(%error, "the system does not tell of changes in the daemon's directory; it is looked at once a second");
+            tracing::info!(%error, "the system can't report changes in the daemon's directory; the daemon looks once a second");
         });
         Self { directory, socket, changes: changes.ok(), due: Some(Instant::now()) }
     }
 
-    /// Returns when there may be something to look at. Dropped before, it has missed nothing.
+    /// Returns when there may be something to look at. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         if self.due.is_none() {
             if let Some(changes) = &self.changes
@@ -51,9 +52,10 @@ impl Place {
         }
     }
 
-    /// Looks, and puts back what is missing of the databases. Returns why the daemon has to stop, if it has to.
+    /// Checks the directory and the socket, and restores missing database files. Returns why the daemon has
+    /// to stop, if it has to.
     pub(super) fn look(&mut self, daemon: &Daemon) -> Option<&'static str> {
-        // In this order, what happens meanwhile is looked at next.
+        // Watch first, then look: so the next look sees what changes during this one.
         let watched = self.watch(daemon);
         self.due = watched.is_none().then(|| Instant::now() + LOOK);
         if !self.directory.is_in_place() || !self.socket.is_in_place() {
@@ -64,14 +66,14 @@ impl Place {
         None
     }
 
-    /// Is told from now on. None: not of everything.
+    /// Watches everything. None: the system can't report all changes.
     fn watch(&mut self, daemon: &Daemon) -> Option<()> {
         let changes = self.changes.as_mut()?;
         changes.take();
         changes.watch_directory(self.directory.path()).ok()?;
         let storage = daemon.contents.storage();
         let contents = storage.file();
-        // It is not open yet, and may be another one when it is.
+        // The database is not open yet, and may be another file by then.
         if contents.is_none() && storage.check().is_err() {
             return None;
         }
@@ -85,7 +87,7 @@ impl Place {
     }
 }
 
-/// Returns when the daemon, which a client has started, is of no use any more.
+/// Returns when nothing needs this daemon, which a client has started, any more.
 pub(super) async fn nothing_needs(daemon: &Daemon) {
     let mut since = None;
     loop {
@@ -100,7 +102,7 @@ pub(super) async fn nothing_needs(daemon: &Daemon) {
         } else {
             let since = *since.get_or_insert_with(Instant::now);
             let patience = Duration::from_millis(daemon.edge.settings().loaded.config.idle_exit_ms);
-            // Not at the first look: whoever started the daemon is about to connect.
+            // Not at the first look: the client that started the daemon is about to connect.
             if since.elapsed() >= patience.max(LOOK) {
                 return;
             }

@@ -218,11 +218,12 @@ impl Conversation {
         Ok(sessions.into_iter().map(|session| self.described(session)).collect())
     }
 
-    /// A keeper registers. A service's session has to be there; a session that ends from now on takes its keeper with it.
+    /// Registers a keeper. A service's session must exist. If it ends from now on, the daemon ends its
+    /// keeper.
     pub(super) async fn keep_backend(&self, request: KeepRequest) -> Result<Kept, Error> {
         let Daemon { edge, contents, .. } = &*self.daemon;
         let of = request.service.clone().map(|service| (service, request.session.clone()));
-        // Where the storage is away, the next sweep finds it out.
+        // If the storage can't be reached, the next sweep finds out.
         let has_ended = async || match &of {
             Some(of) => contents.lives(&Access::service(&of.0, &of.1, None)).await == Ok(false),
             None => false,
@@ -291,7 +292,7 @@ impl Conversation {
         Err(refusal)
     }
 
-    /// The backend of a session that the peer holds, or of one of a service that it serves.
+    /// The backend of a session that the peer holds, or of a session of a service that it has leased.
     pub(super) async fn find_backend(&self, request: FindRequest) -> Result<Option<Backend>, Error> {
         let FindRequest { session, epoch, service } = request;
         let edge = &self.daemon.edge;

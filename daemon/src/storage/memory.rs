@@ -36,7 +36,7 @@ struct Stored {
     version: Version,
     head: Head,
     items: BTreeMap<Key, Value>,
-    /// Without the places of the items.
+    /// Without the items' slots.
     bytes: usize,
 }
 
@@ -58,7 +58,7 @@ impl Stored {
         Self { version, head, items: BTreeMap::new(), bytes }
     }
 
-    /// All that it takes.
+    /// All of the memory that it takes.
     fn cost(&self) -> usize {
         let slots = if self.items.is_empty() { 0 } else { self.items.len().max(SLOTS_MIN) };
         self.bytes + slots * SLOT_COST

@@ -315,7 +315,7 @@ impl fmt::Debug for Postgres {
     }
 }
 
-/// The password in a URL as it is connected with, and what else is. None: it is no URL.
+/// The password that is used to connect, and the other parameters. None: the text is no URL.
 #[cfg(test)]
 pub(crate) fn password(url: &str) -> Option<(String, String)> {
     let config = Address::parse(url).ok()?.config;

@@ -136,7 +136,7 @@ impl Sqlite {
         let mut database = database.locked_by(lock.as_ref());
         let files = database.files();
         let directory = path.parent().unwrap_or(path).to_owned();
-        // As it may be when it was left by a daemon that was killed.
+        // A daemon that was killed may have left free pages.
         let mut may_shrink = true;
         let commit = move |entries: &[Entry]| -> Result<Rest, Failure> {
             let connection = database.ready()?;

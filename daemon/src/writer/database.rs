@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::Failure;
 
-/// Pages that are given back at once, so that whoever writes waits for no more than that: with pages of 4 KiB, 16 MiB.
+/// How many pages are freed at a time, so that no write waits for more: with pages of 4 KiB, 16 MiB.
 const PAGES_AT_ONCE: u32 = 4_096;
 
 /// Free pages from which on the file is made smaller, if they are the greater part of it: with pages of 4 KiB, 4 MiB.
@@ -155,7 +155,7 @@ impl Database {
     ) -> rusqlite::Result<Self> {
         // All of its files are there once it has been read.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        // SQLite's files are beside the database, not beside a link to it.
+        // SQLite puts its files beside the database, not beside a symlink to it.
         let path = path.canonicalize().unwrap_or_else(|_| path.into());
         let files = Arc::new(Files { path, seen: Mutex::default() });
         files.note();
@@ -213,7 +213,7 @@ impl Database {
     }
 
     fn open(&mut self) -> Result<(), Failure> {
-        // It was there a moment ago. Where it is not, an empty one is no database of ours.
+        // The file was there a moment ago. If it is gone, don't let SQLite make an empty one.
         let flags = OpenFlags::default() & !OpenFlags::SQLITE_OPEN_CREATE;
         let opened = Connection::open_with_flags(&self.files.path, flags).and_then(|connection| {
             (self.set_up)(&connection)?;
@@ -272,7 +272,7 @@ impl Database {
             std::fs::hard_link(&copy, &path).map_err(refused)?;
             std::fs::remove_file(&copy).map_err(refused)?;
         }
-        // Before SQLite opens it: to close a file that it has locked unlocks it.
+        // Before SQLite opens it: closing any descriptor of a file drops SQLite's locks on it.
         match self.lock.upgrade() {
             Some(held) => *held.lock().unwrap_or_else(PoisonError::into_inner) = lock,
             None => drop(lock),
@@ -283,7 +283,8 @@ impl Database {
         self.open()
     }
 
-    /// Gives some free pages back to the file system, where they are the greater part of the file. Tells whether there are more.
+    /// Gives some free pages back to the file system, if they are most of the file. Returns whether there may
+    /// be more.
     pub fn shrink(&self) -> bool {
         let Some(connection) = &self.connection else { return false };
         shrink(connection).unwrap_or_else(|error| {
@@ -328,11 +329,12 @@ fn shrink(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(count("freelist_count")? < free)
 }
 
-/// Looks for damage that nobody comes across who reads, but who writes does, or who gets another one's rows by it: indexes
-/// that say something else than their tables, pages that two have, a format that SQLite only reads.
+/// Looks for damage that reads don't notice, but that breaks writes or gives one session another's rows: an
+/// index that disagrees with its table, a page that belongs to two tables, a format that SQLite can only
+/// read.
 ///
 /// # Errors
-/// That it is damaged; those of SQLite.
+/// `SQLITE_CORRUPT` if it is damaged; else those of SQLite.
 pub fn check(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
     let damaged = |what: String| {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);

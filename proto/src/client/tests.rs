@@ -127,7 +127,7 @@ async fn many_calls_at_once_are_all_sent() {
     }
 }
 
-/// A daemon that reads no more before its answers are read, as ours does.
+/// The daemon stops reading while its answers are not read (backpressure), as ours does.
 #[tokio::test(start_paused = true)]
 async fn answers_are_read_while_much_waits_to_be_sent() {
     let (stream, mut peer) = duplex(1_000);

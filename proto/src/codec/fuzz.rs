@@ -1,5 +1,6 @@
-//! Whatever bytes a peer sends: nothing panics, and what was understood is what was said. `tests/fuzz` runs these with
-//! coverage; by themselves they run their corpus in `__fuzz__`, and some bytes drawn at random.
+//! Whatever bytes a peer sends, the codecs do not panic, and a request that they accept survives a round
+//! trip. `tests/fuzz` runs these with coverage; as ordinary tests they run the corpus in `__fuzz__` and some
+//! random inputs.
 
 use bytes::BytesMut;
 use futures::{FutureExt as _, StreamExt as _};
@@ -12,7 +13,7 @@ use crate::error::Error;
 use crate::hello::{HELLO_LEN, Hello};
 use crate::types::Claimed;
 
-/// The request, as both codecs have it.
+/// The request as JSON, to compare.
 fn said(call: &SessiondRequest) -> Value {
     serde_json::to_value(call).expect("JSON")
 }
@@ -56,7 +57,7 @@ fn message_pack_frame() {
                 assert!(outbound.is_empty());
             }
         }
-        // The other side, of an answer.
+        // The client's side, with the same bytes as an answer.
         let _ = client::reply::<Result<Claimed, Error>>(frame);
     });
 }
@@ -65,7 +66,7 @@ fn message_pack_frame() {
 fn json_rpc_frames() {
     bolero::check!().for_each(|input: &[u8]| {
         let mut server = json_rpc::Server::new(FRAME_MAX as usize);
-        // One connection, a frame a line.
+        // One connection; each line is a frame.
         for frame in input.split(|byte| *byte == b'\n') {
             let mut outbound = BytesMut::new();
             match server.decode(frame, &mut outbound).expect("the connection goes on") {
@@ -92,7 +93,7 @@ fn json_rpc_frames() {
     });
 }
 
-/// A whole connection: the hello, and then frames by the codec that it asks for.
+/// A whole connection: the hello, then frames in the codec that it asks for.
 #[test]
 fn hello_and_frames() {
     bolero::check!().for_each(|input: &[u8]| {
@@ -104,7 +105,7 @@ fn hello_and_frames() {
         let Ok(codec) = hello.accept() else { return };
         let stream = tokio::io::join(rest, tokio::io::sink());
         let mut frames = server(stream, codec, hello.frame_max, Budget::new(1024 * 1024));
-        // What is there is there at once; a stream that has ended or failed stays so.
+        // All bytes are there at once, so nothing has to wait.
         while let Some(Some(Ok(_))) = frames.next().now_or_never() {}
     });
 }

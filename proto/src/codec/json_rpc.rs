@@ -68,7 +68,7 @@ impl Server {
         let named = params.filter(|_| method == "notifications/cancelled").and_then(cancelled);
         let found = self.in_flight.iter().find(|(_, call)| Some(&call.id) == named.as_ref());
         let Some(number) = found.map(|(number, _)| *number) else { return Decoded::Ignored };
-        // tarpc answers it no more, so nobody else would take it out.
+        // tarpc does not answer a cancelled call, so nothing else would remove it.
         self.in_flight.remove(&number);
         Decoded::Item(cancel(number))
     }
@@ -131,7 +131,7 @@ impl FrameCodec for Server {
 /// When to try again after too many requests in flight, in ms: they are short.
 const RETRY_AFTER_MS: u32 = 100;
 
-/// Reads a frame as a request or notification: its method and `params`. The id is filled in as soon as it is known.
+/// Reads a frame as a request or notification: its method and `params`. Sets `id` as soon as it is known.
 fn parse<'a>(frame: &'a [u8], id: &mut Value) -> Result<(Cow<'a, str>, Option<&'a RawValue>), Malformed> {
     let envelope = Envelope::read(frame).map_err(|error| {
         Malformed(PARSE_ERROR, format!("not JSON: {} at column {}", error.classify_name(), error.column()))
@@ -163,7 +163,7 @@ fn read_id(given: &RawValue) -> Result<Value, Malformed> {
     number.map_err(|_| Malformed(INVALID_REQUEST, "`id` must be a string or a number".into()))
 }
 
-/// The id of the call that is not wanted any more.
+/// The id of the call that the client cancels.
 fn cancelled(params: &RawValue) -> Option<Value> {
     #[derive(Deserialize)]
     struct Cancelled<'a> {
@@ -196,7 +196,7 @@ fn call(method: &str, params: Option<&RawValue>) -> Result<SessiondRequest, Malf
     })
 }
 
-/// What `{"Variant": {"request": params}}` is read as.
+/// Reads `params` as if they stood in `{"Variant": {"request": params}}`.
 fn variant_of(method: &str, params: Option<&RawValue>) -> serde_json::Result<SessiondRequest> {
     let params = match params {
         Some(params) => params,
@@ -207,7 +207,7 @@ fn variant_of(method: &str, params: Option<&RawValue>) -> serde_json::Result<Ses
     SessiondRequest::deserialize(MapAccessDeserializer::new(tagged))
 }
 
-/// What serde_json says, without where: that counts from the beginning of some part of the frame.
+/// serde_json's error without its place, which counts from the beginning of some part of the frame.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

@@ -1,4 +1,4 @@
-//! Callers and statuses as they are read: field by field, so that a frame takes no more than a small multiple of its size.
+//! Reads callers and statuses field by field, so that a frame takes at most a small multiple of its size.
 
 use serde::Deserialize;
 use serde::de::{Error as _, value};
@@ -6,7 +6,7 @@ use serde::de::{Error as _, value};
 use super::{Caller, CredentialHash, FailedPart, STATUS_MAX, Status};
 use crate::bounded::list;
 
-/// Parts that a status can't have without being too large as JSON: the shortest has three bytes.
+/// A status with more parts than this is too large as JSON: the shortest part has three bytes.
 const STATUS_PARTS: usize = STATUS_MAX / 3;
 
 /// The variants of a [`Caller`], told apart by their tag.
@@ -17,8 +17,8 @@ enum Kind {
     Credential,
 }
 
-/// A [`Caller`] field by field. Where the tag tells which fields there are, serde keeps all of them as a tree until it has
-/// found that.
+/// A [`Caller`] field by field. For a tagged enum serde would keep all fields as a tree until it has found
+/// the tag.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CallerFields {
@@ -65,7 +65,7 @@ enum Is {
 #[serde(transparent, bound(deserialize = "T: Deserialize<'de>"))]
 struct Parts<T>(#[serde(deserialize_with = "list::<_, _, STATUS_PARTS>")] Vec<T>);
 
-/// A [`Status`] field by field. What only one that failed has is passed over in others.
+/// A [`Status`] field by field. The fields of a failed one are ignored in others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StatusFields {

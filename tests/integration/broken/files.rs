@@ -68,9 +68,9 @@ fn contents_that_are_deleted_are_made_again() {
     }
 }
 
-/// SQLite's files are where the link leads to.
+/// SQLite puts its files beside the target of the symlink.
 #[test]
-fn contents_behind_a_link_are_made_again_too() {
+fn deleted_files_are_made_again_also_behind_a_symlink() {
     for parts in PARTS {
         let world = world("");
         let elsewhere = tempfile::tempdir().expect("a directory");
@@ -89,7 +89,7 @@ fn contents_behind_a_link_are_made_again_too() {
     }
 }
 
-/// It is none of ours, whatever it is.
+/// The daemon touches no file that it has not made.
 #[test]
 fn a_file_beside_a_database_is_left_alone() {
     let world = world("");

@@ -103,7 +103,7 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
     assert_eq!(daemon.log().lines(" ready ").len(), 1, "it is the same daemon");
 }
 
-/// What was set aside is there for records that have to be made again, too.
+/// The daemon's ballast also makes room for a database that has to be made again.
 #[test]
 fn records_that_are_deleted_on_a_full_disk_are_made_again() {
     let world = small();
@@ -195,9 +195,9 @@ fn a_first_start_on_a_full_disk() {
     assert_eq!(daemon.log().lines(" ready ").len(), 1, "it is the same daemon");
 }
 
-/// What is set aside is of no help there, however much of it is freed.
+/// Freeing ballast can't help here, and the daemon does not try for ever.
 #[test]
-fn records_that_can_not_be_opened_are_said_at_once() {
+fn a_database_that_can_not_be_opened_is_reported_at_once() {
     let world = world("");
     fs::create_dir_all(world.directory().join("sessions.db/in the way")).expect("made");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);

@@ -1,4 +1,5 @@
-//! Calls that are cut off at random: by a lost connection, by a kill of `serve`, of its daemon, of both. Each is answered once.
+//! Calls that are interrupted at random: the connection breaks, or `serve`, the daemon or both are killed.
+//! Each call is answered once.
 
 use mcp_sessiond_tests::{HttpClient, Reply, random};
 use serde_json::{Value, json};
@@ -6,10 +7,10 @@ use serde_json::{Value, json};
 use super::serving;
 use crate::wrap::{counter, tiny};
 
-/// Messages that each call says before its answer.
+/// How many messages each call gets before its answer.
 const NOTES: u64 = 20;
 
-/// What a call has said so far, and where to go on from.
+/// What the client has got of a call so far, and the event to resume after.
 #[derive(Default)]
 struct Heard {
     after: String,
@@ -18,7 +19,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Reads so many events. False: the stream ended, or broke off.
+    /// Reads at most this many events. False: the stream ended, or its connection broke.
     fn read(&mut self, reply: &mut Reply, most: usize) -> bool {
         for _ in 0..most {
             let Some(event) = reply.event() else { return false };
@@ -35,7 +36,7 @@ impl Heard {
         true
     }
 
-    /// Comes back until all was said. Returns whether the outcome is known.
+    /// Resumes the stream until it is complete. Returns whether the outcome of the call is known.
     fn finish(mut self, client: &HttpClient, first: u64) -> bool {
         loop {
             let mut back = client.resume(&self.after);
@@ -52,7 +53,11 @@ impl Heard {
         assert_eq!(answer["id"], client.last, "{answer}");
         let is_known = answer["result"].is_object();
         assert!(is_known || answer["error"]["data"]["outcome"] == "unknown", "{answer}");
-        assert!(!is_known || self.notes.len() as u64 == NOTES, "an answer comes after all: {:?}", self.notes);
+        assert!(
+            !is_known || self.notes.len() as u64 == NOTES,
+            "the answer comes after all messages: {:?}",
+            self.notes
+        );
         is_known
     }
 }
@@ -79,7 +84,7 @@ fn a_connection_that_is_cut_at_random_loses_nothing() {
 }
 
 #[test]
-fn whatever_is_killed_at_random_each_call_is_answered_once() {
+fn each_call_is_answered_once_when_serve_and_the_daemon_are_killed_at_random() {
     let (_world, mut daemon, mut serve) = serving("http.hold_ms = 30000", counter);
     let mut client = serve.connected("2025-11-25");
     let mut random = random();

@@ -1,4 +1,4 @@
-//! What is refused, with which status.
+//! What `serve` refuses, and with which status.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::serving;
 use crate::wrap::{counter, tiny};
 
 #[test]
-fn what_a_request_lacks_is_said() {
+fn a_malformed_request_gets_the_status_that_says_what_is_wrong() {
     let (_world, _daemon, serve) = serving("", tiny);
     let mut client = serve.connected("2025-11-25");
     let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}).to_string();
@@ -26,10 +26,14 @@ fn what_a_request_lacks_is_said() {
     assert_eq!(client.ask_at("POST", "/other", &[], &ping).status, 404);
     assert_eq!(client.ask("DELETE", &[("Mcp-Session-Id", "")], "").status, 400);
     let mut refused = client.ask("POST", &[("Mcp-Session-Id", "nobodys")], &ping);
-    assert_eq!(refused.message()["jsonrpc"], "2.0", "it says why, as JSON-RPC");
+    assert_eq!(refused.message()["jsonrpc"], "2.0", "the body is an error of JSON-RPC");
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
-    assert_eq!(client.post(&json!([initialize, initialize])).status, 400, "it comes alone");
-    assert_eq!(client.text("increment", &json!({})), "1", "nothing of it was carried out");
+    assert_eq!(
+        client.post(&json!([initialize, initialize])).status,
+        400,
+        "`initialize` can't be part of a batch"
+    );
+    assert_eq!(client.text("increment", &json!({})), "1", "`serve` has carried out none of these");
 }
 
 #[test]
@@ -59,7 +63,7 @@ fn a_batch_of_the_version_that_has_them_is_answered_on_one_stream() {
     ids.sort_by_key(serde_json::Value::as_u64);
     assert_eq!((ids, reply.event()), ([json!(7), json!(8)], None));
     assert_eq!(client.post(&json!([note, note])).status, 202);
-    assert_eq!(client.post(&json!([ping(7), ping(7)])).status, 400, "an id is open once");
+    assert_eq!(client.post(&json!([ping(7), ping(7)])).status, 400, "an id can't be open twice");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `serve`, its server and the daemon are killed: clients keep their sessions, and no call is left without a word.
+//! `serve`, its server and the daemon are killed: clients keep their sessions, and every call is answered.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ fn a_call_goes_on_when_serve_is_killed() {
         (&json!(id), &json!("2")),
         "{answer}"
     );
-    assert_eq!(back.event(), None, "it is said to its end");
+    assert_eq!(back.event(), None, "the stream is complete");
     assert_eq!(client.resume(answered.id.as_deref().expect("an id")).status, 204);
     assert_eq!(client.text("increment", &json!({})), "3", "the same server");
     let gate = gate(&world, "later");
@@ -44,7 +44,7 @@ fn a_call_goes_on_when_serve_is_killed() {
 }
 
 #[test]
-fn whoever_only_listens_hears_the_server_after_a_kill() {
+fn a_client_that_only_listens_hears_the_server_after_serve_was_killed() {
     let (world, _daemon, mut serve) = serving("", counter);
     let mut client = serve.connected("2025-11-25");
     let gate = gate(&world, "gate");
@@ -57,9 +57,9 @@ fn whoever_only_listens_hears_the_server_after_a_kill() {
     assert_eq!(stream.said().message()["params"]["data"], 1);
 }
 
-/// Both at once, and the server that was killed, too: nobody goes on with the call.
+/// `serve` and the server are killed, so nothing continues the call.
 #[test]
-fn a_call_whose_server_is_lost_is_said_to_be_unknown() {
+fn a_call_whose_server_is_killed_has_an_unknown_outcome() {
     let (world, _daemon, mut serve) = serving("", counter);
     let mut client = serve.connected("2025-11-25");
     assert_eq!(client.text("increment", &json!({})), "1");
@@ -71,16 +71,12 @@ fn a_call_whose_server_is_lost_is_said_to_be_unknown() {
     let mut back = client.resume(&event);
     let answer = back.answer();
     assert_eq!(answer["error"]["data"]["outcome"], "unknown", "{answer}");
-    assert_eq!(back.event(), None, "it is said to its end");
-    assert_eq!(
-        client.text("increment", &json!({})),
-        "1",
-        "a new server, which was told the recorded handshake"
-    );
+    assert_eq!(back.event(), None, "the stream is complete");
+    assert_eq!(client.text("increment", &json!({})), "1", "a new server, which got the recorded handshake");
 }
 
 #[test]
-fn what_was_answered_before_the_kill_is_answered_once() {
+fn a_call_that_was_answered_before_the_kill_is_not_answered_again() {
     let (_world, _daemon, mut serve) = serving("", tiny);
     let mut client = serve.connected("2025-11-25");
     let first = client.call("increment", &json!({})).event().expect("primed").id.expect("an id");
@@ -114,7 +110,7 @@ fn an_initialize_that_names_its_session_gets_the_answer_that_is_on_record() {
     serve.kill();
     serve.start_again();
     assert_eq!(serve.client().begin("2025-11-25", &[("Mcp-Session-Id", &session)]).message()["id"], 1);
-    // A session that is not there: refused where it is the client's own, else only wished for.
+    // A session that does not exist: `Mcp-Session-Id` requires it, `x-mcp-reconnect-session` only prefers it.
     assert_eq!(serve.client().begin("2025-11-25", &[("Mcp-Session-Id", "nobodys")]).status, 404);
     let reply = serve.client().begin("2025-11-25", &[("x-mcp-reconnect-session", "nobodys")]);
     assert!(reply.status == 200 && reply.header("mcp-session-id").is_some_and(|new| new != session));
@@ -122,7 +118,7 @@ fn an_initialize_that_names_its_session_gets_the_answer_that_is_on_record() {
 }
 
 #[test]
-fn a_server_that_dies_is_started_again_and_its_calls_are_said_to_be_unknown() {
+fn a_server_that_dies_is_started_again_and_its_calls_have_an_unknown_outcome() {
     let (world, _daemon, serve) = serving("", counter);
     let mut client = serve.connected("2025-11-25");
     assert_eq!(client.text("increment", &json!({})), "1");
@@ -141,15 +137,15 @@ fn while_the_daemon_is_away_nothing_is_lost_and_requests_are_held_for_a_while() 
     let gate = gate(&world, "gate");
     let mut slow = client.call("slow", &json!({"gate": gate}));
     slow.said();
-    // One that was killed would be started again, by whoever misses it first.
+    // Stopped, not killed: the first client that misses a killed daemon would start it again.
     daemon.signal(Signal::SIGSTOP);
     let mut refused = client.call("increment", &json!({}));
     refused.must_be(503);
     assert!(refused.header("retry-after").is_some());
     open(&gate);
     daemon.signal(Signal::SIGCONT);
-    assert_eq!(slow.answer()["result"]["content"][0]["text"], "1", "it waited for the daemon");
-    assert_eq!(client.text("increment", &json!({})), "2", "what was refused was not done");
+    assert_eq!(slow.answer()["result"]["content"][0]["text"], "1", "the answer has waited for the daemon");
+    assert_eq!(client.text("increment", &json!({})), "2", "the refused call was not carried out");
 }
 
 #[test]
@@ -193,7 +189,7 @@ fn a_session_that_is_idle_ends_with_its_server_and_one_that_is_read_does_not() {
     assert_eq!(idle.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 404);
     assert_eq!(read.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 200);
     for _ in 0..2 {
-        until("there is room for another, also in place of the one whose server had died", || {
+        until("there is room for another session, also in place of the one whose server had died", || {
             (serve.client().begin("2025-11-25", &[]).status == 200).then_some(())
         });
     }

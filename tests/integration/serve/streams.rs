@@ -1,4 +1,4 @@
-//! Streams: which one a message goes to, and that whoever comes back gets the rest, once and in order.
+//! Streams: to which one a message goes, and that a client that resumes one gets the rest, once and in order.
 
 use mcp_sessiond_tests::{HttpClient, Raw, Reply, Serve, World, until};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::wrap::{counter, gate, open};
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","id":$ID,"result":{"protocolVersion":"VERSION","capabilities":{},"serverInfo":{"name":"raw","version":"1"}}}"#;
 
-/// A server that says what it is told to, and a client of this version.
+/// A server that says what the test tells it, and a client of this version of MCP.
 fn raw(configuration: &str, version: &str) -> (World, mcp_sessiond_tests::Daemon, Serve, Raw, HttpClient) {
     let world = crate::world(configuration);
     let daemon = world.daemon();
@@ -32,7 +32,7 @@ fn progress(nth: u32, done: u32) -> String {
     )
 }
 
-/// A call that is answered when the test says so.
+/// A call that the server answers when the test says so.
 fn hold(client: &mut HttpClient, raw: &Raw) -> Reply {
     let holds = || raw.heard().iter().filter(|line| line.windows(6).any(|word| word == b"\"hold\"")).count();
     let before = holds();
@@ -84,26 +84,26 @@ fn the_messages_of_a_call_wait_for_its_reader_and_come_once_and_in_order() {
     raw.say(&notification("waits, too"));
     let mut back = client.resume(first.id.as_deref().expect("an id"));
     let primed = back.event().expect("an event");
-    assert_eq!((primed.id, primed.data.as_str()), (first.id, ""), "a place to come back to again");
+    assert_eq!((primed.id, primed.data.as_str()), (first.id, ""), "it can be resumed here again");
     for n in 2..=4 {
         assert_eq!(back.said().message()["params"]["progress"], n);
     }
     assert_eq!(data(&mut back), "waits, too");
     raw.say(&progress(0, 5));
     let last = back.said();
-    assert_eq!(last.message()["params"]["progress"], 5, "what is missed and what comes are one stream");
+    assert_eq!(last.message()["params"]["progress"], 5, "missed and new messages come on one stream");
     raw.say(&answer(0));
     assert_eq!(back.answer()["id"], client.last);
     let mut again = client.resume(last.id.as_deref().expect("an id"));
     let answered = again.said();
     assert_eq!((answered.message()["id"].clone(), again.event()), (client.last.into(), None));
-    assert_eq!(client.resume(answered.id.as_deref().expect("an id")).status, 204, "said to its end");
+    assert_eq!(client.resume(answered.id.as_deref().expect("an id")).status, 204, "the stream is complete");
     raw.say(&notification("the standalone stream had none of it"));
     assert_eq!(data(&mut standalone), "the standalone stream had none of it");
 }
 
 #[test]
-fn before_priming_events_a_stream_that_nobody_can_come_back_to_is_redirected_but_for_its_answer() {
+fn a_stream_that_can_not_be_resumed_is_redirected_except_for_its_answer() {
     let (_world, _daemon, _serve, raw, mut client) = raw("", "2025-06-18");
     hold(&mut client, &raw).hang_up();
     let mut standalone = client.listen();
@@ -117,11 +117,11 @@ fn before_priming_events_a_stream_that_nobody_can_come_back_to_is_redirected_but
     assert_eq!(done, 2);
     raw.say(&answer(0));
     raw.say(&notification("next"));
-    assert_eq!(data(&mut standalone), "next", "an answer is not for the standalone stream");
+    assert_eq!(data(&mut standalone), "next", "the answer is not redirected to the standalone stream");
 }
 
 #[test]
-fn where_that_is_wanted_messages_are_redirected_while_the_reader_is_away() {
+fn with_http_redirect_messages_are_redirected_while_the_reader_is_away() {
     let (_world, _daemon, _serve, raw, mut client) = raw("http.redirect = true", "2025-11-25");
     let mut call = hold(&mut client, &raw);
     let first = call.event().expect("primed").id.expect("an id");
@@ -160,7 +160,7 @@ fn a_reader_that_is_slow_gets_everything() {
     let (world, _daemon, _serve, _raw, mut client) = raw("", "2025-11-25");
     let mut call = client.request("flood", &json!({"lines": 300, "bytes": 20_000}));
     call.event().expect("primed");
-    until("all of it is said before anything is read", || {
+    until("the server has said all of it before the client reads", || {
         let listed =
             world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
         (listed[0]["last_number"].as_str()?.parse::<u64>().ok()? >= 302).then_some(())
@@ -181,7 +181,7 @@ fn comments_keep_a_connection_open() {
 }
 
 #[test]
-fn an_event_id_of_nobodys_and_of_another_session_is_refused() {
+fn an_unknown_event_id_and_that_of_another_session_are_refused() {
     let (_world, _daemon, serve, _raw, client) = raw("", "2025-11-25");
     let event = client.listen().event().expect("primed").id.expect("an id");
     let other = {
@@ -195,7 +195,7 @@ fn an_event_id_of_nobodys_and_of_another_session_is_refused() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_is_said_to_its_end_and_a_late_answer_goes_nowhere() {
+fn the_stream_of_a_cancelled_call_ends_and_a_late_answer_is_dropped() {
     let (_world, _daemon, _serve, raw, mut client) = raw("", "2025-11-25");
     let mut call = hold(&mut client, &raw);
     let first = call.event().expect("primed").id.expect("an id");

@@ -1,4 +1,4 @@
-//! The thin path: a session begins, calls are answered, the standalone stream is read, the session ends.
+//! The basic path: a client begins a session, makes calls, reads the standalone stream and ends the session.
 
 use mcp_sessiond_tests::{gone, until};
 use nix::sys::signal::Signal;
@@ -35,12 +35,12 @@ fn an_answer_is_a_stream_that_can_be_resumed_from_its_first_event_on_where_the_v
         assert_eq!((first.data.is_empty(), first.retry), (primes, primes.then_some(1234)), "{version}");
         let answer = if primes { reply.answer() } else { first.message() };
         assert_eq!(answer["id"], client.last);
-        assert_eq!(reply.event(), None, "it ends");
+        assert_eq!(reply.event(), None, "the stream ends");
     }
 }
 
 #[test]
-fn the_standalone_stream_says_what_belongs_to_no_call() {
+fn the_standalone_stream_carries_what_belongs_to_no_call() {
     let (world, _daemon, serve) = serving("", counter);
     let mut client = serve.connected("2025-11-25");
     let mut stream = client.listen();
@@ -51,7 +51,7 @@ fn the_standalone_stream_says_what_belongs_to_no_call() {
     for n in 1..=2 {
         assert_eq!(stream.said().message()["params"]["data"], n);
     }
-    // Nobody reads: it waits for who comes without a cursor.
+    // While no client reads it, messages wait for the next reader without `Last-Event-ID`.
     stream.hang_up();
     let gate = self::gate(&world, "later");
     assert_eq!(client.text("notify", &json!({"n": 1, "gate": gate})), "1");
@@ -78,7 +78,7 @@ fn the_sessions_are_those_of_the_service() {
     assert_eq!(
         client.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status,
         200,
-        "it has stayed"
+        "the session has survived"
     );
     assert!(serve.stop(Signal::SIGINT).success());
     let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
@@ -87,7 +87,7 @@ fn the_sessions_are_those_of_the_service() {
 }
 
 #[test]
-fn the_official_client_lists_tools_calls_one_and_is_told_what_happens() {
+fn the_official_client_lists_tools_calls_one_and_answers_the_server() {
     let (world, _daemon, serve) = serving("", counter);
     let mut host = world.node_host();
     let connected = host.order(json!({"do": "connect", "as": "main", "url": serve.url()}));
@@ -105,7 +105,7 @@ fn the_official_client_lists_tools_calls_one_and_is_told_what_happens() {
 }
 
 #[test]
-fn the_official_client_of_the_transport_before_calls_and_asks_and_ends_its_session_with_its_stream() {
+fn the_official_client_of_the_former_transport_calls_and_its_session_ends_with_its_stream() {
     let (world, _daemon, serve) = serving("", counter);
     let mut host = world.node_host();
     let connected =

@@ -1,4 +1,4 @@
-//! Who may: our own user, with a name of ours, from a page of ours; anybody else with the token.
+//! Access: our own user, under a known host name, from pages of known origins; others with the bearer token.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -63,11 +63,15 @@ fn another_user_is_refused_on_loopback_also_where_it_hangs_up_at_once() {
         "{}",
         String::from_utf8_lossy(&said.stderr)
     );
-    assert_eq!(serve.connected("2025-11-25").ask("POST", &[], PING).status, 200, "root is who runs it");
+    assert_eq!(
+        serve.connected("2025-11-25").ask("POST", &[], PING).status,
+        200,
+        "this test runs as root, and so does `serve`"
+    );
 }
 
 #[test]
-fn a_unix_socket_is_ours_alone() {
+fn a_unix_socket_is_for_our_own_user() {
     let world = world("");
     let _daemon = world.daemon();
     let path = world.root().join("s");
@@ -76,7 +80,7 @@ fn a_unix_socket_is_ours_alone() {
     assert_eq!(mode & 0o777, 0o600);
     let mut client = serve.connected("2025-11-25");
     assert_eq!(client.text("increment", &json!({})), "1");
-    // What a killed one has left is in nobody's way.
+    // The socket that a killed `serve` has left is replaced.
     serve.kill();
     serve.start_again();
     assert_eq!(client.text("increment", &json!({})), "2");
@@ -97,7 +101,8 @@ fn beyond_loopback_the_token_is_needed_and_is_in_no_log() {
     let token = token(&world);
     let (at, port) = (serve.at.clone(), serve.at.rsplit(':').next().expect("a port").to_owned());
     serve.at = format!("127.0.0.1:{port}");
-    // From loopback the kernel vouches for us. A caller with the token is another one, wherever it comes from.
+    // On loopback the kernel vouches for us. A caller with the token is another identity, wherever it
+    // connects from.
     let ours = serve.connected("2025-11-25");
     let bearer = format!("Bearer {token}");
     let mut other = serve.client();
@@ -112,7 +117,11 @@ fn beyond_loopback_the_token_is_needed_and_is_in_no_log() {
     serve.start_again();
     serve.at = format!("127.0.0.1:{port}");
     assert_eq!(other.ask("POST", &[], PING).status, 200, "the same token");
-    assert_eq!(ours.ask("POST", &[("Authorization", &bearer)], PING).status, 403, "on record, too");
+    assert_eq!(
+        ours.ask("POST", &[("Authorization", &bearer)], PING).status,
+        403,
+        "also for the next `serve`"
+    );
     assert!(!serve.errors.text().contains(&token) && !world.log.text().contains(&token));
 }
 
@@ -137,7 +146,7 @@ fn another_user_with_the_token_may_come() {
 }
 
 #[test]
-fn without_a_daemon_that_may_be_started_nothing_is_served() {
+fn serve_exits_if_no_daemon_runs_and_none_may_be_started() {
     let world = world("http.hold_ms = 200");
     let ended = world.sessiond(&["serve", "--listen", "127.0.0.1:0", "--no-start", "--", "true"]).output();
     let ended = ended.expect("serve");
@@ -147,7 +156,7 @@ fn without_a_daemon_that_may_be_started_nothing_is_served() {
 }
 
 #[test]
-fn a_cookie_is_a_way_where_it_is_switched_on() {
+fn with_cookie_the_session_id_may_come_in_a_cookie() {
     let world = world("");
     let _daemon = world.daemon();
     let serve = world.serve(&["--name", "test", "--cookie"], &tiny(&world));
@@ -202,7 +211,7 @@ fn a_client_that_is_slow_to_ask_is_not_waited_for() {
 }
 
 #[test]
-fn http_2_is_spoken_by_whoever_begins_with_it() {
+fn a_client_may_speak_http_2() {
     let (world, _daemon, serve) = serving("", tiny);
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "curl", "version": "1"},

@@ -1,4 +1,4 @@
-//! Who serves a name.
+//! Leases on a service's name.
 
 use mcp_sessiond_tests::gone;
 
@@ -25,7 +25,11 @@ fn a_name_is_free_when_its_process_has_exited_and_the_daemon_restarts_in_between
     assert_eq!(first.leased(), 1);
     daemon.restart();
     let mut second = world.serving("web");
-    assert_eq!(second.wait("taken")["taken"]["pid"], first.process.pid(), "it is on record");
+    assert_eq!(
+        second.wait("taken")["taken"]["pid"],
+        first.process.pid(),
+        "the restarted daemon knows the lease"
+    );
     daemon.kill();
     first.process.kill();
     gone(first.process.pid());

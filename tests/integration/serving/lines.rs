@@ -1,4 +1,4 @@
-//! What goes between a backend and the processes that serve its session one after the other.
+//! Lines between a backend and the fronts that serve its session one after the other.
 
 use mcp_sessiond_tests::{gone, signal, until};
 use nix::sys::signal::Signal;
@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::{Bench, answer, initialize, progress, request};
 
-/// What a backend that died had open is answered, whoever serves then; the next backend is initialised as the former one was.
+/// When a backend dies, its keeper answers the open calls, also to the next front, and initialises the next
+/// backend like the former one.
 #[test]
 fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
     let mut bench = Bench::new("");
@@ -34,9 +35,9 @@ fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
     until("the next backend is initialised", || (heard() == 2).then_some(()));
 }
 
-/// A call that was taken is known until its answer is confirmed; one that never came is not.
+/// The keeper knows a call that it has taken until a front confirms the answer.
 #[test]
-fn the_next_process_learns_which_calls_were_taken() {
+fn the_next_front_learns_which_calls_the_keeper_has_taken() {
     let mut bench = Bench::new("");
     bench.serving.send("s", &request(1, "hold"));
     bench.serving.send("s", &request(2, "x"));
@@ -48,14 +49,14 @@ fn the_next_process_learns_which_calls_were_taken() {
     assert_eq!(bench.serving.calls("s"), json!([1]));
 }
 
-/// Nobody confirms: the backend is not read from, and everything comes in the end.
+/// While the front confirms nothing, the keeper stops reading from the backend; no line is lost.
 #[test]
 fn a_full_queue_stops_the_backend_and_loses_nothing() {
     const LINES: u64 = 20_000;
     let mut bench = Bench::new("[backends]\nqueue_messages = 8\n");
     let flood = r#"{"jsonrpc":"2.0","id":1,"method":"flood","params":{"lines":20000,"bytes":100}}"#;
     bench.serving.send("s", flood);
-    // Neither does the way in depend on the way out.
+    // Nor does the way to the backend depend on the way back.
     bench.serving.send("s", &request(2, "hold"));
     for number in 1..=LINES + 1 {
         if number % 5_000 == 0 {
@@ -79,9 +80,9 @@ fn a_full_queue_stops_the_backend_and_loses_nothing() {
 
 const CALLS: u64 = 20;
 
-/// In the middle of twenty calls with progress: the process that serves is killed, the daemon, and both at once.
+/// During twenty calls with progress the test kills the front, the daemon, and both at once.
 #[test]
-fn nothing_is_lost_when_whoever_serves_and_the_daemon_are_killed() {
+fn nothing_is_lost_when_the_front_and_the_daemon_are_killed() {
     let mut bench = Bench::new("");
     for id in 1..=CALLS {
         bench.serving.send("s", &request(id, "hold"));
@@ -95,7 +96,7 @@ fn nothing_is_lost_when_whoever_serves_and_the_daemon_are_killed() {
             bench.raw.say(&line);
             said.push(line);
         }
-        // Some are read, and of these some are confirmed.
+        // The front reads some lines, and confirms some of these.
         for _ in 0..CALLS {
             got.push(bench.serving.line());
         }
@@ -117,7 +118,7 @@ fn nothing_is_lost_when_whoever_serves_and_the_daemon_are_killed() {
             }
         }
         if step % 3 != 1 {
-            // The seven that were not confirmed come again.
+            // The next front gets the seven unconfirmed lines again.
             for _ in 0..7 {
                 got.push(bench.serving.line());
             }
@@ -130,13 +131,13 @@ fn nothing_is_lost_when_whoever_serves_and_the_daemon_are_killed() {
     while got.last().is_none_or(|(number, _)| *number < said.len() as u64) {
         got.push(bench.serving.line());
     }
-    // What came twice came under the same number, and nothing else did.
+    // A line that came twice had the same number, and no two lines shared one.
     let mut once = Vec::new();
     for (number, line) in got {
         match once.get(usize::try_from(number).expect("small") - 1) {
             Some(before) => assert_eq!(*before, line),
             None => {
-                assert_eq!(number, once.len() as u64 + 1, "one was left out");
+                assert_eq!(number, once.len() as u64 + 1, "a line is missing");
                 once.push(line);
             }
         }

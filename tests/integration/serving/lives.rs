@@ -1,4 +1,4 @@
-//! How keepers of a service's sessions come to be, and how they end.
+//! How keepers of a service's sessions start and end.
 
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::{Attach, KeeperRequest};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Bench, answer, request};
 
 #[test]
-fn a_keeper_ends_when_nobody_has_served_for_the_linger_time() {
+fn a_keeper_without_a_front_ends_after_the_linger_time() {
     let mut bench = Bench::new("[http]\nlinger_ms = 50\n");
     let backend = bench.world.backend();
     bench.serving.process.kill();
@@ -39,7 +39,7 @@ fn a_keeper_ends_when_it_is_told_to() {
     assert_eq!(bench.serving.attach("s", &bench.raw.command)["is_fresh"], true);
 }
 
-/// Its keepers say whose they are, and who was attached.
+/// The keepers tell the new daemon which service they belong to, and which process was attached.
 #[test]
 fn a_service_is_found_again_when_the_records_are_lost() {
     let mut bench = Bench::new("");
@@ -73,7 +73,7 @@ fn a_keeper_is_listed_and_stopped_by_hand() {
 }
 
 #[test]
-fn a_keeper_that_is_killed_takes_its_backend_with_it_and_the_next_one_is_another() {
+fn a_killed_keeper_takes_its_backend_with_it_and_a_new_one_is_started() {
     let mut bench = Bench::new("");
     let backend = bench.world.backend();
     let pid = backend.status().pid.expect("it runs");
@@ -84,9 +84,9 @@ fn a_keeper_that_is_killed_takes_its_backend_with_it_and_the_next_one_is_another
     assert_ne!(bench.world.backend().keeper, backend.keeper);
 }
 
-/// A process that does not serve the name gets nothing of a keeper, whether the daemon is there or not.
+/// A keeper refuses every process that does not hold the lease, also while the daemon is away.
 #[test]
-fn nobody_else_attaches() {
+fn only_the_leaseholder_attaches() {
     let mut bench = Bench::new("");
     let backend = bench.world.backend();
     let refusal = |epoch, service: Option<&str>, continues| {
@@ -106,12 +106,12 @@ fn nobody_else_attaches() {
     bench.daemon.kill();
     assert_eq!(refusal(1, Some("web"), true), "stale_epoch");
     bench.serving.send("s", &request(1, "x"));
-    assert_eq!(bench.serving.line(), (1, answer(1)), "and the one that serves notices nothing");
+    assert_eq!(bench.serving.line(), (1, answer(1)), "and the leaseholder is not affected");
 }
 
-/// Whoever is not below the process that serves can't have its backend, whatever it says.
+/// A keeper must be a descendant of the leaseholder.
 #[test]
-fn nobody_else_registers_a_keeper() {
+fn only_a_descendant_of_the_leaseholder_registers_as_a_keeper() {
     let bench = Bench::new("");
     let words = ["keep", "--session", "s", "--service", "web", "--epoch", "1", "--", "sleep", "60"];
     let output = bench.world.sessiond(&words).output().expect("it runs");

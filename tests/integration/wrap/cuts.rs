@@ -154,9 +154,9 @@ fn what_was_under_way_to_a_killed_front_is_counted() {
     );
 }
 
-/// The host has got everything, and closes at once: nothing was on its way, and nobody is told that it was.
+/// The host closes at once after it has got everything: no message was on its way, and none counts as lost.
 #[test]
-fn what_has_arrived_is_not_counted_as_lost_at_an_orderly_close() {
+fn no_message_that_has_arrived_counts_as_lost_at_an_orderly_close() {
     let (world, _daemon, raw, mut client, backend) = raw_backend();
     for round in 0..100 {
         let flood = client.request("flood", json!({"lines": 20, "bytes": 10}));

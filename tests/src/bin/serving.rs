@@ -1,7 +1,9 @@
-//! A process that serves sessions, as an HTTP server does, and does what a test says: `serving NAME`.
+//! A process that leases a service, as an HTTP server does, and obeys a test: `serving NAME`.
 //!
-//! It first says `{"leased": EPOCH}`, or `{"taken": {"pid", "since_ms"}}` and exits 75. Then it takes commands, one line of JSON each, and
-//! ends with its input; nothing waits for anything else. Those of a session:
+//! It first says `{"leased": EPOCH}`; or it says `{"taken": {"pid", "since_ms"}}` and exits with 75. Then it
+//! reads commands, one line of JSON each, until its input ends. It does not wait for one command to complete
+//! before it reads the next, except for `backend`, `calls`, `end` and `release`. The commands, and what it
+//! answers:
 //!
 //! - `{"backend": SESSION, "command": […]}`: `{"attached": SESSION, "keeper", "incarnation", "is_fresh"}`, or `{"attached": null, "why"}`; from then on each line of the
 //!   backend is `{"session", "number", "line"}`, and its end `{"gone": SESSION}`
@@ -78,7 +80,7 @@ async fn obey(service: &Service, backends: &mut Backends, command: &Value) {
             let what = if backend.send(line.clone()).await.is_ok() { "taken" } else { "lost" };
             say(&json!({what: session, "line": line}));
         });
-        // In the order of the commands.
+        // Keeps the order of the commands.
         tokio::task::yield_now().await;
     } else if let Some(session) = of("confirm") {
         backend(&session).confirm(command["number"].as_u64().expect("a number"));
@@ -104,7 +106,7 @@ fn program(command: &Value) -> Command {
     Command { program, environment: Vec::new() }
 }
 
-/// Tells what the backend says, as long as anybody else has it.
+/// Reports the backend's lines, as long as `main` holds it.
 async fn tell(session: String, backend: std::sync::Weak<Backend>) {
     loop {
         let Some(strong) = backend.upgrade() else { return };

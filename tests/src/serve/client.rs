@@ -1,4 +1,4 @@
-//! An HTTP client that shows every byte that matters.
+//! An HTTP client that shows status, headers and events as they were sent.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -12,13 +12,13 @@ use crate::PATIENCE;
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     pub(super) at: String,
-    /// What is sent with each request, beside the usual.
+    /// Additional headers of each request.
     pub headers: Vec<(String, String)>,
     /// The id of the last request.
     pub last: u64,
 }
 
-/// The answer to a request. Its body is read when it is asked for.
+/// The answer to a request. Its body is read on demand.
 pub struct Reply {
     /// The status.
     pub status: u16,
@@ -45,9 +45,9 @@ pub struct SseEvent {
     pub event: Option<String>,
     /// Its id.
     pub id: Option<String>,
-    /// After what time to come back.
+    /// After how many milliseconds to reconnect.
     pub retry: Option<u64>,
-    /// Its data, as it stands there.
+    /// Its data, unparsed.
     pub data: String,
 }
 
@@ -72,7 +72,7 @@ impl HttpClient {
         self.ask_at(method, "/mcp", headers, body)
     }
 
-    /// The same, at another path.
+    /// As [`HttpClient::ask`], at another path.
     ///
     /// # Panics
     /// When there is none.
@@ -88,7 +88,7 @@ impl HttpClient {
             all.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
             all.push((name, value));
         }
-        // Empty: it is left out.
+        // An empty header is left out.
         let lines = all.iter().filter(|(_, value)| !value.is_empty());
         let lines: String = lines.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let length = body.len();
@@ -126,7 +126,7 @@ impl HttpClient {
         self.begun(version, reply)
     }
 
-    /// The same, with a server that is told what to answer.
+    /// As [`HttpClient::initialize`]; tells the server what to answer.
     ///
     /// # Panics
     /// When it is refused.
@@ -177,16 +177,16 @@ impl HttpClient {
         self.ask("POST", &[], &message.to_string())
     }
 
-    /// Posts a notification, which must be taken.
+    /// Posts a notification, which `serve` must accept.
     ///
     /// # Panics
-    /// When it is not.
+    /// When `serve` refuses it.
     pub fn notify(&self, method: &str, params: &Value) {
         let mut reply = self.post(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
         reply.must_be(202);
     }
 
-    /// Posts a request, of which progress is to be told. Its id is `last`.
+    /// Posts a request. Its id is `last`.
     pub fn request(&mut self, method: &str, params: &Value) -> Reply {
         self.last += 1;
         self.post(&json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}))
@@ -215,7 +215,7 @@ impl HttpClient {
         self.ask("GET", &[], "")
     }
 
-    /// Comes back to a stream.
+    /// Resumes a stream after this event.
     #[must_use]
     pub fn resume(&self, event: &str) -> Reply {
         self.ask("GET", &[("Last-Event-ID", event)], "")
@@ -257,7 +257,7 @@ impl Reply {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// More of the body. False: that was all.
+    /// Reads more of the body. False: there is no more.
     fn more(&mut self) -> bool {
         if self.is_whole {
             return false;
@@ -276,7 +276,7 @@ impl Reply {
         let start = self.text.len();
         self.text.resize(start + length, 0);
         if self.body.read_exact(&mut self.text[start..]).is_err() {
-            // It broke off.
+            // The connection broke.
             self.text.truncate(start);
             self.is_whole = true;
             return false;
@@ -304,7 +304,7 @@ impl Reply {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
     }
 
-    /// The next event; none at the end. Comments are not told.
+    /// The next event; none at the end. Skips comments.
     ///
     /// # Panics
     /// When it is no stream of events.
@@ -325,7 +325,7 @@ impl Reply {
         }
     }
 
-    /// The next line of the body, as it stands there.
+    /// The next line of the body, unparsed.
     ///
     /// # Panics
     /// When there is none.
@@ -355,7 +355,7 @@ impl Reply {
         }
     }
 
-    /// The answer, with which the stream ends.
+    /// The last message of the stream, which is the answer.
     ///
     /// # Panics
     /// When there is none.

@@ -410,7 +410,7 @@ mod tests {
         let other = directory.path().join("other");
         std::fs::write(&other, "one").expect("written");
         std::fs::rename(&other, &path).expect("renamed");
-        assert_eq!(watched.changed(), None, "the same once more");
+        assert_eq!(watched.changed(), None, "the same content again");
         std::fs::write(&path, "two").expect("written");
         assert_eq!(watched.changed().as_deref(), Some("s.py"));
         std::fs::remove_file(&path).expect("removed");

@@ -17,7 +17,7 @@ use crate::runtime::driven;
 const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Session {
-    /// The stream of an event id, and whether all was said there.
+    /// The stream of an event id, and whether that stream is complete.
     ///
     /// # Errors
     /// `unknown_cursor`; `unknown_session`, `session_terminated`, `binding_mismatch`.

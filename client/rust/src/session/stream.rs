@@ -102,8 +102,9 @@ impl Stream {
         self.append_as(RequestId::mint(), messages).await
     }
 
-    /// The same, under an id of the caller's: the same once more, also by another process, appends nothing and gets the
-    /// first answer, for as long as what was appended can be replayed.
+    /// As [`Stream::append_all`], with an idempotency key: repeating the call with the same `request`, also
+    /// in another process, appends nothing and returns the first answer, as long as the events can still be
+    /// replayed.
     ///
     /// # Errors
     /// As [`Stream::append`].

@@ -153,7 +153,7 @@ async fn what_is_not_known_until_the_end_is_told_as_that() {
 }
 
 #[tokio::test]
-async fn what_was_under_way_when_the_daemon_went_may_have_been_carried_out() {
+async fn a_call_whose_connection_broke_has_an_unknown_outcome() {
     let busy = || Error::Unavailable { sentence: "the disk".into(), retry_after_ms: 60_000 };
     let turns = [Turn::Tell(view("s1", None)), Turn::HangUp, Turn::Refuse(busy()), Turn::Refuse(busy())];
     let fake = Fake::new(turns);

@@ -1,4 +1,4 @@
-//! What a claim that was decided does to the sessions.
+//! Carries out a decided claim on the sessions.
 
 use super::*;
 

@@ -50,7 +50,7 @@ fn a_keeper_registers_under_the_newest_lease() {
     let second = bench.claim(2);
     assert_eq!(bench.keep(&first, 50), Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) }));
     bench.keep(&second, 50).expect("the newest");
-    bench.keep(&second, 50).expect("the same once more");
+    bench.keep(&second, 50).expect("repeating it is allowed");
     assert_eq!(bench.told_of(&second), Some(50));
 
     let other = Claim { key: Some(key(8)), ..bench.claim_of(HOST, 3) };

@@ -1,4 +1,5 @@
-//! Services: one process at a time serves a name, and its sessions' backends outlive it.
+//! Services: one process at a time holds the lease on a name, and the backends of the service's sessions
+//! outlive that process.
 
 use std::collections::BTreeMap;
 
@@ -42,11 +43,11 @@ fn one_process_at_a_time_serves_a_name() {
     assert_eq!((bench.serve(1), bench.serve(1)), (Ok(Epoch(1)), Ok(Epoch(1))));
     assert_eq!(bench.serve(2), Err(Error::ServiceTaken { pid: 1, since_ms: 5 }));
     assert!(!bench.registry.is_idle() && bench.registry.depends_on(&process(1)));
-    assert!(bench.registry.processes().contains(&process(1)), "its exit has to be told");
+    assert!(bench.registry.processes().contains(&process(1)), "the registry must be told of its exit");
     let of = session(1);
     bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
     bench.exit(&[1]);
-    assert_eq!(bench.serve(2), Ok(Epoch(2)), "the epoch grows, as long as a keeper has seen the former one");
+    assert_eq!(bench.serve(2), Ok(Epoch(2)), "the epoch grows while a keeper remembers the former one");
     assert_eq!(
         bench.registry.release_service(&web(), Epoch(1), process(1)),
         Err(Error::StaleEpoch { given: Epoch(1), newest: Epoch(2) })
@@ -61,13 +62,13 @@ fn one_process_at_a_time_serves_a_name() {
 }
 
 #[test]
-fn a_keeper_lets_in_whoever_serves_and_nobody_else() {
+fn a_keeper_lets_only_the_services_leaseholder_attach() {
     let mut bench = Bench::new();
     let of = session(1);
     assert_eq!(bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)), Err(Error::LeaseEnded));
     bench.serve(1).expect("it is free");
     bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
-    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("the same once more");
+    bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("repeating it is allowed");
     let front =
         |bench: &mut Bench, epoch| bench.registry.front(&of.1, KeeperName(50), process(50), Epoch(epoch));
     assert_eq!(front(&mut bench, 1), Ok(process(1)));
@@ -91,7 +92,7 @@ fn a_keeper_ends_with_its_session_or_when_another_one_takes_its_place() {
     let of = session(1);
     bench.registry.keep_service_backend(&of, Epoch(1), keeper(50)).expect("it serves");
     let other = bench.registry.keep_service_backend(&session(2), Epoch(1), keeper(50));
-    assert!(matches!(other, Err(Error::InvalidArgument { .. })), "it has another session's");
+    assert!(matches!(other, Err(Error::InvalidArgument { .. })), "it holds the backend of another session");
     bench.registry.keep_service_backend(&of, Epoch(1), keeper(51)).expect("it serves");
     assert_eq!(bench.ended(), [50]);
     bench.registry.end_service_session(&of);
@@ -133,14 +134,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A second and naive account of the rules.
+/// A second, naive implementation of the rules.
 #[derive(Default)]
 struct Book {
     serves: Option<u32>,
-    /// The epoch that each process was told last, and the newest of all that somebody may remember.
+    /// The last epoch that each process got, and the newest of all.
     told: BTreeMap<u32, u64>,
     newest: u64,
-    /// The session of each keeper that goes on, and those that were let go of and not swept.
+    /// The session of each keeper, and the keepers that have to end and are not swept.
     keeps: BTreeMap<u32, SessionId>,
     gone: Vec<u32>,
 }
@@ -148,7 +149,7 @@ struct Book {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 800, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens in whichever order, and wherever the daemon is killed.
+    /// Holds for any order of events, and wherever the daemon is killed.
     #[test]
     fn one_serves_and_every_keeper_is_accounted_for(steps in proptest::collection::vec(step(), 1..80)) {
         let mut bench = Bench::new();
@@ -162,7 +163,7 @@ proptest! {
                         prop_assert_eq!(Some(&epoch.0), book.told.get(&pid));
                     }
                     (Ok(epoch), None) => {
-                        prop_assert!(book.keeps.is_empty() || epoch.0 > book.newest, "a keeper has seen that one");
+                        prop_assert!(book.keeps.is_empty() || epoch.0 > book.newest, "a keeper has already seen this epoch");
                         book.newest = epoch.0;
                         book.told.insert(pid, epoch.0);
                         book.serves = Some(pid);
@@ -222,7 +223,7 @@ proptest! {
                     prop_assert_eq!(bench.registry.stop_service_backend(&of).is_ok(), known);
                 }
                 Step::Swept(pid) => {
-                    // The edge tells it when the keeper has exited.
+                    // The edge calls this only after the keeper has exited.
                     if book.gone.contains(&pid) {
                         bench.registry.exited(&[process(pid)]);
                         bench.registry.swept(&process(pid));
@@ -233,7 +234,7 @@ proptest! {
                     bench.registry.take_effects().into_iter().for_each(|effect| records.apply(effect));
                     let policy = bench.registry.policy;
                     bench.registry = Registry::restore(policy, records.snapshot());
-                    // Whoever has exited before is found gone; in here everybody else lives.
+                    // The new daemon finds out who has exited before; all others live.
                     for pid in &book.gone {
                         bench.registry.exited(&[process(*pid)]);
                     }
@@ -244,7 +245,7 @@ proptest! {
                 .map(|((_, id), keeper)| (keeper.process.pid, id.clone())).collect();
             prop_assert_eq!(&known, &book.keeps);
             for pid in &book.gone {
-                prop_assert!(records.keepers.contains_key(&process(*pid)), "it is never forgotten before it is swept");
+                prop_assert!(records.keepers.contains_key(&process(*pid)), "a keeper is forgotten only after it is swept");
             }
             let holder = bench.registry.services().next().and_then(|service| service.holder);
             prop_assert_eq!(holder.map(|holder| holder.pid), book.serves);

@@ -140,7 +140,8 @@ impl DynamoDb {
             match found {
                 Some(head) if head.facts.version == plan.next => return Ok(Installed::Over(former)),
                 Some(head) if head.facts.knows(plan.next) => return Ok(Installed::Overtaken),
-                // Not where it may have been in place before, and others have deleted it: it is not made twice.
+                // Not if this record may have been made before and deleted by others: it must not be made
+                // twice.
                 Some(head)
                     if is_create && head.facts.dead && !(doubtful && head.facts.may_have_followed(None)) =>
                 {

@@ -70,7 +70,7 @@ pub(super) fn set_up(connection: &Connection, durability: Durability) -> rusqlit
     connection.pragma_update(None, "journal_size_limit", LOG_LIMIT)
 }
 
-/// Makes a file anew that is of a former daemon, and could not be made smaller.
+/// Rebuilds a file of a former version, which can't shrink, as one that can.
 pub(super) fn may_shrink(connection: &Connection) -> rusqlite::Result<()> {
     let auto_vacuum: i64 = connection.pragma_query_value(None, "auto_vacuum", |row| row.get(0))?;
     if auto_vacuum != 0 {

@@ -1,4 +1,4 @@
-//! A frame taken apart where it lies. A tree of its values would have many times its size.
+//! Reads a frame's members in place. A tree of its values would take many times its size.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,23 +7,23 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of a request or notification, as they were written. Of two with one name the last counts.
+/// The members of a request or notification, as raw text. Of two with one name the last counts.
 #[derive(Default)]
 pub(super) struct Envelope<'a> {
     pub(super) id: Option<&'a RawValue>,
     pub(super) jsonrpc: Option<&'a RawValue>,
     pub(super) method: Option<&'a RawValue>,
-    /// None, too, where it is `null`.
+    /// Also none if it is `null`.
     pub(super) params: Option<&'a RawValue>,
 }
 
 impl<'a> Envelope<'a> {
-    /// None: it is JSON, and no object.
+    /// None: it is JSON, but no object.
     ///
     /// # Errors
-    /// When it is not JSON, or deeper than serde_json goes.
+    /// When it is not JSON, or nested deeper than serde_json allows.
     pub(super) fn read(frame: &'a [u8]) -> serde_json::Result<Option<Self>> {
-        // All of it first: a raw value is only looked at for where it ends.
+        // Check all of it first: serde_json only skims a raw value for its end.
         serde_json::from_slice::<Checked>(frame)?;
         if is_object(frame) { serde_json::from_slice(frame).map(Some) } else { Ok(None) }
     }
@@ -33,14 +33,14 @@ fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().first() == Some(&b'{')
 }
 
-/// The text, if it is one.
+/// The text, if the value is a string.
 pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
     serde_json::from_str(raw.get()).ok().map(|Text(text)| text)
 }
 
-/// Whether it is an object, and then whether it has no members.
+/// None: no object. Else whether the object is empty.
 pub(super) fn object(raw: &RawValue) -> Option<bool> {
     let members = raw.get().strip_prefix('{')?;
     Some(members.trim_ascii_start() == "}")
@@ -83,8 +83,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
     }
 }
 
-/// Any value, read as `serde_json::Value` is, with the same errors, and not kept. (`IgnoredAny` reads neither numbers nor
-/// texts, and has no bound on its depth.)
+/// Reads any value with the errors of `serde_json::Value`, and keeps nothing. (`IgnoredAny` checks neither
+/// numbers nor strings, and does not limit the depth.)
 struct Checked;
 
 impl<'de> Deserialize<'de> for Checked {

@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// The ledger keeps so many more items.
+    /// The ledger keeps this many more items.
     pub(super) fn keep(&mut self, cast: &Cast, items: usize) {
         for item in self.queue.drain(..items.min(self.queue.len())).collect::<Vec<_>>() {
             match item {
@@ -26,7 +26,7 @@ impl World {
         }
     }
 
-    /// Somebody is told of a lease, unless that has ended already.
+    /// The claimer gets its lease, unless the lease has ended already.
     fn hand_over(&mut self, cast: &Cast, claim: &Claim, lease: Lease) {
         let Lease { session: id, epoch, outcome, .. } = lease;
         let current = |record: &SessionRecord| record.epoch == epoch && record.holder.is_some();
@@ -94,7 +94,7 @@ impl World {
         self.recorded = self.kept.clone();
         self.registry = Registry::restore(self.policy, self.kept.snapshot());
         self.registry.at(self.now);
-        // A resuming that was not kept has given no session the newer key.
+        // A resumption that was lost in the crash has given no session the newer key.
         let is_former = |record: &&SessionRecord| record.key.is_some_and(|key| key.recipe == FORMER_RECIPE);
         self.downgraded =
             self.registry.sessions().filter(is_former).map(|record| record.id.clone()).collect();
