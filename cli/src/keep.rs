@@ -1,4 +1,4 @@
-//! `mcp-sessiond keep`: the keeper of one backend. Started by `wrap`.
+//! `mcp-sessiond keep`: the keeper of one backend. `wrap` and `serve` start it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -14,18 +14,19 @@ use super::wrap::program;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Internal: `mcp-sessiond wrap` starts it, under the lease of a session, and it reports on standard output, in one line of \
-JSON. It ends with the session's host, when nobody has come for the server for `backends.linger_ms`, or on SIGTERM.
+Internal: `mcp-sessiond wrap` and `serve` start it under a lease. It reports on standard output, in one line of JSON. It ends \
+with the session's host, on SIGTERM, or when no front has been attached for `backends.linger_ms` (of `serve`: \
+`http.linger_ms`).
 
 Example: mcp-sessiond keep --session 0199… --epoch 1 -- npx @playwright/mcp")]
 pub(super) struct Arguments {
     /// The session that the server belongs to
     #[arg(long)]
     session: SessionId,
-    /// The service that it belongs to
+    /// The service that the session belongs to
     #[arg(long)]
     service: Option<ServiceName>,
-    /// The epoch of the lease: on the session, or on its service
+    /// The epoch of the lease on the session, or on its service
     #[arg(long)]
     epoch: u64,
     /// How long to wait for the first front, in ms

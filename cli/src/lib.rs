@@ -59,7 +59,7 @@ enum Verb {
     Token(token::Arguments),
     /// Run an MCP server so that it outlives its own process, and its host finds it as it was
     Wrap(wrap::Arguments),
-    /// Serve an MCP server over HTTP, so that its clients lose nothing when a page is reloaded or anything is killed
+    /// Serve an MCP server over HTTP; sessions survive lost connections and a kill of `serve` or the daemon
     Serve(serve::Arguments),
     /// Hold a server for `wrap` (internal)
     Keep(keep::Arguments),

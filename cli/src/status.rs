@@ -18,8 +18,9 @@ const COLUMNS: usize = 80;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-HOST is the program that has the server, or the service `serve.NAME`. STATE is `in use`, a host is connected; `waiting`, its host has closed the connection and may come back, which is waited for \
-`backends.linger_ms`; `starting`; `stopping`; `silent`, its keeper does not answer; or `not kept`: the command runs as it is, \
+HOST is the program that uses the server, or the service `serve.NAME`. STATE is `in use`, a host is connected; `waiting`, its \
+host has disconnected, and the server waits for it for `backends.linger_ms` (of `serve`: `http.linger_ms`); `starting`; \
+`stopping`; `silent`, its keeper does not answer; or `not kept`: the command runs as it is, \
 and ends with its host. AGE is that of the server's process, MEMORY has all that it has started. A server is named by its program and the package \
 or script that it runs; no other argument is ever shown.
 
@@ -157,7 +158,7 @@ fn row(server: &Server) -> Vec<String> {
     let number = |number: Option<u32>| text(number.map(|number| number.to_string()));
     let host = match (&server.host_name, server.host) {
         (Some(name), Some(pid)) => Some(format!("{name} {pid}")),
-        // One behind `serve` has none.
+        // A server behind `serve` has no host.
         (_, pid) => {
             pid.map(|pid| pid.to_string()).or_else(|| server.service.as_ref().map(ToString::to_string))
         }

@@ -5,22 +5,25 @@ use super::section::section;
 section! {
     /// The settings of `serve`. Each `serve` reads them when it starts; `linger_ms` is the daemon's.
     pub struct Http {
-        /// How long a request is held while the daemon is away, in ms. After that it is refused, and the client told to come again.
+        /// How long `serve` holds a request while the daemon does not answer, in ms. Then it answers 503,
+        /// with a time to try again.
         hold_ms: u64 = 5_000,
-        /// After how long without a stream and without a call a session ends, with its server, in ms; 0: never.
+        /// After how long without a request, an open stream or an open call a session ends, with its server,
+        /// in ms; 0: never.
         idle_ms: u64 = 30 * 60_000,
-        /// How long the server of a session stays when nobody serves it, in ms. Applies to keepers that register from now on.
+        /// How long a server stays while no `serve` of its name runs, in ms. Applies to keepers that register
+        /// from now on.
         linger_ms: u64 = 600_000,
-        /// Sessions at one time.
+        /// How many sessions there may be at one time.
         sessions: usize = 64,
-        /// After what time a client is told to come back whose connection has ended, in ms.
+        /// After what time a client reconnects when its connection has ended, in ms.
         retry_ms: u64 = 5_000,
-        /// After how long without a message a comment is sent, in ms: proxies end connections that say nothing.
+        /// After how long without a message `serve` sends a comment, in ms: proxies close silent connections.
         keep_alive_ms: u64 = 15_000,
         /// How long a client may take to send the head of a request, and again its body, in ms.
         peer_wait_ms: u64 = 15_000,
-        /// Whether messages of a call whose client is gone go to the standalone stream until it is back. Answers wait for it either
-        /// way.
+        /// Whether the messages of a call whose client has disconnected go to the standalone stream until it
+        /// is back. Answers always wait for it.
         redirect: bool = false,
     }
 }
