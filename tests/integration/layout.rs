@@ -172,7 +172,7 @@ fn unsafe_code_is_in_one_file() {
     }
 }
 
-/// Lines that a file of ours may have: what is longer has two subjects.
+/// How many lines a file may have: a longer one has more than one subject.
 const LINES_MAX: usize = 450;
 
 #[test]

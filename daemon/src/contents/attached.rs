@@ -5,12 +5,12 @@ use mcp_sessiond_proto::Error;
 use super::{Access, Admit, Contents};
 
 impl Contents {
-    /// A client has come.
+    /// A client has attached.
     ///
     /// # Errors
     /// Those of a session that is not there, not the caller's, or terminated.
     pub async fn attach(&self, access: &Access) -> Result<(), Error> {
-        // A session that has ended is not brought back by who comes.
+        // A client that attaches must not revive a session that has ended.
         self.look_quietly(access, Admit::Living, &[], |_| Ok(())).await?;
         // Before the change, so that a sweep that is under way leaves the session alone.
         self.presence.attach(&access.place);
@@ -28,7 +28,7 @@ impl Contents {
         attached
     }
 
-    /// A client has gone.
+    /// A client has detached.
     ///
     /// # Errors
     /// [`Error::Unavailable`]; then the sweep finds out.
@@ -36,7 +36,8 @@ impl Contents {
         if !self.presence.detach(&access.place) {
             return Ok(());
         }
-        // Whoever went has been admitted when it came: its credential or lease may have been replaced since.
+        // No check of the caller: it passed one when it attached, and its credential or lease may have been
+        // replaced since.
         let gone = Access { writer: super::Writer::Anyone, ..access.clone() };
         let detached = self.change(&gone, Admit::Unchecked, |draft| {
             if draft.head.attached && self.presence.attached(&access.place) == 0 {

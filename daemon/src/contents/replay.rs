@@ -78,7 +78,7 @@ impl Contents {
             if Instant::now() >= deadline {
                 return Ok(replayed);
             }
-            // After the first look: a session that has ended is not brought back by who comes.
+            // After the first look, so that a client that waits does not revive a session that has ended.
             in_use.get_or_insert_with(|| self.presence.call(&access.place));
             let look_again = if replayed.more {
                 Instant::now()

@@ -1,8 +1,9 @@
-//! Keepers whose records are lost: each has a copy of its session's, and gives it back.
+//! When the daemon's records are lost, each keeper gives back its copy of its session's record.
 //!
-//! What else was on record is lost: who holds a lease of which the keeper has not heard yet, and whether a host was seen with a crowd.
-//! So nobody is led to what is found again by a key. A host's server stays for the front that is attached, as the kernel
-//! confirms it, and ends with it. What the user has named is found by its name, as ever.
+//! Other records stay lost: leases that no keeper has heard of, and whether a host was seen with a crowd of
+//! servers. So no claim finds such a session by its key. A host's server stays for the front that is
+//! attached, if the kernel confirms the host, and ends with that front. Sessions that the user has named are
+//! found by their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::keepers::Listener;
 
-/// Keepers that are asked at a time. Each of them is a thread.
+/// How many keepers are asked at a time, each by a thread of its own.
 const AT_ONCE: usize = 16;
 
-/// What a keeper has to give back. Its own text: no other program reads it.
+/// The copy of a session's record that a keeper holds. Only daemons write and read it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct RecordCopy {
     session: SessionId,
@@ -30,7 +31,7 @@ pub(super) struct RecordCopy {
     host: Option<ProcessRef>,
     host_name: String,
     row: Option<Siblings>,
-    /// That of the name, where it is the user's.
+    /// The key of the name, if the session is the user's.
     key: Option<Vec<u8>>,
     program: String,
     label: Option<Label>,
@@ -43,7 +44,8 @@ pub(super) struct RecordCopy {
 }
 
 impl RecordCopy {
-    /// The copy of a session. None: it is found by an id that its owner chose, as no backend's is.
+    /// The copy of a session. None: the session has an id that its owner chose; such a session has no
+    /// backend.
     pub(super) fn of(session: &SessionRecord, owner: &OwnerRecord) -> Option<String> {
         session.name.is_none().then_some(())?;
         let is_users = session.owner == ProcessId::USER;
@@ -66,7 +68,7 @@ impl RecordCopy {
         serde_json::to_string(&copy).ok()
     }
 
-    /// The records that it was a copy of, and nothing else of them than what is known.
+    /// The records that this is a copy of, with defaults for all that the copy does not have.
     fn records(self, keeper: KeeperRecord, epoch: Epoch, holder: Option<ProcessId>) -> Option<Adopted> {
         let host = self.host.map_or(ProcessId::USER, process_id);
         let owner = OwnerRecord {
@@ -145,7 +147,7 @@ pub(super) fn adopt(
             Given::Served(service, session, keeper) => adopt_served(snapshot, service, session, keeper),
         }
     }
-    // Of several keepers of one session the one that has heard of the latest front is its keeper.
+    // If several keepers claim one session, the one with the latest front is its keeper.
     given.sort_by_key(|adopted| (adopted.session.holder.is_none(), std::cmp::Reverse(adopted.session.epoch)));
     let mut adopted = Vec::new();
     for Adopted { owner, mut session } in given {
@@ -184,7 +186,8 @@ fn adopt_served(snapshot: &mut Snapshot, service: ServiceRecord, session: Sessio
     snapshot.serving.push((session, keeper));
 }
 
-/// What these keepers give back, each asked by a thread. Those for which there is no thread are not asked.
+/// Asks each keeper in a thread, and returns what they give back. Keepers for which no thread could be
+/// started are left out.
 fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Given> {
     std::thread::scope(|scope| {
         let asking: Vec<_> = sockets
@@ -198,7 +201,7 @@ fn asked(sockets: &[(KeeperName, PathBuf)], config: &Config) -> Vec<Given> {
     })
 }
 
-/// What this keeper gives back, if the kernel confirms it.
+/// Asks a keeper, and returns what it gives back, if the kernel confirms it.
 fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given> {
     let listener = Listener::find(socket).ok()??;
     let keeper = listener.process.clone();
@@ -225,7 +228,7 @@ fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given>
     let host = copy.host.map(process_id);
     let holder = match host {
         None => front.filter(|front| lives(*front).is_some()),
-        // Without a front it could not be told whose it is.
+        // Without a front the host can't be verified.
         Some(host) => {
             let found = process::find_host(&lives(front?)?, &config.table()).host.ok()?;
             front.filter(|_| found.id() == host).map(Some)?

@@ -1,4 +1,4 @@
-//! Backends: the RPCs' work for keepers and fronts, and what is left to others when a keeper ends.
+//! Backends: the RPCs for keepers and fronts, and the tasks that follow when a keeper ends.
 
 use std::sync::atomic::Ordering;
 
@@ -16,39 +16,40 @@ use super::claim::{failed, scarce};
 use super::{Edge, State};
 use crate::counters::count;
 
-/// Bytes that the name of a backend's executable may have: what a file's name has at most.
+/// The most bytes of a backend's name: as many as a file's name may have.
 const PROGRAM_MAX: usize = 255;
 
 /// Characters of a reason that are logged.
 const WHY_MAX: usize = 300;
 
-/// When to ask again for the backend of a session whose former one is being ended, in ms.
+/// When a client asks again for a backend while the former one is being ended, in ms.
 const ENDING_RETRY_MS: u32 = 20;
 
-/// How long a backend stays that nobody can come for, in ms: while its front attaches again.
+/// How long the backend of a session that no claim can resume stays without a front, in ms: enough for its
+/// own front to attach again.
 const UNRESUMABLE_LINGER_MS: u64 = 2_000;
 
-/// What has to be done about a keeper, and takes its time.
+/// A slow task for a keeper.
 #[derive(Debug)]
 pub enum Charge {
-    /// It has to end, and takes its backend down with it.
+    /// End it, and with it its backend.
     End {
         /// The keeper.
         keeper: Pinned,
         /// Why, for the log.
         why: &'static str,
     },
-    /// It has exited: what is left of its backend has to go. [`Edge::swept`] is told then.
+    /// It has exited: kill what is left of its backend, then call [`Edge::swept`].
     Sweep {
         /// The keeper.
         keeper: KeeperRecord,
-        /// Whether its exit was seen. Else it was found gone at the start, and when it went is not known.
+        /// Whether the daemon saw its exit. If not, the keeper was gone when the daemon started.
         is_seen: bool,
     },
 }
 
 impl Edge {
-    /// A keeper registers: `peer` itself, which must be below the process that holds the session.
+    /// Registers `peer` as a keeper. It must be a descendant of the process that holds the session.
     ///
     /// # Errors
     /// When it is not, the lease is not the newest, or the records can't be written.
@@ -90,7 +91,7 @@ impl Edge {
         let linger = |of_host: u64| match (is_users, is_resumable) {
             (true, _) => config.named_linger_ms,
             (false, true) => of_host,
-            // The daemon ends it when its front goes. Where the daemon goes, too, nobody else would.
+            // The daemon ends it when its front goes. This is for the case that the daemon is gone, too.
             (false, false) => UNRESUMABLE_LINGER_MS.min(of_host),
         };
         let lingers = (linger(config.linger_ms), linger(config.closed_linger_ms));
@@ -122,14 +123,14 @@ impl Edge {
         }
     }
 
-    /// The session that is called so and held by a process above `peer`, and that process.
+    /// The session with this id that an ancestor of `peer` holds, and that ancestor.
     fn held_above(
         &self,
         peer: &Pinned,
         told: &SessionId,
         epoch: Epoch,
     ) -> Result<(SessionId, ProcessId), Error> {
-        // Several owners may have chosen the same id.
+        // Several owners may have chosen the same id for a session.
         let called_so: Vec<(ProcessId, SessionId, Option<ProcessId>)> = self.look(|registry| {
             let found = registry.owners().filter_map(|(host, ..)| registry.find(host, told));
             found.map(|session| (session.owner, session.id.clone(), session.holder)).collect()
@@ -144,7 +145,8 @@ impl Edge {
             let sentence = "a keeper is a process of its own, below the one that holds the lease".into();
             return Err(refused(sentence));
         }
-        // Whoever is below an instance that the session is for may know it, and that the lease has gone to another process.
+        // A descendant of an instance of the session may learn that the session exists, and that another
+        // process has its lease.
         let instances =
             |id: &SessionId| self.look(|registry| registry.instances_of(id).collect::<Vec<ProcessId>>());
         for (_, id, holder) in called_so {
@@ -253,11 +255,11 @@ impl Edge {
         self.tell(|registry| registry.backend_ending(session, *keeper, peer.id(), *why))
     }
 
-    /// The backend of a session, which the caller holds under this epoch. None: there is none.
+    /// The backend of a session that the caller holds under this epoch. None: there is none.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest. [`Error::Unavailable`] while it is being ended: the next one is not to meet
-    /// what it still holds, such as a port, or the lock on a profile.
+    /// Those of a lease that is not the newest. [`Error::Unavailable`] while a former one is being ended: it
+    /// may still hold a port or the lock on a profile.
     pub fn find_backend(&self, id: &SessionId, epoch: Epoch) -> Result<Option<Backend>, Error> {
         self.tell(|registry| {
             registry.check(id, epoch)?;
@@ -290,7 +292,7 @@ impl Edge {
         backends
     }
 
-    /// Ends the backend of the session of this id, as its owner knows it, whoever that is.
+    /// Ends the backend of the session that its owner, any owner, knows by this id.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when there is none, [`Error::InvalidArgument`] when there are several.
@@ -321,7 +323,7 @@ impl Edge {
         .await
     }
 
-    /// What was left of the backend of a keeper that has exited is gone.
+    /// Nothing is left of the backend of a keeper that has exited.
     pub fn swept(&self, keeper: &KeeperRecord) {
         let is_free = self.tell(|registry| {
             registry.swept(&keeper.process);
@@ -340,7 +342,7 @@ impl Edge {
     }
 
     pub(super) fn end_keeper(&self, state: &State, keeper: &ProcessId) {
-        // One that is not watched has exited, and then its backend is swept.
+        // A keeper that is not watched has exited, and its backend is swept anyway.
         if let Some(keeper) = state.exits.watched(keeper) {
             let is_kept = state.registry.sessions_with_backend().any(|(_, kept)| kept.process == keeper.id());
             let why = if is_kept { "it was stopped" } else { "its session has ended, or has another server" };
@@ -356,7 +358,7 @@ impl Edge {
     }
 }
 
-/// Registers a keeper that is watched by now, so that its exit is told if it lives at this moment. Tells the session's
+/// Registers a keeper that is already watched, so that no exit from now on is missed. Returns the session's
 /// host.
 fn register(
     registry: &mut Registry,
@@ -369,7 +371,7 @@ fn register(
     registry.check(id, epoch)?;
     let session = registry.session(id).ok_or(Error::UnknownSession)?;
     let owner = session.owner;
-    // Under one epoch there is one holder; but the epoch may have become the newest only now.
+    // One epoch has one holder, but the lease may have changed since the caller looked.
     if session.holder != Some(holder) || !peer.is_alive() {
         return Err(Error::LeaseEnded);
     }
@@ -386,7 +388,7 @@ pub(super) fn is_above(process: ProcessId, peer: &Pinned) -> Result<bool, Error>
     Ok(found.is_some_and(|found| found.id() == process))
 }
 
-/// The session's former backend is being ended.
+/// The error for a session whose former backend is being ended.
 pub(super) fn ending() -> Error {
     Error::Unavailable {
         sentence: "a former backend is being ended, whose place this one takes".into(),
@@ -423,7 +425,7 @@ pub(super) fn of_service((service, session): &ServiceSession, keeper: &KeeperRec
     }
 }
 
-/// Deletes a keeper's socket, unless somebody listens there: a keeper that is about to register.
+/// Deletes a keeper's socket, unless a process listens there: a keeper that is about to register.
 fn delete_socket(socket: &std::path::Path) {
     if process::socket::is_served(socket) {
         return;

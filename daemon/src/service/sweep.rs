@@ -1,4 +1,4 @@
-//! Ending sessions by hand.
+//! Ends sessions by hand.
 
 use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::debug::{Ended, SweepRequest};
@@ -7,7 +7,8 @@ use super::Daemon;
 use crate::contents::SweptSession;
 
 impl Daemon {
-    /// Ends sessions that nobody can use any more, or those of one service that nobody has used for some time.
+    /// Ends the sessions that no process can use any more, or those of one service that were not used for
+    /// some time.
     pub(super) async fn sweep(&self, request: SweepRequest) -> Result<Vec<Ended>, Error> {
         let swept = match request {
             SweepRequest { service: None, older_than_ms: None } => {

@@ -1,4 +1,4 @@
-//! How a backend is, as its keeper says.
+//! The state of a backend, as its keeper reports it.
 
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +100,7 @@ pub struct CallInfo {
     pub former: bool,
 }
 
-/// An answer that came too late for whoever had asked.
+/// An answer that came after the front that made the call had gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParkedInfo {
     /// The method of the call.

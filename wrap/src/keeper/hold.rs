@@ -38,18 +38,19 @@ const BESIDES: usize = 4;
 /// Visits that wait to be dealt with.
 const VISITS: usize = 16;
 
-/// How long after a front has attached there is nothing left to do for it but to carry lines; and how long a backend that has
-/// closed its standard input or output may take to exit.
+/// How long after a front has attached the keeper gives memory back, and how long a backend that has closed
+/// its standard input or output may take to exit.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// How long nothing is carried until memory is given back.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// How long it may be until the clock is looked at where nothing is due.
+/// The longest sleep when no deadline is set.
 const QUIET: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a front may take to read its last answers when the backend is taken down, and how long what the backend has left
-/// behind may take to die. With three times `stop_wait_ms` that is what the daemon waits before it kills a keeper.
+/// How long a front may take to read its last answers when the backend is taken down, and how long processes
+/// that the backend has left behind may take to die. Both, with three times `stop_wait_ms`, make up how long
+/// the daemon waits before it kills a keeper.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A keeper that has registered, and whose backend runs.
@@ -57,10 +58,10 @@ pub struct Keeper {
     pub(super) house: Arc<House>,
     /// What the daemon said when it registered.
     pub(super) kept: Kept,
-    /// The control plane, for calls that nobody waits for.
+    /// The daemon, for calls whose answers the keeper does not wait for.
     control: Control,
     pub(super) program: Program,
-    /// What of the program is looked at for changes.
+    /// The program's files, to notice changes.
     watched: Option<Watched>,
     pub(super) relay: Relay,
     children: Arc<Children>,
@@ -73,9 +74,9 @@ pub struct Keeper {
     pub(super) front: Option<Front>,
     besides: Vec<(ProcessId, Beside)>,
     began: Instant,
-    /// Since when a front has been attached, or none has.
+    /// When the latest front attached or left.
     pub(super) since: Instant,
-    /// The latest front has said that it leaves.
+    /// Whether the latest front said that it leaves.
     closed: bool,
     /// The counts that the daemon has confirmed.
     told: Arc<Mutex<Counts>>,
@@ -85,18 +86,18 @@ pub struct Keeper {
     mask: GivenMask,
     /// How long it waits for its first front.
     first_front: Duration,
-    /// The newest epoch that was seen, and who was let in with it.
+    /// The newest epoch, and the process that attached with it.
     last: (Epoch, Option<ProcessId>),
     /// The number of the last message taken from the latest front, where fronts continue each other.
     taken: u64,
-    /// Tells this keeper from all others that ever had its name.
+    /// Tells this keeper from former ones of the same name.
     incarnation: u64,
     pub(super) ring: Ring,
-    /// A front that has just attached, and is yet to be watched.
+    /// A front that has just attached and is not watched yet.
     arrived: Option<Pinned>,
-    /// When it is looked whether memory can be given back.
+    /// When to check whether memory can be given back.
     slim_at: Option<Instant>,
-    /// Something was carried since it was looked last.
+    /// Whether a line was carried since the last check.
     busy: bool,
 }
 
@@ -206,12 +207,12 @@ impl Keeper {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Keeps the backend until its owner is gone, nobody has come for the linger time, or it is told to end; then takes
-    /// the backend down. `listener` is bound to what `placed` looks after; `sigchld` was listened to since before the backend
-    /// was started.
+    /// Keeps the backend until its owner is gone, no front has attached for the linger time, or the keeper is
+    /// told to end; then takes the backend down. `listener` and `placed` are the same socket; `sigchld` has
+    /// been registered since before the backend was started.
     ///
     /// # Errors
-    /// When the operating system tells of no signals.
+    /// When the signal handler can't be set.
     pub async fn hold(
         mut self,
         listener: UnixListener,
@@ -221,7 +222,7 @@ impl Keeper {
     ) -> io::Result<()> {
         let (sender, mut visits) = mpsc::channel(VISITS);
         let receiving = tokio::spawn(receive(listener, self.house.clone(), sender));
-        // No other one: what the host had ignored, a backend that is started again must find ignored, too.
+        // Only this signal: a restarted backend must inherit the signals that the host had ignored.
         let mut terminate = signal(SignalKind::terminate())?;
         let why = loop {
             self.hand_out();
@@ -247,7 +248,7 @@ impl Keeper {
                     Some(()) = terminate.recv() => Event::End(End::Told),
                     exited = watch.exited() => match exited {
                         Exited::Owner => Event::End(End::HostGone),
-                        // What it said before is read to its end, unless there is no hurry to read it.
+                        // Read what the front has written before, unless the relay takes no lines now.
                         Exited::Front if reads_front => Event::Written,
                         Exited::Front => Event::FrontGone,
                     },
@@ -271,7 +272,7 @@ impl Keeper {
             } else if left && self.ending.is_none() && !placed.is_in_place() {
                 self.begin_end(End::Hidden);
             }
-            // The host gets the answers that come soon.
+            // Wait for the answers that come in time.
             if let Some((why, _)) = self.ending
                 && (why != End::Told || self.relay.is_drained(self.now()))
             {
@@ -283,13 +284,13 @@ impl Keeper {
         };
         receiving.abort();
         placed.unlink();
-        // The daemon has told it so, most likely, since the host is gone.
+        // If the host is gone, that is probably why the daemon has sent SIGTERM.
         let why = if watch.owner_is_alive() { why } else { End::HostGone };
         self.end(why, &mut sigchld).await;
         Ok(())
     }
 
-    /// Gives the next line to whoever is free to take one.
+    /// Gives the front and the backend their next lines, if they can take one.
     fn hand_out(&mut self) {
         if self.continues() {
             self.hand_out_continuing();
@@ -314,11 +315,11 @@ impl Keeper {
         let lonely = self.front.is_none().then_some(linger);
         let mute = self.backend.as_ref().and_then(|backend| backend.mute_since).map(|since| since + SETTLED);
         let next = [relay, lonely, mute, self.slim_at].into_iter().flatten().min();
-        // Where nothing is due, something has to happen first.
+        // Without a deadline, only an event wakes the loop.
         next.unwrap_or_else(|| Instant::now() + QUIET)
     }
 
-    /// How long the backend stays without a front: as it was left, or until the first one has attached.
+    /// How long the backend stays without a front. That depends on whether there was one, and how it left.
     fn linger(&self) -> Duration {
         match (self.last.1, self.closed) {
             (None, _) => self.first_front,
@@ -327,7 +328,8 @@ impl Keeper {
         }
     }
 
-    /// Tells the relay, and does what it says. Returns why the keeper has to end, if it has.
+    /// Passes an event to the relay and carries out the relay's orders. Returns why the keeper must end, if
+    /// it must.
     async fn take_in(&mut self, event: Event) -> Option<End> {
         let now = self.now();
         if matches!(event, Event::FromFront(_) | Event::FromBackend(_) | Event::LastFromBackend(_)) {
@@ -343,7 +345,7 @@ impl Keeper {
                 }
             }
             Event::End(why) => return Some(why),
-            // It would find nothing: its connection is closed, and it looks for another keeper.
+            // The connection closes, so the visitor looks for another keeper.
             Event::Visit(_) if self.ending.is_some() => {}
             Event::Visit(visit) => self.visit(visit).await,
             Event::FrontGone => self.detach(),
@@ -357,7 +359,7 @@ impl Keeper {
                 self.relay.oversized_from_backend(&head, &tail, now);
             }
             Event::LastFromBackend(line) => self.last_from_backend(line),
-            // It is about to be heard of as ended; else it can't be talked to any more, whatever else it does.
+            // Its exit is about to be reported; if not, it can't be used any more all the same.
             Event::OutputClosed => {
                 let backend = self.backend.as_mut()?;
                 backend.output = None;
@@ -375,7 +377,7 @@ impl Keeper {
             Event::Time => {
                 self.relay.tick(now);
                 if self.slim_at.is_some_and(|at| at <= Instant::now()) {
-                    // Not while there is something to do, for the pages would only come back.
+                    // Not while lines are carried: the pages would only come back.
                     self.slim_at = std::mem::take(&mut self.busy).then(|| Instant::now() + SILENCE);
                     if self.slim_at.is_none() {
                         mcp_sessiond_process::sys::give_back_memory();
@@ -402,7 +404,7 @@ impl Keeper {
                 Order::Say(text) => self.say(&text),
             }
         }
-        // Not before the former one is gone, with all that it may hold: a port, the lock on a profile.
+        // Only after the former backend is gone, which may hold a port or the lock on a profile.
         if self.start_due && self.retiring.is_empty() {
             self.start_due = false;
             self.restart();

@@ -69,8 +69,8 @@ impl Backend {
         are_told.await.map_err(|_| Gone)
     }
 
-    /// Ends the backend. Returns when the keeper says that it ends, or is gone. Before that the keeper
-    /// answers the open calls with an error, and sends the lines that wait, as far as its time allows.
+    /// Ends the backend. Returns when the keeper says that it ends, or is gone. Before that the keeper passes
+    /// on the answers that come in time, and answers the other open calls with an error.
     pub async fn end(&self) {
         if self.wishes.send(Wish::End).is_ok() {
             self.wishes.closed().await;

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Registry {
-    /// `edited` says that the claim has ended what its entry was before.
+    /// `edited`: the claim has ended the session of its entry as it was before an edit.
     pub(crate) fn carry_out(&mut self, claim: &Claim, key: Key, choice: Choice, edited: Option<Loss>) {
         match choice {
             Choice::Keep(id) | Choice::Resume(id) if claim.wants == Wants::Fresh => {
@@ -17,13 +17,13 @@ impl Registry {
                 let recorded = self.take_loss(claim.host, key, claim.former);
                 self.open(claim, outcome, because.or(recorded));
             }
-            // Only callers that have checked the deadline come here with the others.
+            // The callers handle a claim that has to wait.
             Choice::Wait => {}
         }
     }
 
-    /// A fresh session is about to be opened: what is free, and can't be told from it, is ended before that starts. Returns what
-    /// the claim has to be told of that.
+    /// Before a fresh session is opened, ends the free sessions that can't be told from it. Returns the loss
+    /// that the answer to the claim names.
     fn make_way(&mut self, claim: &Claim, key: Key, outcome: Outcome) -> Option<Loss> {
         let siblings = self.siblings(claim.host, claim.siblings);
         let because = match (outcome, siblings) {
@@ -43,11 +43,12 @@ impl Registry {
         for id in free {
             self.end_session(&id);
         }
-        // Of those that only waited, nothing is lost.
+        // No free session was ended, so nothing is lost.
         Some(because).filter(|because| *because == Loss::Sibling || !none)
     }
 
-    /// Whether nothing is resumed for this claim only because its host was seen with too many servers of one key.
+    /// Whether this claim resumes nothing only because its host once had too many servers of one key at a
+    /// time.
     fn is_crowded(&self, claim: &Claim) -> bool {
         claim.siblings.is_none()
             && self
@@ -57,7 +58,7 @@ impl Registry {
             && self.policy.siblings != Siblings::Never
     }
 
-    /// Remembers that a process claims with this key: so it is known as an instance of it.
+    /// Remembers that a process claims with this key, as one of the key's instances.
     pub(super) fn note_key(&mut self, process: ProcessId, key: Key) {
         let Some(claimant) = self.claimants.get_mut(&process) else { return };
         if claimant.has(&key) {
@@ -96,7 +97,7 @@ impl Registry {
             session: id.clone(),
             epoch: session.epoch,
             outcome: Outcome::Resumed,
-            // Where there is a backend, nothing of it was lost.
+            // A session that still has its backend has lost nothing.
             because: recorded.filter(|_| session.keeper.is_none()),
             file: session.file,
         };
@@ -119,8 +120,8 @@ impl Registry {
         };
         let number = self.owners.get(&claim.host).map_or(1, |owner| owner.files + 1);
         self.order += 1;
-        // An id that its owner chose may have been another session's: whoever held that one must not be taken for the
-        // holder of this one.
+        // The owner may have chosen the id of a former session. A higher epoch keeps the holder of that one
+        // from being taken for the holder of this one.
         let is_chosen = name.as_ref().is_some_and(|name| *name != id);
         let epoch = Epoch(if is_chosen { claim.opened_ms.max(1) } else { 1 });
         let session = SessionRecord {

@@ -1,4 +1,4 @@
-//! Values as the columns have them.
+//! How values are stored in columns.
 
 use super::*;
 
@@ -15,7 +15,7 @@ pub(super) fn loss_of(bytes: &[u8]) -> Option<(Key, Loss)> {
     Some((Key::from_bytes(key)?, *Loss::ALL.get(usize::from(*number))?))
 }
 
-/// Nothing where there is none, one byte where it is hidden, else the digest.
+/// No bytes for none, one byte for hidden, else the digest.
 pub(super) fn conversation_bytes(conversation: Conversation) -> Vec<u8> {
     match conversation {
         Conversation::None => Vec::new(),
@@ -45,7 +45,7 @@ pub(super) fn parsed<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusq
     text.parse().map_err(|_| FromSqlError::InvalidType.into())
 }
 
-/// The same for what may be absent.
+/// As [`parsed`], for a column that may be NULL.
 pub(super) fn optional<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
     row.get::<_, Option<String>>(column)?.map(|_| parsed::<T>(row, column)).transpose()
 }

@@ -1,4 +1,4 @@
-//! Who comes, and which front has the backend.
+//! Requests on the keeper's socket, and which front has the backend.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::keeper::lines::Lines;
 use crate::keeper::visits::{House, Visit, Word, reply};
 use crate::keeper::watched::Watched;
 
-/// Epochs that no lease of a daemon which has lost its records can have reached without its keeper.
+/// By how much the epoch jumps when a daemon has lost its records: no lease that the keeper has not heard of
+/// has come that far.
 const EPOCHS_LEFT_OUT: u64 = 1_000;
 
 impl Keeper {
@@ -59,8 +60,8 @@ impl Keeper {
         }
     }
 
-    /// Whose backend it is. The daemon that asks knows of no lease that a former one has given: from now on those are stale, so that
-    /// each front claims again.
+    /// Tells a daemon that has lost its records whose backend this is. That daemon does not know the former
+    /// leases, so they become stale now, and each front claims again.
     fn remembered(&mut self) -> Remembered {
         self.last.0 = Epoch(self.last.0.0.saturating_add(EPOCHS_LEFT_OUT));
         if let Some(front) = &mut self.front {
@@ -79,8 +80,9 @@ impl Keeper {
         }
     }
 
-    /// Whether a front may have the backend: the daemon says so, or, while that is away, its epoch is the newest that was
-    /// seen. What the daemon said may be older than what another front was told.
+    /// Whether a front may have the backend: the daemon says so, or the daemon is away and the front's epoch
+    /// is the newest that this keeper has seen. The daemon's word may be outdated: another front may have
+    /// attached since.
     fn admit(&self, attach: &Attach, process: ProcessId, word: Word) -> Result<(), Error> {
         let (newest, last) = self.last;
         let stale = || Err(Error::StaleEpoch { given: attach.epoch, newest });
@@ -89,7 +91,7 @@ impl Keeper {
             Word::Refused(error) => Err(error),
             _ if attach.epoch < newest => stale(),
             Word::Holder(holder) if holder == process => Ok(()),
-            // The lease is another process's.
+            // Another process holds the lease.
             Word::Holder(_) => Err(Error::SessionHeld),
             Word::Away if attach.epoch > newest || again => Ok(()),
             Word::Away => stale(),
@@ -124,7 +126,7 @@ impl Keeper {
         self.since = Instant::now();
         let mut front = Front::new(process, attach.epoch, reader, writer, beside);
         if is_first {
-            // A direct child's host would have seen it, too.
+            // The host of a direct child would have seen this output, too.
             front.show(&self.ring.bytes());
         }
         self.front = Some(front);
@@ -152,7 +154,7 @@ impl Keeper {
             orderly: self.closed,
             used: self.relay.is_used(),
         };
-        // Where the daemon is not told, the session counts as used and cut off, and is kept for longer.
+        // If the daemon does not get this, the session counts as used and cut off, and is kept for longer.
         self.tell(move |connection, context| {
             let request = request.clone();
             async move { connection.front_left(context, request).await }

@@ -107,7 +107,8 @@ impl Keeper {
         }
     }
 
-    /// Sends the front the lines that are left, and tells it that the keeper ends.
+    /// Sends the front the lines that are left, up to the limit for unconfirmed ones, and says that the
+    /// keeper ends.
     pub(super) async fn say_goodbye(&mut self) {
         let Some(mut front) = self.front.take() else { return };
         let farewell = async {

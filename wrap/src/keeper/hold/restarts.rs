@@ -1,4 +1,4 @@
-//! The backend's beginning and end.
+//! Starting and ending the backend.
 
 use std::io;
 use std::time::Duration;
@@ -37,16 +37,16 @@ impl Keeper {
         }
         self.outlet = Outlet::default();
         self.relay.backend_exited(why, self.ring.last_line().as_deref(), now);
-        // What it left behind.
+        // Kill the processes that it has left behind.
         self.take_down(backend, Manner::AtOnce);
     }
 
-    /// The backend has written this, and no newline behind it.
+    /// The last output of a backend, without a newline at its end.
     pub(super) fn last_from_backend(&mut self, line: Line) {
         let now = self.now();
         match line {
             Line::Whole(line) => self.relay.last_from_backend(line, now),
-            // Its end is not there.
+            // An oversized line without its end can't be answered.
             Line::Oversized { .. } => {}
         }
     }
@@ -58,7 +58,8 @@ impl Keeper {
         self.relay.backend_exited(why, None, now);
     }
 
-    /// Somebody wants a fresh backend. It is started when the running one is gone, and the host has the answers that it waits for.
+    /// A user asks for a fresh backend. It starts once the host has the answers that it waits for, and the
+    /// running backend is gone.
     pub(super) fn restart_by_hand(&mut self) {
         let now = self.now();
         self.relay.restart(now);
@@ -76,7 +77,7 @@ impl Keeper {
         self.retiring.spawn(async move { backend.take_down(&children, manner, patience).await });
     }
 
-    /// As hosts end a server.
+    /// The way in which hosts end a server.
     pub(super) fn politely(&self) -> Manner {
         Manner::Politely { within: self.patience() }
     }
@@ -106,7 +107,7 @@ impl Keeper {
             why,
         };
         self.backend = Some(backend);
-        // Where it is not told, the daemon can't sweep after us when both were killed.
+        // Without this the daemon can't clean up after the keeper if both were killed.
         self.tell(move |connection, context| {
             let request = request.clone();
             async move { connection.backend_started(context, request).await }
@@ -114,7 +115,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Tells the daemon something that nobody waits for.
+    /// Tells the daemon something, without waiting for the answer.
     pub(super) fn tell<F>(&self, call: impl Fn(Connection, Duration) -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<Result<(), Error>, CallError>> + Send,
@@ -146,7 +147,7 @@ impl Keeper {
         }
     }
 
-    /// Says something of our own to whoever reads the backend's standard error.
+    /// Adds a line of our own to the backend's standard error.
     pub(super) fn say(&mut self, text: &str) {
         self.show(format!("mcp-sessiond: {text}\n").as_bytes());
     }
@@ -158,7 +159,7 @@ impl Keeper {
         }
     }
 
-    /// The keeper is to end. A host that waits for answers of the backend gets those that come in time, where it is still there.
+    /// Begins the keeper's end. A connected host still gets the answers that come in time.
     pub(super) fn begin_end(&mut self, why: End) {
         let since = self.ending.map_or_else(Instant::now, |(_, since)| since);
         if self.ending.is_none() {
@@ -168,7 +169,8 @@ impl Keeper {
         self.ending = Some((why, since));
     }
 
-    /// How the backend is ended with the keeper: as a host would end it, unless nobody is there who could come back to it.
+    /// How the backend is ended with the keeper: as a host would end it; at once if the keeper was told to
+    /// end and has no front.
     fn last_manner(&self, why: End) -> Manner {
         let waited = self.ending.map_or(Duration::ZERO, |(_, since)| since.elapsed());
         match self.patience().checked_sub(waited) {

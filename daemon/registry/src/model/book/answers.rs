@@ -1,16 +1,16 @@
-//! Which session a claim gets, and what that does to the others.
+//! Which session a claim gets, and what happens to the other sessions.
 
 use super::*;
 
 impl Book {
-    /// Which entry, or None for a new one; None in all: it has to wait.
+    /// The entry that the claim gets, or None for a new one. None as a whole: the claim has to wait.
     pub(super) fn decide(&self, claim: &Claim) -> Option<(Option<u64>, Outcome)> {
         if claim.host == ProcessId::USER {
             return self.decide_named(claim);
         }
         let same = self.numbers(|entry| Self::is_led(claim, entry));
         let holder = |number: &u64| self.entries[number].holder;
-        // By key, and then by age, as the former recipe's come after the newest's.
+        // By key, then by age: sessions with a key of the former recipe come last.
         let mut same = same;
         same.sort_by_key(|number| (self.entries[number].key != claim.key, *number));
         if let Some(mine) = same.iter().find(|number| holder(number) == Some(claim.process)) {

@@ -1,9 +1,9 @@
-//! Claims of what the user has named.
+//! Claims of sessions that the user has named.
 
 use super::*;
 
 impl Book {
-    /// A session by its name: there is one at most.
+    /// Claims a session by its name. At most one session has it.
     pub(in crate::model) fn claim_named(&mut self, claim: &Claim, take: bool, fresh: bool) {
         self.hosts.entry(claim.host).or_default();
         let found = self.numbers(|entry| Self::is_led(claim, entry)).pop();
@@ -57,13 +57,13 @@ impl Book {
         self.answer(claim, entry, outcome, because);
     }
 
-    /// Somebody ends what the user has named.
+    /// Ends the sessions that the user has named.
     pub(in crate::model) fn end_named(&mut self) {
         self.entries.retain(|_, entry| entry.owner != ProcessId::USER);
         self.drop_idle_user();
     }
 
-    /// The user is no host: what is on record of it goes with the last session.
+    /// The user is no host and never exits: its record goes with its last session.
     pub(super) fn drop_idle_user(&mut self) {
         let owns = |entry: &Entry| entry.owner == ProcessId::USER;
         let waits = self.waiting.iter().any(|claim| claim.host == ProcessId::USER);

@@ -10,7 +10,7 @@ impl Book {
         }
     }
 
-    /// The free sessions of a key that nobody can resume, and what is lost with each.
+    /// The free sessions of a key that no claim can resume, and what is lost with each.
     pub(super) fn doomed(&self, owner: ProcessId, key: Key) -> Vec<(u64, Option<Loss>)> {
         let of_key = |entry: &Entry| entry.owner == owner && entry.key == Some(key);
         let is_held = self.entries.values().any(|entry| of_key(entry) && entry.holder.is_some());
@@ -49,7 +49,7 @@ impl Book {
         doomed
     }
 
-    /// None: its keeper is about to say.
+    /// None: not known until its keeper says so.
     fn was_used(&self, entry: &Entry) -> Option<bool> {
         let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
         if entry.keeper.is_none() || has_token || entry.touched {
@@ -59,7 +59,7 @@ impl Book {
     }
 }
 
-/// Why a server with this key, which says this of itself, has taken the place of that session.
+/// Why a server with this key and these names has taken the place of that session, if it has.
 pub(super) fn supersedes(newer: &Key, said: &Said, entry: &Entry) -> Option<Loss> {
     let key = entry.key?;
     if newer.is_another_conversation_of(&key) {

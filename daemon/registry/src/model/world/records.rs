@@ -1,4 +1,4 @@
-//! What the ledger keeps, and what a daemon that starts makes of it.
+//! What the ledger keeps, and how a new daemon starts from it.
 
 use super::*;
 
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// The records are those of a daemon of the former recipe: it knew neither clients nor entries.
+    /// Turns the records into those of a daemon of the former recipe, which knew neither clients nor entries.
     fn downgrade(&mut self) {
         let says_more = |record: &SessionRecord| record.said.client.is_some() || record.said.entry.is_some();
         if self.kept.sessions.values().any(says_more) {
