@@ -48,7 +48,7 @@ pub struct Edge {
     settings: RwLock<Arc<Settings>>,
     /// Tells [`Edge::run`] that there may be a new deadline.
     changed: Notify,
-    /// Wakes a task in [`Edge::told`]: the registry was told something, and may be idle now.
+    /// Wakes the task that waits in `Edge::told`: the registry was told something, and may be idle now.
     told: Notify,
     began: Instant,
     /// What tells its hosts from those of other daemons: the boot, and the runtime directory.

@@ -1,4 +1,4 @@
-//! How many connections there are, and what each process may have of them.
+//! Counts connections, and limits how many each process may have.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::config::Limits;
 
-/// How many connections there are, in all and for each process.
+/// The number of connections, in all and of each process.
 #[derive(Debug, Default)]
 pub struct Gauge {
     open: AtomicUsize,

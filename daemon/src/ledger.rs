@@ -1,8 +1,8 @@
 //! `sessions.db`: the registry's own memory, in SQLite. One writer thread commits in groups whatever has come in
 //! since the last commit. A commit survives the daemon's SIGKILL; sessions don't outlive a reboot anyway.
 //!
-//! When the disk is full, what `ballast.rs` keeps is freed first. When that is gone nothing can be put on record until there is room:
-//! whoever waits is refused at once, and the writer goes on trying.
+//! When the disk is full, the writer first frees the ballast (`ballast.rs`). When that is gone, nothing can
+//! be put on record until there is room: callers get an error at once, and the writer goes on trying.
 
 mod ballast;
 mod schema;
@@ -22,10 +22,11 @@ use ballast::Ballast;
 /// The name of the database in the runtime directory.
 pub(crate) const FILE: &str = "sessions.db";
 
-/// How long whoever waits for a commit waits at most: a host is behind it, and a disk may hang.
+/// How long a caller waits for a commit at most: a host waits for it, and a disk may hang.
 const KEPT_WAIT: Duration = Duration::from_secs(1);
 
-/// When clients are told to come back to a full disk: longer than they wait, since somebody has to make room first.
+/// When clients should try again after a full disk: longer than they wait, since a user has to make room
+/// first.
 const FULL_RETRY: Duration = Duration::from_secs(10);
 
 /// A registry that can't be kept.
@@ -177,14 +178,14 @@ impl Ledger {
         self.writer.ended()
     }
 
-    /// Looks whether the files are still there, and has them put back.
+    /// Checks whether the files still exist, and has missing ones restored.
     pub fn look_after(&self) {
         if self.files.get().is_some_and(|files| !files.are_in_place()) {
             self.writer.look();
         }
     }
 
-    /// Nothing is recorded any more. What was is kept, as far as it can be, when what this returns has ended.
+    /// Stops recording. When the returned future ends, all that was recorded is kept, as far as possible.
     pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.writer.end()
     }
@@ -233,7 +234,7 @@ fn find(directory: &Path, boot: &str) -> rusqlite::Result<(Connection, Snapshot,
             let (connection, _) = schema::open(&path, boot)?;
             Ok((connection, Snapshot::default(), Some(error.to_string())))
         }
-        // What stands in the way for the moment says nothing about what is recorded.
+        // A temporary error says nothing about the records.
         Err(error) => Err(error),
     }
 }

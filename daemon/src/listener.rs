@@ -1,4 +1,4 @@
-//! Connections: who is let in, how many, and for how long they may be silent at the door.
+//! Connections: which the daemon accepts, how many, and how long they may take for their hello.
 
 use std::io;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::service::{Conversation, Daemon, Service};
 /// How long a peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a peer that is turned away may take for it.
+/// How long a peer that the daemon turns away may take for its hello.
 const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Peers that are turned away with an answer at the same time. Beyond that they are hung up on.
+/// How many peers may be turned away with an answer at the same time. Beyond that the daemon hangs up.
 const TURNED_AWAY_MAX: usize = 32;
 
-/// How long accepting pauses when there are no descriptors left: something must be closed first.
+/// The pause before the next accept when no descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// After how many closed connections their memory is given back to the system; otherwise the allocator keeps
@@ -41,10 +41,11 @@ const CLOSED_MANY: usize = 32;
 /// The delay before that, so that it happens once for all connections that close together.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 
-/// Answers of one connection that may wait to be written before its requests have to wait.
+/// How many answers of one connection may wait to be written before its requests have to wait (backpressure).
 const ANSWERS_WAITING: usize = 16;
 
-/// Serves connections until `draining` says otherwise, then waits for the calls under way. The caller bounds that.
+/// Serves connections until `draining` says otherwise, then waits for the calls under way. The caller limits
+/// that time.
 ///
 /// # Errors
 /// When the socket can't be listened on.
@@ -162,7 +163,7 @@ async fn converse(
                         call.await;
                         meters.requested(method, us_since(began));
                     });
-                    // Whoever sends many at once must not keep the first from being answered.
+                    // A peer that sends many requests at once must not delay the first answer.
                     let _ = calls.next().now_or_never();
                 }
                 Some(Err(error)) => {
@@ -178,7 +179,7 @@ async fn converse(
     }
 }
 
-/// What a call is called.
+/// The name of a call.
 fn method(request: &SessiondRequest) -> &'static str {
     // `Sessiond.store_token`
     let name = request.name();
@@ -210,14 +211,14 @@ async fn greet(stream: &mut UnixStream) -> Result<Option<Hello>, HelloError> {
 /// Turns away a peer that could not be identified.
 async fn refuse(stream: UnixStream, daemon: &Daemon, error: &PeerError) {
     match error {
-        // It connected, and was killed: nobody did anything wrong.
+        // The process was killed after it connected; that is no error.
         PeerError::Gone => tracing::debug!("a process was gone before its connection was accepted"),
-        // Not told anything.
+        // Another user gets no answer.
         PeerError::OtherUid(_) => {
             count(&daemon.edge.meters.counters.connections_refused_total);
             tracing::warn!(%error, "refused a connection");
         }
-        // Our own trouble, such as too many open files.
+        // A fault of this process, such as too many open files.
         PeerError::Io(_) => {
             count(&daemon.edge.meters.counters.connections_refused_total);
             tracing::error!(%error, "refused a connection");
@@ -231,7 +232,7 @@ async fn refuse(stream: UnixStream, daemon: &Daemon, error: &PeerError) {
     }
 }
 
-/// Tells a peer why it is not let in, while there are not too many to tell.
+/// Tells a peer why the daemon turns it away, unless too many are being turned away.
 async fn turn_away(mut stream: UnixStream, daemon: &Daemon, answer: Answer) {
     let turned_away = &daemon.connections.turned_away;
     if turned_away.fetch_add(1, Ordering::Relaxed) < TURNED_AWAY_MAX {

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use crate::contents::{Access, Contents, Standing};
 use crate::edge::{Dropped, Edge};
 
-/// When the storage is asked again that did not answer.
+/// The pause before the next attempt when the storage did not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Sessions that are asked for at once, at the start.
+/// How many sessions are listed at a time, at the start.
 const BATCH: usize = 100;
 
 /// Looks after the sessions of one daemon.
@@ -74,7 +74,7 @@ impl Reaper {
         }
     }
 
-    /// Whether something was done. A failure is said, but not again and again.
+    /// Whether the work succeeded. Logs a failure once, not each time.
     fn works<T>(&mut self, done: Result<T, Error>, what: &str) -> bool {
         let why = done.err().map(|error| error.to_string());
         if let Some(error) = why.as_ref().filter(|_| self.said != why) {
@@ -91,7 +91,7 @@ impl Reaper {
     /// What a former daemon could not end before it was killed.
     async fn find_orphans(&mut self) -> Result<(), Error> {
         if self.contents.storage().is_shared() {
-            // Too many may be other daemons'. The sweep finds ours.
+            // Too many of them may belong to other daemons. The sweep finds ours.
             return Ok(());
         }
         let mut after = None;
@@ -100,7 +100,7 @@ impl Reaper {
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(last.clone());
             for (place, info) in page {
-                // Kept in memory or in a file of this machine: what is of another boot is of nobody.
+                // The storage is local, so sessions of another boot have no owner any more.
                 match self.edge.standing(&place) {
                     Standing::Gone | Standing::Elsewhere => self.contents.end_owner(&place.owner).await?,
                     Standing::Left => drop(self.contents.end(&place, Standing::Left).await?),

@@ -38,7 +38,7 @@ use watch::Place;
 
 pub use detach::launch;
 
-/// How long the databases may take to be closed: what is in their logs has to be moved.
+/// How long closing the databases may take: their logs have to be moved into them.
 const CLOSE: Duration = Duration::from_secs(2);
 
 /// How a daemon is started.
@@ -145,8 +145,8 @@ fn load(options: &Options) -> Result<Loaded, ConfigError> {
     config::load(path.as_deref(), &options.set)
 }
 
-/// The same for a daemon that a client starts: behind it is a host that waits for its server. What is wrong with the file is said,
-/// and what can be read of it counts.
+/// The same for a daemon that a client starts, where a host waits for its server: logs what is wrong with the
+/// file, and uses what can be read of it.
 fn load_for_client(options: &Options) -> Result<Loaded, ConfigError> {
     load(options).or_else(|error| {
         let path = options.config.clone().or_else(config::usual_path);
@@ -195,7 +195,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
             edge.forget(place);
         }
     });
-    // Before anybody is answered.
+    // Before any client gets an answer.
     end_strays(&edge).await;
     let reaper = tokio::spawn(Reaper::new(edge.clone(), contents.clone(), incoming).run());
     let killer = tokio::spawn(Killer::new(edge.clone(), charged).run());
@@ -249,7 +249,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
             "the databases could not be closed in time; the next daemon goes on with them as they are"
         );
     }
-    // Held until this process is gone, and with it whoever could still be writing.
+    // Held until this process has exited, and with it every thread that could still write.
     std::mem::forget(lock);
     match end {
         Err(Some(error)) => Err(error.into()),
@@ -286,7 +286,7 @@ async fn take(
                 lock
             }
         };
-        // Meanwhile the directory may have been replaced, and then the lock is worth nothing; or the socket.
+        // Meanwhile the directory may have been replaced, so that the lock is worthless, or the socket.
         if directory.is_in_place() && origin.is_in_place(&path) {
             return Ok((directory, lock, origin));
         }
@@ -313,7 +313,7 @@ async fn until_stopped(
                 Signal::Reload => reload(options, daemon, logging),
             },
             _ = watchdog_tick.tick(), if watchdog.is_some() => {
-                // Whoever can't look at the registry is stuck.
+                // A daemon that can't lock its registry is stuck.
                 daemon.edge.look(|_| ());
                 let _ = sd_notify::notify(&[NotifyState::Watchdog]);
             }

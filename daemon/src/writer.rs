@@ -1,5 +1,5 @@
-//! A thread that writes for everybody: it commits in groups whatever has come in since its last commit, and tells how
-//! far it has come.
+//! A thread that writes for all tasks: it commits, as one group, all entries since its last commit, and
+//! reports how far it has come.
 
 mod database;
 
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 pub use database::{Database, FileLock, Files, check};
 
-/// How long after a failed commit the next attempt is made, and when clients are told to come back.
+/// How long after a failed commit the next attempt is made, and after what time clients should try again.
 pub const RETRY: Duration = Duration::from_millis(250);
 
 /// A place in the order of what was recorded.
@@ -27,7 +27,7 @@ struct Progress {
     failed: Option<(Mark, Stalled)>,
 }
 
-/// The writer fails, and goes on trying: why.
+/// Why the writer fails; it goes on trying.
 #[derive(Debug, Clone)]
 pub struct Stalled(pub Arc<Failure>);
 
@@ -37,7 +37,7 @@ pub struct Stalled(pub Arc<Failure>);
 pub struct Failure {
     /// What is wrong, and what to do about it, where that is known.
     pub sentence: String,
-    /// Whether the disk is full: it takes somebody to make room.
+    /// Whether the disk is full, so that a user has to make room.
     pub is_full: bool,
 }
 
@@ -56,11 +56,11 @@ impl Failure {
     }
 }
 
-/// Begins a transaction that writes. At once for writing: where another program writes, SQLite waits for it only here, and
-/// refuses who has read before.
+/// Begins a transaction that writes. It takes the write lock at once: only here does SQLite wait for another
+/// program that writes; later it refuses a transaction that has read before.
 ///
 /// # Errors
-/// Those of SQLite, also when another program is at it for longer than the connection waits.
+/// Those of SQLite, also when another program writes for longer than the connection waits.
 pub fn begin(connection: &mut rusqlite::Connection) -> rusqlite::Result<rusqlite::Transaction<'_>> {
     connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
 }
@@ -112,7 +112,7 @@ enum Told<E> {
 #[derive(Debug)]
 pub struct Writer<E> {
     queue: mpsc::Sender<Told<E>>,
-    /// As the thread reports it, and as whoever waits is told.
+    /// As the thread reports it, and as it is passed on to the tasks that wait.
     reported: watch::Receiver<Progress>,
     progress: watch::Receiver<Progress>,
     /// The thread holds the other end, and drops it when it ends.
@@ -200,8 +200,8 @@ impl<E: Send + 'static> Writer<E> {
         let _ = self.queue.send(Told::Look);
     }
 
-    /// Has the thread write what it can, and end; what is recorded from now on is not kept. It has ended when what this
-    /// returns has.
+    /// Has the thread write what it can, and end; entries after this are not kept. The returned future ends
+    /// with the thread.
     pub fn end(&self) -> impl Future<Output = ()> + Send + use<E> {
         let _ = self.queue.send(Told::End);
         let mut reported = self.reported.clone();
@@ -242,8 +242,8 @@ impl Stalled {
     }
 }
 
-/// Wakes whoever waits from a task beside them: from the thread, each of them would cost a call of the kernel, and so the
-/// thread tells this task alone.
+/// Wakes the waiting tasks from a task of its own: from the thread, each wake-up would cost a system call, so
+/// the thread only wakes this one.
 fn passed_on(reported: &watch::Receiver<Progress>) -> watch::Receiver<Progress> {
     let mut reported = reported.clone();
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return reported };
@@ -270,7 +270,7 @@ struct Work<E> {
 impl<E> Work<E> {
     fn take(&mut self, told: Told<E>) {
         match told {
-            // Who waits for it is told that it is not kept.
+            // The tasks that wait for it learn that it is not kept.
             Told::Entry(..) if !self.open => {}
             Told::Entry(mark, entry) => {
                 self.last = mark;
@@ -296,7 +296,7 @@ impl<E> Work<E> {
     }
 }
 
-/// Commits until it is told to end or the sender is gone, and what it could not commit again and again.
+/// Commits until it is told to end or the sender is gone. Repeats a commit that has failed.
 fn write<E>(
     what: &'static str,
     mut commit: impl FnMut(&[E]) -> Result<Rest, Failure>,
@@ -315,7 +315,7 @@ fn write<E>(
         } else if !has_failed {
             // There is work left, so don't wait for more.
         } else if work.open {
-            // What failed is tried again after a pause, however much comes in meanwhile.
+            // Repeat a failed commit only after a pause, however much comes in meanwhile.
             std::thread::sleep(RETRY);
         } else {
             return;

@@ -1,4 +1,4 @@
-//! Backends, and the keepers that hold them: what a keeper tells the daemon, and what is said on a keeper's socket.
+//! Backends and their keepers: what a keeper tells the daemon, and the protocol on a keeper's socket.
 //!
 //! A keeper's socket begins with the [hello](crate::hello) each way. Then the client sends one line of JSON, a
 //! [`KeeperRequest`], and gets one line of JSON, a [`KeeperReply`]. After `attached` both sides go on with MCP's own
@@ -28,7 +28,8 @@ use crate::types::{Epoch, Loss, SessionId};
 
 pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic};
 
-/// Bytes of one MCP message that is relayed, without the newline: what the largest of the SDKs' transports take.
+/// The most bytes of one relayed MCP message, without the newline: as many as the largest transports of the
+/// SDKs take.
 pub const RELAYED_MAX: usize = 16 * 1024 * 1024;
 
 /// The name of a keeper, which is that of its socket in `keepers/`: 8 hex digits, so that the path fits everywhere.
@@ -42,7 +43,7 @@ impl fmt::Display for KeeperName {
     }
 }
 
-/// A text that is no [`KeeperName`].
+/// The text is no [`KeeperName`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the name of a keeper is 8 lowercase hex digits")]
 pub struct KeeperNameError;
@@ -68,7 +69,7 @@ impl From<KeeperName> for String {
     }
 }
 
-/// A process among all that ran since the system started.
+/// Identifies a process among all that have run since the system started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRef {
     /// Its pid.
@@ -111,10 +112,11 @@ pub struct Kept {
     /// How long it stays after its front has said that it leaves, in ms.
     #[serde(default = "closed_linger_ms", with = "crate::text")]
     pub closed_linger_ms: u64,
-    /// How long it may take to answer a ping before a host is answered from memory, in ms.
+    /// How long the backend may take to answer a ping before the keeper answers it in its place, in ms.
     #[serde(default = "ping_wait_ms", with = "crate::text")]
     pub ping_wait_ms: u64,
-    /// Orderly closes within `closes_ms` after which a host gets a fresh backend: somebody tries to mend it by reconnecting.
+    /// How many orderly closes within `closes_ms` give the host a fresh backend: a user tries to repair it by
+    /// reconnecting.
     #[serde(default = "closes")]
     pub closes: u32,
     /// The time within which they are counted, in ms.
@@ -132,13 +134,13 @@ pub struct Kept {
     pub queue_bytes: usize,
     /// Bytes of the backend's standard error that are kept.
     pub stderr_bytes: usize,
-    /// A copy of what is on record of the session, which the keeper gives back to a daemon that has lost its records. Nobody else
-    /// reads it.
+    /// A copy of the session's record. The keeper gives it back to a daemon that has lost its records, and
+    /// does not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
 }
 
-// What counts where the daemon is of a version that does not say.
+// Defaults for a daemon of a version that does not say.
 fn closed_linger_ms() -> u64 {
     30_000
 }
@@ -219,7 +221,8 @@ pub struct StartedRequest {
     pub keeper: KeeperName,
     /// The pid of the backend, which is the keeper's child and leads a process group.
     pub pid: u32,
-    /// Where it was started again: why the former one ended, for the log. An older daemon refuses a request that has it.
+    /// After a restart: why the former backend ended, for the log. An older daemon refuses a request with
+    /// this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -281,7 +284,7 @@ pub enum KeeperRequest {
     Status {},
     /// The backend is to be replaced by a fresh one.
     Restart {},
-    /// A daemon that has lost its records would like to know whose backend this is.
+    /// A daemon that has lost its records asks whose backend this is.
     Remember {},
     /// Which variables of the backend's environment differ from these.
     Compare {
@@ -341,7 +344,7 @@ pub struct Remembered {
     /// The copy of the record that the daemon gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
-    /// An epoch above all that it has seen. Those are stale from now on.
+    /// An epoch above all that the keeper has seen. Those are stale from now on.
     pub epoch: Epoch,
     /// The front that is attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -365,7 +368,7 @@ pub struct Attached {
     /// may have arrived or not, and are not sent again.
     #[serde(with = "crate::text")]
     pub lost: u64,
-    /// Whether the backend that the former front left has exited while nobody was attached.
+    /// Whether the backend that the former front left has exited while no front was attached.
     pub exited: bool,
     /// How long the backend has been running, in ms.
     #[serde(with = "crate::text")]

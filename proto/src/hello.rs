@@ -48,7 +48,7 @@ pub enum Codec {
     JsonRpc = 2,
 }
 
-/// In the place of a codec, on the socket of a [keeper](crate::backends): no frames but lines.
+/// The codec's number on the socket of a [keeper](crate::backends), which speaks lines instead of frames.
 pub const LINES: u8 = 3;
 
 /// The server's answer to a hello.
@@ -75,7 +75,7 @@ pub enum HelloError {
     /// The stream failed or ended.
     #[error("the connection ended during the hello: {0}")]
     Io(#[from] std::io::Error),
-    /// Whoever is on the other side does not speak this protocol.
+    /// The other side does not speak this protocol.
     #[error("the peer does not speak mcp-sessiond's protocol")]
     Magic,
     /// The versions don't fit.
@@ -118,7 +118,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// What a client of this build says.
+    /// The hello of a client of this build.
     #[must_use]
     pub fn client(codec: Codec) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Hello {
         }
     }
 
-    /// What a client says on the socket of a keeper that speaks `version`.
+    /// The hello of a client on the socket of a keeper that speaks `version`.
     #[must_use]
     pub fn lines(version: u16) -> Self {
         Self { version, codec: LINES, ..Self::client(Codec::JsonRpc) }

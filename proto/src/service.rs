@@ -26,7 +26,7 @@ use crate::streams::{
 };
 use crate::types::{ClaimRequest, Claimed, LeaseRef, StoreRequest, Stored};
 
-/// The type of an answer; a call that has none answers with nothing.
+/// The type of an answer; `()` for a call that has none.
 macro_rules! answer {
     () => {
         ()
@@ -84,7 +84,7 @@ macro_rules! service {
 }
 
 service! {
-    /// Nothing. Tells that the daemon answers.
+    /// Does nothing, and shows that the daemon answers.
     async fn ping();
     /// Takes a session for the calling process, or for the ancestor that it names. Repeated by the same process
     /// it returns the same lease, and the token as it is now.
@@ -106,11 +106,12 @@ service! {
     async fn list_own_sessions(request: OwnSessions) -> Result<Vec<Session>, Error>;
     /// Changes status, metadata or lifetimes.
     async fn update_session(request: UpdateRequest) -> Result<Session, Error>;
-    /// Says that the session is in use.
+    /// Marks the session as in use.
     async fn touch_session(request: SessionRef) -> Result<(), Error>;
-    /// A client has come: the timer of the grace period stops. It goes when it is detached, or with this connection.
+    /// A client has attached: the grace period stops. The client counts until it is detached or this
+    /// connection ends.
     async fn attach_session(request: SessionRef) -> Result<(), Error>;
-    /// A client has gone: when it was the last, the timer of the grace period starts.
+    /// A client has detached. If it was the last, the grace period starts.
     async fn detach_session(request: SessionRef) -> Result<(), Error>;
     /// Empties a session: state, streams and events go; id, owner, lease, token, binding and counters stay.
     async fn reset_session(request: ResetRequest) -> Result<Session, Error>;
@@ -136,19 +137,19 @@ service! {
     async fn list_streams(request: ListStreamsRequest) -> Result<Vec<Stream>, Error>;
     /// Closes a stream: nothing is appended any more. What it has said can be replayed.
     async fn close_stream(request: StreamRef) -> Result<Stream, Error>;
-    /// The stream's reader is gone: what is no answer goes to the standalone stream from now on.
+    /// The stream's reader is gone: all messages but answers go to the standalone stream from now on.
     async fn orphan_stream(request: StreamRef) -> Result<Stream, Error>;
     /// The stream's reader is back: everything goes to it again.
     async fn unorphan_stream(request: StreamRef) -> Result<Stream, Error>;
-    /// The stream of an event id, and whether all was said there.
+    /// The stream of an event id, and whether that stream is complete.
     async fn find_event(request: FindEventRequest) -> Result<FoundEvent, Error>;
     /// Prunes events by hand, the oldest first.
     async fn prune_events(request: PruneRequest) -> Result<Pruned, Error>;
-    /// Appends messages to a stream. They are kept when their ids are told.
+    /// Appends messages to a stream. Once answered, they are kept.
     async fn append(request: AppendRequest) -> Result<Vec<Appended>, Error>;
-    /// What was said after a place, a page at a time.
+    /// The events after a cursor, a page at a time.
     async fn replay(request: ReplayRequest) -> Result<Replayed, Error>;
-    /// What is said next in several streams; nothing, when the time is over.
+    /// Waits for the next events of several streams; none when the time is over.
     async fn wait(request: WaitRequest) -> Result<Replayed, Error>;
 
     /// Leases a service's name to the calling process, until it exits or releases the lease. Repeated by the
@@ -158,8 +159,8 @@ service! {
     async fn release_service(request: ServiceLease) -> Result<(), Error>;
     /// The keeper that holds the session's backend. None: there is none. While one is being ended: `unavailable`.
     async fn find_backend(request: FindRequest) -> Result<Option<Backend>, Error>;
-    /// A keeper registers for a session; one that was there before has to go. Sent by the keeper, below the holder of the lease
-    /// on the session, or on its service.
+    /// Registers a keeper for a session; a former keeper has to end. Sent by the keeper, a descendant of the
+    /// holder of the lease on the session or its service.
     async fn keep_backend(request: KeepRequest) -> Result<Kept, Error>;
     /// A registered keeper has started its backend.
     async fn backend_started(request: StartedRequest) -> Result<(), Error>;
@@ -169,7 +170,7 @@ service! {
     async fn front_left(request: LeftRequest) -> Result<(), Error>;
     /// A registered keeper tells why it is about to end.
     async fn backend_ending(request: EndingRequest) -> Result<(), Error>;
-    /// A registered keeper tells what it has counted since it told last.
+    /// A registered keeper tells its totals.
     async fn backend_counted(request: CountedRequest) -> Result<(), Error>;
     /// The backends of all hosts, in order of their sessions' ids, a page at a time.
     async fn list_backends(request: Page) -> Vec<Backend>;
@@ -186,9 +187,10 @@ service! {
     async fn list_tokens(request: Page) -> Vec<TokenInfo>;
     /// What the storage holds of every owner's sessions, in order of owner and id, a page at a time.
     async fn list_contents(request: ContentPage) -> Result<Vec<ContentInfo>, Error>;
-    /// The sessions of an id, whoever owns them.
+    /// The sessions of an id, of all owners.
     async fn inspect_session(request: InspectRequest) -> Result<Vec<Inspected>, Error>;
-    /// Ends now what would be ended at the next sweep, or what a service has not used for so long; and tells which.
+    /// Ends the sessions that the next sweep would end, or those that a service has not used for some time.
+    /// Returns them.
     async fn sweep(request: SweepRequest) -> Result<Vec<Ended>, Error>;
     /// Counters and latencies.
     async fn stats() -> Stats;

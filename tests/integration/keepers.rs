@@ -73,7 +73,7 @@ fn only_who_is_below_the_holder_registers() {
     assert_eq!(backends(&world), [known]);
     assert_eq!(world.stat("backends"), 1);
 
-    // Repeating it has no further effect; the keeper can't register for another session.
+    // Repeating the call has no further effect; the keeper can't register for another session.
     keeper.register(&of).expect("registered already");
     assert_eq!(world.stat("backends"), 1);
     let front = front(&mut keeper, &of, epoch).expect("the newest");

@@ -20,7 +20,7 @@ use crate::patience::Patience;
 /// When to try again after the daemon had too many requests of this connection in flight: they are short.
 const CROWDED_PAUSE: Duration = Duration::from_millis(50);
 
-/// The pause after a broken connection, so that a daemon that breaks each one is not asked in a hot loop.
+/// The pause after a broken connection, so that a daemon that breaks each one does not cause a busy loop.
 pub(crate) const BROKEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// When to try again after the daemon went during a call and did not come back in time, in ms.
@@ -29,14 +29,14 @@ const AWAY_MS: u32 = 1_000;
 /// Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not refuse any.
 pub(crate) const PLACES: usize = 24;
 
-/// Why a call on a connection came to nothing.
+/// Why a call on a connection failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The connection broke. Whether the call was carried out is unknown; it may be repeated.
     Disconnected,
     /// The daemon refused.
     Refused(Error),
-    /// The patience is at its end.
+    /// The time is over.
     Gone(Reason),
 }
 
@@ -57,9 +57,9 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Calls {
     slot: StdMutex<Slot>,
-    /// Held by whoever connects.
+    /// Held by the task that connects.
     connecting: Mutex<()>,
-    /// One for each call that may be under way.
+    /// A permit for each call that may be under way.
     places: Arc<Semaphore>,
     /// Whether a daemon has answered before, on whichever connection.
     known: Arc<AtomicBool>,
@@ -93,17 +93,17 @@ impl Calls {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection that there is.
+    /// The current connection.
     pub(crate) fn current(&self) -> Option<Link> {
         self.slot().link.clone().filter(|link| !link.connection.is_ended())
     }
 
-    /// Lets the connection go. Calls that are under way on it go on.
+    /// Drops the connection. Calls that are under way on it go on.
     pub(crate) fn hang_up(&self) {
         self.slot().link = None;
     }
 
-    /// Whatever is wrong with that connection, it is not left in the way of the next call.
+    /// Drops a faulty connection, so that the next call makes a new one.
     fn forget(&self, number: u64) {
         let mut slot = self.slot();
         if slot.link.as_ref().is_some_and(|link| link.number == number) {
@@ -124,7 +124,7 @@ impl Calls {
             Some(path) => Directory::at(path)?,
             None => Directory::of_user()?,
         };
-        // A daemon that answered before is restarting, and whoever restarts it is not us.
+        // A daemon that has answered before is restarting; this client must not start another.
         let absent = if self.known.load(Ordering::Relaxed) { Absent::Waits } else { Absent::Fails };
         let connection = connect_within(&directory, &options.start, absent, patience.left()).await?;
         self.known.store(true, Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Calls {
         request: ClaimRequest,
         patience: Patience,
     ) -> Result<Claimed, Failure> {
-        // A daemon that was stopped must not grant later what nobody waits for any more.
+        // A daemon that was suspended must not grant a lease later, when nobody waits for it any more.
         let request = ClaimRequest { until_ms: patience.until_ms(), ..request };
         self.call(link, patience, |connection, context| {
             let request = request.clone();
@@ -265,7 +265,7 @@ impl Calls {
     where
         F: Future<Output = Result<Result<T, Error>, CallError>>,
     {
-        // What it came to last where that was not known. Then it is not known at the end either.
+        // The last error with an unknown outcome. If there was one, the outcome stays unknown.
         let mut doubt = None;
         loop {
             let calling = call(link.connection.clone(), patience.left());

@@ -1,7 +1,7 @@
-//! Ballast: a file beside `sessions.db` that is there to be given up. When the disk is full it is freed bit by bit, so that
-//! what has to be put on record goes on for a while; it is made again when there is room.
+//! Ballast: a file beside `sessions.db` that reserves space. When the disk is full, the writer frees it bit
+//! by bit, so that the daemon can go on recording for a while; it is refilled when there is room.
 //!
-//! A file, and not a table: to delete rows SQLite has to write them to its log first, for which there is no room.
+//! A file, not a table: to delete rows SQLite first writes to its log, for which there is no room.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -15,34 +15,35 @@ use nix::fcntl::OFlag;
 /// The name of the file in the runtime directory.
 const FILE: &str = "ballast";
 
-/// Bytes that it has when it is whole.
+/// Its full size in bytes.
 pub(super) const WHOLE: u64 = 1024 * 1024;
 
-/// Bytes that are freed at once: enough for a commit, so that who else fills the disk does not get all of it.
+/// How many bytes are freed at a time: enough for a commit, so that other programs that fill the disk don't
+/// get all of it.
 const STEP: u64 = 64 * 1024;
 
-/// Bytes that stay free for others when it is made: it is not to be what fills the disk.
+/// How many bytes must stay free when it is made: it must not fill the disk itself.
 const MARGIN: u64 = 1024 * 1024;
 
-/// The first and the longest pause before it is looked for room; each is twice the one before.
+/// The first and the longest pause before the next check for room; each is twice the one before.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The file. Where there can be none, there is nothing to free.
+/// The file. If it can't be made, there is nothing to free.
 #[derive(Debug, Clone)]
 pub(super) struct Ballast(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    /// Bytes that it has.
+    /// Its size in bytes.
     bytes: u64,
     /// Whether a thread looks for room.
     is_filling: bool,
 }
 
 impl Ballast {
-    /// Finds what there is, and makes the rest as far as there is room.
+    /// Opens what exists of it, and fills it up as far as there is room.
     pub(super) fn of(directory: &Path) -> Self {
         let path = directory.join(FILE);
         let found = std::fs::symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file);
@@ -70,7 +71,7 @@ impl Ballast {
         freed
     }
 
-    /// Makes it whole now, or else as soon as there is room.
+    /// Fills it up now, or else as soon as there is room.
     fn refill(&self) {
         let is_whole = self.0.lock().unwrap_or_else(PoisonError::into_inner).fill();
         if !is_whole {
@@ -92,7 +93,7 @@ impl Ballast {
     }
 }
 
-/// Goes on until it is whole, or nobody needs it.
+/// Goes on until it has its full size, or is no longer needed.
 fn look_for_room(ballast: &Weak<Mutex<Inner>>) {
     let mut pause = PAUSE;
     loop {
@@ -125,10 +126,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes it whole if there is room. Tells whether it is.
+    /// Fills it up if there is room. Returns whether it has its full size.
     fn fill(&mut self) -> bool {
         if self.bytes < WHOLE && self.has_room() && self.write().is_err() {
-            // Somebody was faster.
+            // Other programs took the room first.
             let bytes = self.bytes;
             let _ = self.cut(bytes);
         }
@@ -144,7 +145,7 @@ impl Inner {
     }
 
     fn write(&mut self) -> io::Result<()> {
-        // Not zeros: there are file systems that keep these in no room at all.
+        // Not zeros: some file systems use no space for these.
         let mut block = vec![0; STEP as usize];
         getrandom::fill(&mut block).map_err(io::Error::other)?;
         let mut file = self.open()?;

@@ -38,7 +38,7 @@ const FIRST: &str = "
         file INTEGER NOT NULL, digest BLOB, former BLOB, offered INTEGER NOT NULL
     ) STRICT;";
 
-/// What each former version has to be added to become the next: an upgrade of the daemon ends nobody's session. A new database
+/// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new database
 /// is made in the same steps.
 const UPGRADES: [(i64, &str); 4] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
@@ -125,9 +125,10 @@ pub(super) fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     // NORMAL: a commit is in the page cache, which outlives this process; a power loss ends every session anyway.
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    // The directory's lock keeps other daemons out; this keeps a curious sqlite3 from seeing a write half done.
+    // The directory's lock keeps other daemons out; this keeps an sqlite3 that a user runs from seeing half a
+    // write.
     connection.pragma_update(None, "locking_mode", "NORMAL")?;
-    // What is deleted is overwritten, and nothing of it is ever in a file elsewhere.
+    // Overwrites what is deleted, and keeps temporary data out of other files.
     connection.pragma_update(None, "secure_delete", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
 }
@@ -380,7 +381,7 @@ fn keepers(connection: &Connection) -> rusqlite::Result<Keepers> {
     for (session, keeper) in all {
         match session {
             Some(session) if keeper.service.is_some() => serving.push((session, keeper)),
-            // A session has one. Should there be two, none of them is forgotten.
+            // A session has one keeper. Should there be two, the daemon ends the other one.
             Some(session) => ending.extend(of_hosts.insert(session, keeper)),
             None => ending.push(keeper),
         }

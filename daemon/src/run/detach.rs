@@ -34,9 +34,10 @@ pub fn launch(options: &Options) -> ExitCode {
 
 fn start(options: &Options) -> io::Result<u8> {
     mcp_sessiond_process::sys::forget_given_signals();
-    // Fails for who leads a process group, as under a shell with job control; the daemon proper does not.
+    // Fails if this process leads a process group, as under a shell with job control. The daemon proper does
+    // not.
     let _ = nix::unistd::setsid();
-    // What the host left open by mistake would otherwise stay open for as long as the daemon lives.
+    // Descriptors that the host left open by mistake would otherwise stay open as long as the daemon lives.
     mcp_sessiond_process::sys::keep_only_standard_streams()?;
     let directory = match paths::directory() {
         Ok(directory) => directory,
@@ -54,7 +55,8 @@ fn start(options: &Options) -> io::Result<u8> {
     for set in &options.set {
         command.args(["--set", set]);
     }
-    // Whoever happened to start it must not configure it for all others, nor be taken for it by systemd.
+    // The program that happens to start the daemon must not configure it for all others, nor may systemd
+    // confuse the two.
     let are_passing = std::env::var_os(SESSION_TOKEN).is_some();
     let is_kept =
         |name: &OsStr| is_kept(name) && !(are_passing && CREDENTIALS.iter().any(|passing| name == *passing));
@@ -65,7 +67,7 @@ fn start(options: &Options) -> io::Result<u8> {
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(match open_log(&log_path(directory.path())) {
         Ok(log) => log.into(),
-        // The daemon has to be there all the same: it can say what is wrong.
+        // Start the daemon all the same: it can say what is wrong.
         Err(error) if [ErrorKind::StorageFull, ErrorKind::QuotaExceeded].contains(&error.kind()) => {
             Stdio::null()
         }
@@ -118,10 +120,10 @@ fn is_kept(name: &OsStr) -> bool {
     KEPT.iter().any(|kept| name == *kept) || name.as_bytes().starts_with(AWS)
 }
 
-/// Tells who waits in [`launch`], and lets go of the pipe.
+/// Tells the process that waits in [`launch`], and closes the pipe.
 pub(super) fn report_ready() -> io::Result<()> {
     let mut output = io::stdout();
-    // Whoever waited may have been killed; that is no reason to exit.
+    // The waiting process may have been killed; that is no reason to exit.
     let _ = writeln!(output, "{READY}").and_then(|()| output.flush());
     let null = OpenOptions::new().write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(null).map_err(Into::into)

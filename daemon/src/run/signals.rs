@@ -21,8 +21,8 @@ pub(super) struct Signals {
     hangup: unix::Signal,
 }
 
-/// Lets the signals in that the daemon answers: whoever has started it may have blocked them. To be called before there is another
-/// thread.
+/// Unblocks the signals that the daemon handles: the program that started it may have blocked them. Call it
+/// before there is another thread.
 pub(super) fn let_in() {
     use nix::sys::signal::{SigSet, Signal as Number};
     let answered: SigSet =

@@ -30,7 +30,7 @@ pub(super) fn origin(detached: bool, path: &Path) -> Result<Origin, Fatal> {
     if let Some(socket) = from_systemd().map_err(failed)? {
         return Ok(Origin::Activated { manager: "systemd", socket });
     }
-    // launchd refuses who it did not start, which is no failure.
+    // launchd refuses a process that it did not start, which is no failure.
     #[cfg(target_os = "macos")]
     if let Some(socket) = mcp_sessiond_process::sys::launchd_sockets(LAUNCHD_SOCKET)
         .ok()

@@ -1,5 +1,6 @@
-//! A database of SQLite's, and its files. SQLite goes on writing into a file that was deleted, and so into nothing; and it
-//! is killed by a `-shm` that was cut short. So before each commit, and now and then, it is looked whether they are there.
+//! An SQLite database and its files. SQLite goes on writing into a deleted file, so the data is lost, and a
+//! truncated `-shm` kills it (SIGBUS). So the daemon checks the files before each commit and when they
+//! change.
 
 use std::fs::Metadata;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -15,21 +16,21 @@ use super::Failure;
 /// How many pages are freed at a time, so that no write waits for more: with pages of 4 KiB, 16 MiB.
 const PAGES_AT_ONCE: u32 = 4_096;
 
-/// Free pages from which on the file is made smaller, if they are the greater part of it: with pages of 4 KiB, 4 MiB.
+/// How many free pages make the file shrink, if they are most of it: with pages of 4 KiB, 4 MiB.
 const FREE_PAGES: i64 = 1_024;
 
-/// What is added to the name of a database for the one that is to take its place.
+/// The suffix of the copy that replaces a database.
 const COPY: &str = "-mcp-sessiond";
 
-/// A lock on the file of a database, which goes with the file when that is made again.
+/// A lock on the file of a database. It moves to the new file when the database is made again.
 pub type FileLock = Mutex<Flock<std::fs::File>>;
 
-/// What sets a connection up.
+/// The function that sets a connection up.
 type SetUp = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
 
 /// The connection, and the files behind it.
 pub struct Database {
-    /// None: it could not be opened again so far.
+    /// None: the database could not be opened again so far.
     connection: Option<Connection>,
     set_up: SetUp,
     files: Arc<Files>,
@@ -90,7 +91,7 @@ impl Files {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes down which files they are, as far as that is not known: each is made once.
+    /// Notes which files these are, if not yet known: each is made once.
     fn note(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.database.is_none() {
@@ -171,13 +172,13 @@ impl Database {
         self
     }
 
-    /// The files, for who looks after them while nothing is written.
+    /// The files, for a check while nothing is written.
     #[must_use]
     pub fn files(&self) -> Arc<Files> {
         self.files.clone()
     }
 
-    /// The connection, once its files are in place: what is not is put back.
+    /// The connection, after the missing files were restored.
     ///
     /// # Errors
     /// [`Failure`], when that can't be done.
@@ -203,7 +204,7 @@ impl Database {
         })
     }
 
-    /// Something was committed.
+    /// A transaction was committed.
     pub fn committed(&self) {
         self.files.note();
     }
@@ -225,8 +226,9 @@ impl Database {
         Ok(())
     }
 
-    /// An index that reads as zeros from its beginning is made again by SQLite. One that is zeros from somewhere on would be believed, and
-    /// what it leaves out would be lost: so nothing of it stays. By its path, since to close a file that SQLite has locked unlocks it.
+    /// SQLite rebuilds an index (`-shm`) that begins with zeros. It would trust one with zeros further on,
+    /// and lose what that leaves out: so nothing of the index stays. Truncates by path, since closing a file
+    /// that SQLite has locked unlocks it.
     fn lengthen(&self, len: u64) -> Result<(), Failure> {
         let path = self.files.beside("-shm");
         tracing::warn!(file = %path.display(), "a file of a database was cut short; it is made again");
@@ -235,7 +237,8 @@ impl Database {
         cut.map_err(|error| Failure { sentence: format!("{}: {error}", path.display()), is_full: false })
     }
 
-    /// Makes the files again from what SQLite still has open. Killed at any point, it leaves what was there, or all of it.
+    /// Makes the files again from what SQLite still has open. If the daemon is killed meanwhile, either the
+    /// old or the new files are complete.
     fn make_again(&mut self) -> Result<(), Failure> {
         let Some(connection) = &self.connection else { return self.open() };
         let path = self.files.path.clone();
@@ -252,10 +255,10 @@ impl Database {
             let _ = std::fs::remove_file(&copy);
             return Err(self.failed(&error));
         }
-        // Where the database itself is still there, it has everything before its log goes.
+        // If the database file still exists, move the log into it before the log goes.
         let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         let is_there = found(&path).is_some();
-        // That has taken a while. Whatever somebody has put there meanwhile stays.
+        // That took a while. Leave a file alone that another program has put there meanwhile.
         let is_others = self.files.state() == State::Replaced;
         if is_others || (is_there && busy.is_ok_and(|busy| busy != 0)) {
             let _ = std::fs::remove_file(&copy);
@@ -295,14 +298,14 @@ impl Database {
 }
 
 impl Drop for Database {
-    /// All that was committed goes into the one file, and what was deleted is nowhere any more.
+    /// Moves the log into the database file, after which no deleted data is in any file.
     fn drop(&mut self) {
         let _ = self.ready();
         let Some(connection) = self.connection.take() else { return };
         if self.files.are_in_place() {
             let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         } else {
-            // To close it would delete the files of whatever is in its place.
+            // Closing it would delete the files of the database that is in its place now.
             std::mem::forget(connection);
         }
     }

@@ -1,4 +1,4 @@
-//! Lines between the host and the keeper, each way in a thread of its own: there is nothing to wait for but the next line.
+//! Lines between the host and the keeper, each way in a thread of its own that only waits for the next line.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write as _};
@@ -22,7 +22,7 @@ use crate::keeper::lines::{CHUNK, Line, LineBuffer};
 #[derive(Debug)]
 pub struct Carrier {
     state: Mutex<State>,
-    /// Told when there is a keeper, or the host wants one.
+    /// Notified when there is a keeper, or the host needs one.
     changed: Condvar,
     output: Mutex<File>,
     /// The thread that reads the host writes here when the host has closed its end and waits for no answer;
@@ -39,11 +39,11 @@ struct State {
     keeper: Option<Arc<UnixStream>>,
     /// The connection beside it.
     beside: Option<UnixStream>,
-    /// Why there is none, when that is not about to change.
+    /// Why there is no keeper, if there won't be one soon.
     refusal: Option<String>,
-    /// The keeper has said that it ends on purpose.
+    /// Whether the keeper has said that it ends on purpose.
     farewell: bool,
-    /// The host has said something, and there was no keeper.
+    /// Whether the host has sent a line while there was no keeper.
     wanted: bool,
     open: Open,
     /// The host has closed its end.
@@ -62,8 +62,8 @@ impl Carrier {
         Self { state: Mutex::default(), changed: Condvar::new(), output: Mutex::new(output), leaving }
     }
 
-    /// There is a keeper: the host's lines are let through. Its `initialize`, if a former keeper did not answer it, goes
-    /// first.
+    /// A keeper is attached: lets the host's lines through. The host's `initialize` goes first, if no former
+    /// keeper has answered it.
     ///
     /// # Errors
     /// When the keeper is lost again.
@@ -81,8 +81,8 @@ impl Carrier {
         Ok(())
     }
 
-    /// Waits until a keeper is wanted: at once, unless the former one has said that it ends on purpose. Then it is when the host
-    /// says something, since a server that was stopped stays so until it is used.
+    /// Waits until a keeper is needed. That is at once, unless the former keeper has said that it ends on
+    /// purpose: then it is when the host sends a line, since a stopped server stays stopped until it is used.
     pub fn wait_until_wanted(&self) {
         let mut state = lock(&self.state);
         while state.farewell && !state.wanted && state.open.unanswered().is_none() {
@@ -100,7 +100,7 @@ impl Carrier {
         Json::new(String::from_utf8(line.to_vec()).ok()?).ok()
     }
 
-    /// There is no keeper, and it may be long until there is one: what the host asks for is answered with this reason.
+    /// There may be no keeper for long: answers the host's requests with this reason.
     pub fn refuse(&self, why: &str) {
         let mut state = lock(&self.state);
         state.refusal = Some(why.to_owned());
@@ -111,8 +111,8 @@ impl Carrier {
         self.changed.notify_all();
     }
 
-    /// Carries what the host says to whichever keeper there is, until the host closes its end. Then ends this process, or,
-    /// where the host waits for answers, gives the lease up.
+    /// Carries the host's lines to the current keeper, until the host closes its end. Then ends this process,
+    /// or, if the host still waits for answers, releases the lease.
     ///
     /// `lines` has what was read already.
     pub fn from_host(&self, mut input: File, mut lines: LineBuffer, releaser: Releaser) {
@@ -168,7 +168,7 @@ impl Carrier {
         match line {
             Line::Whole(line) => {
                 if let Some(keeper) = self.keeper_for(&line) {
-                    // Where it is lost, the call is among those that are answered in its place.
+                    // If the keeper is lost, the call is among those that the front answers in its place.
                     let _ = write_line(&keeper, &line);
                 }
             }
@@ -176,8 +176,8 @@ impl Carrier {
         }
     }
 
-    /// The keeper, when there is one. What the line asks for is taken down in the same step, so that it is known to whoever
-    /// finds the keeper lost. None: there is none for long, and the host was told.
+    /// The keeper, once there is one. Notes the line's requests in the same step, so that they are answered
+    /// if the keeper is lost. None: there is none for long, and the host got an error.
     fn keeper_for(&self, line: &Bytes) -> Option<Arc<UnixStream>> {
         let mut state = lock(&self.state);
         loop {
@@ -197,8 +197,8 @@ impl Carrier {
         }
     }
 
-    /// Carries what the keeper says to the host, until the keeper is lost. Ends this process when the host has closed its
-    /// end and waits for nothing more.
+    /// Carries the keeper's lines to the host, until the keeper is lost. Ends this process when the host has
+    /// closed its end and waits for no answer.
     pub fn from_keeper(&self, attachment: Attachment) {
         let Attachment { mut reader, mut lines, beside, .. } = attachment;
         let mut chunk = vec![0; CHUNK];
@@ -239,7 +239,7 @@ impl Carrier {
 
     /// Waits until the keeper has sent something. False: the host has closed its end.
     fn wait_for(&self, reader: &UnixStream) -> bool {
-        // Whoever waits in recv(2) is also woken when the other side has read; who waits in poll(2) is not.
+        // recv(2) also wakes up when the other side has read; poll(2) does not.
         let mut awaited = vec![PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
         if let Some((_, told)) = &self.leaving {
             awaited.push(PollFd::new(told.as_fd(), PollFlags::POLLIN));
@@ -248,7 +248,7 @@ impl Carrier {
         awaited[0].any().unwrap_or(true)
     }
 
-    /// The keeper is lost: the host is told of every call that it waits for.
+    /// The keeper is lost: answers every call that the host waits for with an error.
     pub fn lost(&self) {
         let mut state = lock(&self.state);
         (state.keeper, state.beside) = (None, None);
@@ -280,7 +280,8 @@ impl Carrier {
         }
     }
 
-    /// Writes to the host what is of our own. Where nobody listens, the host has gone, or is about to end us.
+    /// Writes a message of our own to the host. Ignores errors: the host has gone, or is about to end this
+    /// process.
     fn tell_host(&self, text: &[u8]) {
         if !text.is_empty() {
             self.pass_to_host(&[Bytes::copy_from_slice(text.strip_suffix(b"\n").unwrap_or(text))]);
@@ -288,14 +289,14 @@ impl Carrier {
     }
 }
 
-/// A zero, where there are counts of messages else: it is orderly, whatever comes.
+/// A zero instead of a count of messages says: this end is orderly, whatever follows.
 fn say_goodbye(state: &State) {
     if let Some(beside) = &state.beside {
         let _ = send(beside.as_raw_fd(), &[0], MsgFlags::MSG_DONTWAIT);
     }
 }
 
-/// Waits until nobody can read what is written any more: the host is gone, or has closed its end of that, too.
+/// Waits until no process can read our output any more: the host is gone, or has closed that end, too.
 fn wait_until_unread(output: &File) {
     loop {
         // Errors and hang-ups are told without being asked for. Of a file there are none.
@@ -311,7 +312,7 @@ fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
     let Some(beside) = beside else { return 0 };
     while count > 0 {
         let said = u8::try_from(count).unwrap_or(u8::MAX);
-        // It must never keep the host waiting.
+        // This must never make the host wait.
         if send(beside.as_raw_fd(), &[said], MsgFlags::MSG_DONTWAIT) != Ok(1) {
             break;
         }
@@ -320,8 +321,8 @@ fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
     count
 }
 
-/// Whether the same can be tried again. Whoever shares a descriptor with us may have made it non-blocking: then it is waited
-/// for.
+/// Whether to try again. Another process that shares the descriptor may have made it non-blocking: then this
+/// waits until it is ready.
 pub(super) fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
     match error.kind() {
         io::ErrorKind::Interrupted => true,
