@@ -276,7 +276,8 @@ pub fn when_readable(
     Ok(registered?)
 }
 
-/// Lets a socket listen. nix refuses a backlog above the C library's SOMAXCONN; the kernel has no such limit.
+/// Lets a socket listen. nix refuses a backlog above the C library's SOMAXCONN, which is not the kernel's
+/// limit.
 ///
 /// # Errors
 /// Those of listen(2).

@@ -1,14 +1,17 @@
-//! The keeper: the small process that holds one backend's pipes, so that nothing else has to stay up for it.
+//! The keeper: the small process that holds one backend's pipes, so that no other process has to stay up for
+//! it.
 //!
 //! - [`mcp_sessiond_relay`]: what becomes of each line: a state machine that does no I/O.
 //! - [`hold`]: the loop that carries lines between the backend and the front, and tells the relay what happens.
 //! - [`backend`], [`children`]: the child process, its group, and how it is taken down. [`errors`]: its standard error.
-//! - [`visits`]: who comes to the socket. [`front`]: the one that is attached. [`dial`]: the other side of it.
+//! - [`visits`]: requests on its socket. [`front`]: the attached front. [`dial`]: the client's side of the
+//!   socket.
 //! - [`continuing`]: the lines between it and a continuing front, where the session is a service's.
-//! - [`watch`]: whose exits matter. [`watched`]: whether the program has changed. [`launch`]: how a keeper comes to be.
+//! - [`watch`]: whose exits matter. [`watched`]: whether the program has changed. [`launch`]: how a keeper
+//!   starts.
 //!
-//! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the session, or, while
-//! that is away, if it shows an epoch that is newer than all that were seen.
+//! **Architecture Invariant:** a front gets the backend only if the daemon says that it holds the lease, or,
+//! while the daemon is away, if no other process has attached under its epoch or a newer one.
 
 pub mod backend;
 pub mod children;
@@ -61,7 +64,7 @@ pub struct Errand {
     pub epoch: Epoch,
     /// What is run.
     pub program: Program,
-    /// How long it waits for its first front: the one that has started it has given up by then.
+    /// How long it waits for its first front. By then the front that has started it has given up.
     pub wait: Duration,
 }
 
@@ -87,7 +90,7 @@ pub fn run(errand: Errand) -> ExitCode {
         }
     };
     let ended = runtime.block_on(live(errand, mask));
-    // Nothing that is left is worth waiting for.
+    // Don't wait for tasks that are left.
     runtime.shutdown_background();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -98,14 +101,15 @@ pub fn run(errand: Errand) -> ExitCode {
     }
 }
 
-/// Messages never reach a core file, of a keeper's or of a front's. Limits and mask are left alone: the backend inherits them.
+/// Keeps messages out of core files, of keepers and fronts. Leaves limits and signal mask alone: the backend
+/// inherits them.
 pub fn keep_to_ourselves() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Whoever the backend leaves behind becomes our child, so that nothing of it can outlive us unseen. A daemon that we have
-/// started must not: so it is done when there is one.
+/// Makes orphans of the backend our children, so that none of them can outlive us unseen. Call it only after
+/// the daemon runs: a daemon that we have started must not become our child.
 fn adopt_orphans() {
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_child_subreaper(true);
@@ -140,7 +144,7 @@ async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
     })?;
     Report::Ready(keeper).write();
     launch::let_go().map_err(|error| failed(&error))?;
-    // Who started us is told; what fails from now on shows in the front's end.
+    // The report is sent; later failures show when the front's connection ends.
     let _ = holder.hold(listener, &placed, owner, sigchld).await;
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! What a shared storage was seen to hold of the sessions of this daemon's hosts. A session of which there is nothing yet
-//! reads as empty; one of which there was something, and is nothing any more, does not.
+//! Which sessions of this daemon's hosts a shared storage was seen to hold. A session that is not stored yet
+//! reads as empty; one that was stored and is gone does not.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::storage::Place;
 
-/// The sessions that were there when they were looked at last.
+/// The sessions that existed at the last look.
 #[derive(Debug, Default)]
 pub(super) struct Known(Mutex<HashSet<Place>>);
 
@@ -15,7 +15,7 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is there.
+    /// Notes that the session exists.
     pub(super) fn note(&self, place: &Place) {
         let mut known = self.lock();
         if !known.contains(place) {
@@ -33,7 +33,7 @@ impl Known {
         self.lock().remove(place);
     }
 
-    /// Nothing of this owner is there any more.
+    /// Forgets all sessions of an owner that has ended.
     pub(super) fn forget_owner(&self, owner: &str) {
         self.lock().retain(|place| place.owner != owner);
     }

@@ -1,11 +1,12 @@
-//! What goes between a backend and its fronts. It is told lines and facts, and hands out lines: no I/O, no clock.
+//! Relays messages between a backend and its fronts: it is told lines and facts, and hands out lines. No I/O,
+//! no clock.
 //!
-//! One backend (an MCP server on stdio) outlives its *fronts*, the pipes to the host, of which at most one is attached.
-//! A *call* is a request of the host, an *ask* one of the backend. Each gets a number in the namespace of whoever is
-//! asked, so that an answer finds whoever asked, and nobody else. A message is handed on byte for byte, except for its
-//! id, its progress token and the id of the request that it cancels.
+//! One backend (an MCP server on stdio) outlives its *fronts*, the pipes to the host, of which at most one is
+//! attached. A *call* is a request of the host, an *ask* one of the backend. Each gets a number in the
+//! namespace of the receiver, so that an answer goes to the sender, and nowhere else. A message is handed on
+//! byte for byte, except for its id, its progress token and the id of the request that it cancels.
 //!
-//! Lines have no newline, neither those that come nor those that go.
+//! Lines have no newline, neither incoming nor outgoing ones.
 //!
 //! **Architecture Invariant:** no I/O and no clock, and nothing in here can fail. The crate has no `std`, so that the
 //! compiler keeps it; what could of `proto` is kept out by `tests/integration/layout.rs`.

@@ -1,4 +1,4 @@
-//! Numbers in the namespace of whoever is asked, and what is remembered of each request that has one.
+//! Numbers that stand for requests in the receiver's namespace, and what is remembered of each request.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -8,9 +8,10 @@ use super::Millis;
 
 /// Numbers at and above this one are not given out: not every peer has integers of more than 31 bits.
 const END: u64 = 1 << 31;
-/// The last numbers below are those of our own pings, so that these change no number of anybody else.
+/// The last numbers below [`END`] are for our own pings, so that pings don't change the numbers of other
+/// requests.
 const PINGS: u64 = 1 << 10;
-/// Ids at and above this one are not taken over.
+/// Ids at and above this one are not used as numbers.
 const TAKEN_OVER: u64 = END - PINGS;
 /// How many progress tokens are remembered in one direction. Those of open requests stay beyond that.
 pub(super) const TOKENS: usize = 1024;
@@ -35,7 +36,7 @@ impl Numbers {
     /// A number for a request of our own.
     pub(super) fn ours(&mut self) -> u64 {
         let next = self.next.max(1);
-        // After more than anybody counts, these are the only ones that are left.
+        // After two billion requests only the numbers from [`END`] on are left.
         let number = if (TAKEN_OVER..END).contains(&next) { END } else { next };
         self.give(number)
     }
@@ -45,7 +46,7 @@ impl Numbers {
         number
     }
 
-    /// The number of a ping of ours, of which there were so many before.
+    /// The number of our ping after this many former ones.
     pub(super) fn of_ping(before: u64) -> u64 {
         END - 1 - before % PINGS
     }
@@ -63,7 +64,7 @@ pub(super) fn shown(method: &str) -> Box<str> {
 
 /// A request that was not answered.
 pub(super) struct Open<K> {
-    /// The id that whoever asked gave it, as raw text.
+    /// The id that the sender gave it, as raw text.
     pub id: Box<str>,
     /// The method, as it is shown.
     pub method: Box<str>,
@@ -71,7 +72,7 @@ pub(super) struct Open<K> {
     pub asker: u64,
     /// When it came.
     pub made: Millis,
-    /// When whoever asked lost interest.
+    /// When the sender cancelled it.
     pub cancelled: Option<Millis>,
     /// Whether it was handed out, and what else is known.
     pub kind: K,

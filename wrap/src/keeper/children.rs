@@ -1,4 +1,4 @@
-//! The keeper's children: its backend, and what the backend's children left behind when they died. All are reaped here.
+//! The keeper's children: its backend, and orphans of the backend's processes. All are reaped here.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -22,7 +22,7 @@ pub enum Ended {
     Code(i32),
     /// It was killed by this signal.
     Signal(Signal),
-    /// Nobody knows: it was reaped by somebody else.
+    /// Unknown: other code has reaped it.
     Unknown,
 }
 
@@ -36,50 +36,50 @@ impl fmt::Display for Ended {
     }
 }
 
-/// How a backend is ended. Its standard input is closed, whichever it is.
+/// How a backend is ended. In each case its standard input is closed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// As hosts do: there is time, then SIGTERM.
+    /// As hosts do: SIGTERM after some time.
     Politely {
-        /// So much.
+        /// How much time.
         within: Duration,
     },
-    /// Nobody waits for it, or it has ended already, and this is about what it has left behind: SIGTERM at once.
+    /// SIGTERM at once: no front waits for it, or it has exited and only its orphans are left.
     AtOnce,
-    /// It hangs: SIGKILL at once.
+    /// SIGKILL at once: it hangs.
     Killed,
 }
 
-/// Who has ended, as far as anybody waits for it.
+/// Which processes have ended, of those that the keeper waits for.
 #[derive(Debug, Default)]
 struct Exits {
-    /// The processes that are waited for, and how they ended.
+    /// The processes that the keeper waits for, and how they ended.
     awaited: HashMap<Pid, Option<Ended>>,
-    /// Those whom nobody ends.
+    /// The processes that the keeper does not end.
     spared: BTreeSet<ProcessId>,
 }
 
-/// The children of this process. Nobody else may wait for any of them.
+/// The children of this process. No other code may wait for any of them.
 #[derive(Debug)]
 pub struct Children {
     exits: watch::Sender<Exits>,
 }
 
 impl Children {
-    /// None yet.
+    /// No children yet.
     #[must_use]
     pub fn new() -> Self {
         Self { exits: watch::Sender::new(Exits::default()) }
     }
 
-    /// Will take down how this child ends. To be called before the next [`reap`](Self::reap).
+    /// Notes from now on how this child ends. Call it before the next [`reap`](Self::reap).
     pub fn expect(&self, child: Pid) {
         self.exits.send_modify(|exits| {
             exits.awaited.insert(child, None);
         });
     }
 
-    /// Reaps who has ended. To be called at every SIGCHLD.
+    /// Reaps the children that have ended. Call it at every SIGCHLD.
     pub fn reap(&self) {
         self.exits.send_modify(|exits| {
             loop {
@@ -103,8 +103,8 @@ impl Children {
         self.exits.borrow().awaited.get(&child).copied().unwrap_or(Some(Ended::Unknown))
     }
 
-    /// The children that are orphans of the backend's, in sessions of processes of their own: the user's browser, opened for a
-    /// login. They are spared where the backend exits by itself, as it does when it is a host's own child.
+    /// The backend's orphans in process sessions of their own, such as the user's browser, opened for a
+    /// login. The keeper spares them if the backend exits by itself, as a host would.
     #[must_use]
     pub fn apart(&self, leader: Pid) -> BTreeSet<ProcessId> {
         let own = nix::unistd::getsid(None).map(|session| session.as_raw().cast_unsigned()).ok();
@@ -116,9 +116,9 @@ impl Children {
             .collect()
     }
 
-    /// Ends the backend, whose standard input is closed: its process group, and its orphans. Returns when nobody is left of
-    /// them, or nothing more can be done. The group is led by a child that is [expected](Self::expect). `apart` is who is
-    /// spared if that exits by itself.
+    /// Ends the backend, whose standard input is closed: its process group, and its orphans. Returns when
+    /// none of them is left, or nothing more can be done. The group's leader is a child that is
+    /// [expected](Self::expect). `apart`: the processes to spare if the leader exits by itself.
     pub async fn end(&self, leader: Pid, manner: Manner, apart: BTreeSet<ProcessId>, patience: Duration) {
         if let Manner::Politely { within } = manner
             && self.ended(leader).is_none()
@@ -137,8 +137,9 @@ impl Children {
         });
     }
 
-    /// Sends a signal to everybody who is left of the backend, and to whoever becomes our child by that, and waits until they
-    /// are gone. On Linux whoever loses its parent becomes our child, so the end of the last one is told to us.
+    /// Sends a signal to all processes that are left of the backend, and to those that become our children
+    /// meanwhile, and waits until they are gone. On Linux orphans become our children, so the kernel reports
+    /// the end of each.
     async fn rid(&self, leader: Pid, to_group: Signal, to_strays: Signal) {
         let mut exits = self.exits.subscribe();
         let mut told = BTreeSet::new();
@@ -155,7 +156,7 @@ impl Children {
                 return;
             }
             for stray in strays.into_iter().filter(|stray| told.insert(stray.id())) {
-                // It fails where it has just exited.
+                // This fails if the process has just exited.
                 drop(stray.signal(to_strays));
             }
             if exits.changed().await.is_err() {
@@ -168,7 +169,7 @@ impl Children {
     /// groups of their own, and that became ours when their parents were gone. None: they can't be listed
     /// now, for example because no descriptor is free.
     fn strays(&self, leader: Pid) -> Option<Vec<Pinned>> {
-        // To look for them takes longer, the more processes there are.
+        // Listing takes longer, the more processes there are.
         if has_none() {
             return Some(Vec::new());
         }

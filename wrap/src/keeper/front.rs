@@ -13,8 +13,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use super::continuing::Continuing;
 use super::lines::Lines;
 
-/// Messages that were handed out and not confirmed, after which it is looked what the front has confirmed: what it says
-/// must not fill its connection.
+/// After how many unconfirmed messages the keeper reads the front's confirmations, which must not fill the
+/// connection.
 const UNCONFIRMED: u64 = 64;
 
 /// The front that has the backend.
@@ -28,9 +28,9 @@ pub struct Front {
     pub reader: Lines<OwnedReadHalf>,
     /// Where it listens.
     pub writer: OwnedWriteHalf,
-    /// What is on its way to it.
+    /// The line on its way to it.
     pub outlet: Outlet,
-    /// The connection beside it, if it opened one.
+    /// Its second connection, if it opened one.
     beside: Option<Beside>,
     /// The control lines, where it continues another front.
     pub continuing: Option<Continuing>,
@@ -39,7 +39,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front that was let in.
+    /// A front that has attached.
     pub fn new(
         process: ProcessId,
         epoch: Epoch,
@@ -60,7 +60,7 @@ impl Front {
         }
     }
 
-    /// Whether it has said that it is about to leave. To be asked after [`unconfirmed`](Self::unconfirmed).
+    /// Whether it has said that it is about to leave. Call it after [`unconfirmed`](Self::unconfirmed).
     #[must_use]
     pub fn said_goodbye(&self) -> bool {
         self.beside.as_ref().is_some_and(|beside| beside.goodbye)
@@ -75,12 +75,12 @@ impl Front {
     fn take_confirmations(&mut self) {
         match &mut self.beside {
             Some(beside) => self.confirmed = (self.confirmed + beside.confirmations()).min(self.handed_out),
-            // It does not tell; what has been written counts as passed on.
+            // It sends no confirmations: what was written counts as passed on.
             None => self.confirmed = self.handed_out - u64::from(!self.outlet.is_empty()),
         }
     }
 
-    /// Shows its host what the backend wrote to its standard error, or what we have to say, as far as it is read.
+    /// Sends its host the backend's standard error and our own lines, as far as the front reads them.
     pub fn show(&mut self, text: &[u8]) {
         if let Some(beside) = &mut self.beside {
             beside.show(text);
@@ -88,14 +88,13 @@ impl Front {
     }
 }
 
-/// The connection beside that of a front. It is looked at only when there is a reason: a front's confirmations
-/// wake nobody.
+/// A front's second connection. The keeper reads it only on demand: a front's confirmations don't wake it.
 #[derive(Debug)]
 pub struct Beside {
     stream: UnixStream,
-    /// Bytes that there was no room for, since something was last shown.
+    /// How many bytes were dropped since the last line that could be written.
     skipped: u64,
-    /// The front has said that it is about to leave.
+    /// Whether the front has said that it is about to leave.
     goodbye: bool,
 }
 
@@ -109,7 +108,8 @@ impl Beside {
         Ok(Self { stream: stream.into_std()?, skipped: 0, goodbye: false })
     }
 
-    /// How many messages were confirmed since the last look. Each byte says how many; a zero, that the front is about to leave.
+    /// How many messages the front has confirmed since the last call. Each byte is a count; a zero says that
+    /// the front is about to leave.
     fn confirmations(&mut self) -> u64 {
         let mut bytes = [0; 1024];
         let mut confirmed = 0;
@@ -150,7 +150,7 @@ impl Outlet {
         self.0 = Some(line.chain(b"\n".as_slice()));
     }
 
-    /// Writes it to its end. A future that is dropped loses nothing.
+    /// Writes the line to its end. Cancel-safe.
     ///
     /// # Errors
     /// Those of the writer.

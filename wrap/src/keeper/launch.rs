@@ -1,5 +1,5 @@
-//! How a keeper comes to be: `keep` starts `keep --detached`, waits until that has registered, and exits. So the keeper
-//! is no child of the front, and whoever kills the front's process tree does not meet it.
+//! How a keeper starts: `keep` starts `keep --detached`, waits until that has registered, and exits. So the
+//! keeper is no child of the front, and survives when the front's process tree is killed.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 use super::backend::Program;
 use crate::signals::GivenMask;
 
-/// What a keeper tells whoever started it, in one line of JSON on standard output.
+/// What a keeper reports to the process that started it, in one line of JSON on standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
     /// It has the backend, and fronts can attach.
     Ready(KeeperName),
-    /// There is no such program, or none that may be run: the exit code of a shell in that case, and why.
+    /// The program does not exist or is not executable: the exit code that a shell would report, and why.
     NoProgram {
         /// 126 or 127.
         code: u8,
@@ -35,7 +35,7 @@ pub enum Report {
     NoLease(String),
     /// There is no such session of the service.
     NoSession(String),
-    /// There can be no keeper here.
+    /// The keeper can't run, and why.
     Failed(String),
 }
 
@@ -43,7 +43,7 @@ impl Report {
     /// What the process on the other end of this pipe reports.
     ///
     /// # Errors
-    /// When it ended without a word.
+    /// When it ended without a report.
     pub fn read(from: impl io::Read) -> io::Result<Self> {
         let mut line = String::new();
         BufReader::new(from).read_line(&mut line)?;
@@ -51,7 +51,7 @@ impl Report {
             .map_err(|_| io::Error::other("the keeper ended before it had said anything"))
     }
 
-    /// Reports, on standard output. Whoever waited may have been killed; that is no reason to end.
+    /// Reports on standard output. The waiting process may have been killed; that is no reason to end.
     pub fn write(&self) {
         let mut output = io::stdout();
         if let Ok(line) = serde_json::to_string(self) {
@@ -100,7 +100,7 @@ impl Launch<'_> {
         let mut keeper = mask.while_in_force(|| command.spawn())?;
         let report = report_of(&mut keeper, Some(until));
         if report.is_err() {
-            // It may hang with whatever it waits for. A keeper to which nobody attaches ends by itself.
+            // It may hang. A keeper to which no front attaches ends by itself.
             let _ = keeper.kill();
         }
         // It passes the report on and exits.
@@ -118,7 +118,7 @@ pub fn launch(arguments: Vec<OsString>) -> ExitCode {
 }
 
 fn start(arguments: Vec<OsString>) -> io::Result<Report> {
-    // What the host left open by mistake would otherwise stay open for as long as the backend lives.
+    // Descriptors that the host left open by mistake would otherwise stay open as long as the backend lives.
     mcp_sessiond_process::sys::keep_only_standard_streams()?;
     let mut keeper = Command::new(executable::own().ok_or(io::ErrorKind::NotFound)?)
         .args(["keep", "--detached"])
@@ -130,10 +130,10 @@ fn start(arguments: Vec<OsString>) -> io::Result<Report> {
     report_of(&mut keeper, None)
 }
 
-/// What this process reports on its standard output, which is a pipe.
+/// Reads the report of this process from its standard output, which is a pipe.
 ///
 /// # Errors
-/// When it ended without a word, or has said none until then.
+/// When it ended without a report, or has sent none by then.
 pub fn report_of(keeper: &mut Child, until: Option<Instant>) -> io::Result<Report> {
     let Some(output) = keeper.stdout.take() else {
         return Err(io::Error::other("its standard output is no pipe"));
@@ -144,7 +144,7 @@ pub fn report_of(keeper: &mut Child, until: Option<Instant>) -> io::Result<Repor
     Report::read(output)
 }
 
-/// Waits until there is something to be read. A report is written in one piece.
+/// Waits until the pipe is readable. A report is written in one piece.
 fn wait_for(output: &impl AsFd, until: Instant) -> io::Result<()> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -160,7 +160,7 @@ fn wait_for(output: &impl AsFd, until: Instant) -> io::Result<()> {
     }
 }
 
-/// Lets go of the pipe to whoever started us.
+/// Closes the pipe to the process that started this one.
 pub(super) fn let_go() -> io::Result<()> {
     let null = OpenOptions::new().write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(null).map_err(Into::into)

@@ -1,4 +1,4 @@
-//! Who comes to a keeper's socket, and what for.
+//! Requests on a keeper's socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,13 +18,13 @@ use tokio::time::timeout;
 
 use super::lines::{Line, Lines};
 
-/// How long a visitor may take for its hello and its request.
+/// How long a client may take for its hello and its request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Visitors that may be at the door at the same time.
+/// How many clients may send their hello and request at the same time.
 const DOOR: usize = 16;
 
-/// How long accepting pauses when there are no descriptors left.
+/// The pause before the next accept when no descriptor is free.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the daemon says of a front's lease.
@@ -32,53 +32,53 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub enum Word {
     /// This process holds the session under the epoch that was shown.
     Holder(ProcessId),
-    /// No.
+    /// The daemon refuses.
     Refused(Error),
-    /// The daemon is away.
+    /// The daemon does not answer.
     Away,
 }
 
-/// A visitor that has said what it wants.
+/// A client that has sent its request.
 #[derive(Debug)]
 pub enum Visit {
-    /// A front would like to have the backend.
+    /// A front asks for the backend.
     Attach {
-        /// What it showed.
+        /// The lease that it shows.
         attach: Attach,
         /// The process.
         process: Pinned,
-        /// What the daemon says.
+        /// What the daemon says of the lease.
         word: Word,
-        /// Where it speaks.
+        /// Its lines come from here.
         reader: Lines<OwnedReadHalf>,
-        /// Where it listens.
+        /// Its lines go here.
         writer: OwnedWriteHalf,
     },
-    /// The connection beside that of a front.
+    /// A front's second connection, for standard error and confirmations.
     Beside {
         /// The front's process.
         process: ProcessId,
         /// The connection.
         stream: UnixStream,
     },
-    /// Somebody would like to know how the backend is.
+    /// A client asks for the state of the backend.
     Status {
         /// Where the answer goes.
         writer: OwnedWriteHalf,
     },
-    /// A daemon would like to know whose backend it is.
+    /// A daemon asks whose backend this is.
     Remember {
         /// Where the answer goes.
         writer: OwnedWriteHalf,
     },
-    /// Somebody would like to have a fresh backend.
+    /// A client asks for a fresh backend.
     Restart {
         /// Where the answer goes.
         writer: OwnedWriteHalf,
     },
 }
 
-/// What visitors are told, and checked against.
+/// What this keeper knows to check a client's request.
 #[derive(Debug)]
 pub struct House {
     /// The session.
@@ -91,7 +91,7 @@ pub struct House {
     pub control: Control,
 }
 
-/// Lets visitors in until it is dropped.
+/// Accepts clients until it is dropped.
 pub async fn receive(listener: UnixListener, house: Arc<House>, visits: mpsc::Sender<Visit>) {
     let door = Arc::new(tokio::sync::Semaphore::new(DOOR));
     loop {
@@ -112,7 +112,7 @@ pub async fn receive(listener: UnixListener, house: Arc<House>, visits: mpsc::Se
 }
 
 async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, HelloError> {
-    // Anybody else is not told a word.
+    // A process of another user gets no answer.
     let Ok(peer) = process::peer(&stream) else { return Ok(None) };
     let hello = Hello::read(&mut stream).await?;
     let newest = super::version();
@@ -145,9 +145,9 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
             Ok(None)
         }
         Err(_) => {
-            // What stood in it is not repeated: it may hold a message.
+            // The error does not quote the request, which may contain a message.
             let sentence =
-                "a keeper is asked to `attach`, for a place `beside`, for its `status`, to `restart`, or to `compare`"
+                "a keeper takes the requests `attach`, `beside`, `status`, `restart`, `remember` and `compare`"
                     .into();
             reply(&mut writer, &KeeperReply::Refused(Error::InvalidArgument { sentence })).await?;
             Ok(None)
@@ -155,7 +155,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
     }
 }
 
-/// The names of what differs by value, or by being there.
+/// The names of the variables that differ, or that only one side has.
 fn differing(one: &BTreeMap<String, String>, other: &BTreeMap<String, String>) -> Vec<String> {
     let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
     names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
@@ -187,7 +187,7 @@ async fn word(attach: &Attach, house: &House) -> Word {
         async move { connection.check_front(context, request).await }
     });
     let said = said.await;
-    // One connection a front, not one a keeper.
+    // One connection for each front's check, not a lasting one for each keeper.
     house.control.hang_up();
     match said {
         Ok(ProcessRef { pid, start, inode }) => {
