@@ -1,4 +1,4 @@
-//! `mcp-sessiond serve`: an MCP server over HTTP, whose clients lose nothing.
+//! `mcp-sessiond serve`: an MCP server over HTTP, whose clients can resume everything.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -28,18 +28,19 @@ const DIGEST_LEN: usize = 6;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Serves MCP's Streamable HTTP at /mcp. Each client's session has a server of its own, started by this command in this \
-environment and directory. Sessions, their streams and what was said in them are kept by the daemon: a client that has lost its \
-connection comes back with `Last-Event-ID` and gets the rest, also after `serve` was killed and started again.
+Serves MCP's Streamable HTTP at /mcp. `serve` starts a server for the session of each client, in its own environment and \
+directory. The daemon stores the sessions, with their streams and messages: a client that has lost its connection comes back with \
+`Last-Event-ID` and gets the rest, also after `serve` was killed and started again.
 
-A server outlives `serve`: when that is killed and started again under its name, calls go on, and clients get the rest of each, \
-once. Nobody serves the name for ten minutes (`http.linger_ms`): then its servers end. The sessions stay, and get new servers, \
-which are told the recorded handshake.
+The servers survive `serve`. When `serve` is started again under the same name, open calls go on, and each client gets the \
+rest of its calls once. If nobody serves the name for ten minutes (`http.linger_ms`), the servers end. The sessions stay: when their \
+clients come back, `serve` starts new servers and sends them the recorded handshake.
 
-`serve` ends by SIGTERM, and its sessions stay; or by SIGINT (Ctrl-C), and they end. One that nobody reads or calls for half an \
-hour (`http.idle_ms`) ends by itself.
+SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too. A session that no client reads or calls for \
+half an hour (`http.idle_ms`) ends.
 
-Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 75 no daemon, or somebody else listens there.
+Exit codes: 0 after SIGTERM or SIGINT; 1 `serve` has failed; 64 bad usage or configuration; 75 no daemon, or another process serves \
+the name or listens there.
 
 Example:
   mcp-sessiond serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp
@@ -48,22 +49,22 @@ pub(super) struct Arguments {
     /// Where to listen: an address and a port (0: a free one, which is printed), or `unix:PATH`
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:8000")]
     listen: At,
-    /// The name that sessions are found again by; by default a digest of command and directory
+    /// The name under which sessions are found again; by default a digest of command and directory
     #[arg(long, value_name = "NAME")]
     name: Option<Label>,
     /// A name of this machine that clients may use, beside localhost, 127.0.0.1 and [::1]
     #[arg(long = "host", value_name = "HOST")]
     hosts: Vec<String>,
-    /// An origin whose pages may come, such as https://app.example
+    /// An origin whose pages may connect, such as https://app.example
     #[arg(long = "origin", value_name = "ORIGIN")]
     origins: Vec<String>,
     /// Give the session id to browsers as a cookie, too, and take it from there
     #[arg(long)]
     cookie: bool,
-    /// Take callers that show the bearer token, beside those of your own user. Beyond loopback, and on macOS, it is always so
+    /// Demand the bearer token of every caller. `serve` always does on macOS, and at an address other than loopback
     #[arg(long)]
     token: bool,
-    /// The file of the token; by default `serve.token` beside the configuration. It is made where it is not there
+    /// The file with the token, which is made if it is missing; by default `serve.token` beside the configuration
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Do not start a daemon where none runs
@@ -155,7 +156,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     })
 }
 
-/// What a client may say where it has been told this address.
+/// The host that clients name when they connect to this address.
 fn host(at: &SocketAddr) -> Option<String> {
     let host = if at.is_ipv6() { format!("[{}]", at.ip()) } else { at.ip().to_string() };
     (!at.ip().is_unspecified()).then_some(host)
@@ -174,10 +175,7 @@ fn token(arguments: &Arguments) -> Result<Option<Token>, String> {
     let path =
         arguments.token_file.clone().or_else(usual).ok_or("say where the token is: --token-file FILE")?;
     let token = Token::at(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    complain(format_args!(
-        "callers whom the kernel does not vouch for need the bearer token in {}",
-        path.display()
-    ));
+    complain(format_args!("every caller has to show the bearer token in {}", path.display()));
     Ok(Some(token))
 }
 

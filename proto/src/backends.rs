@@ -377,6 +377,9 @@ pub struct Attached {
     /// under this lease; 0: none.
     #[serde(with = "crate::text", skip_serializing_if = "is_zero")]
     pub taken: u64,
+    /// If the front continues: whether the backend has answered `initialize`. If not, the front has to send it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub initialized: bool,
     /// If the front continues: tells this keeper from former ones of the same name.
     #[serde(with = "crate::text", skip_serializing_if = "is_zero")]
     pub incarnation: u64,

@@ -160,6 +160,9 @@ pub enum OnMismatch {
 /// The most bytes that a status may have as JSON: enough for dozens of failed parts, each with a sentence.
 pub const STATUS_MAX: usize = 16 * 1024;
 
+/// The most bytes that the metadata of a session may have: capabilities and names, many times over.
+pub const METADATA_MAX: usize = 64 * 1024;
+
 /// How far a session has come.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case", try_from = "StatusFields")]

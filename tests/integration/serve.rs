@@ -4,6 +4,7 @@
 mod cuts;
 mod errors;
 mod killed;
+mod limits;
 mod streams;
 mod thin;
 mod who;

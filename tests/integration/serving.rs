@@ -39,6 +39,8 @@ struct Bench {
     serving: Serving,
     daemon: Daemon,
     world: World,
+    /// Of the first keeper.
+    incarnation: serde_json::Value,
 }
 
 impl Bench {
@@ -49,8 +51,9 @@ impl Bench {
         let raw = world.raw("server");
         let mut serving = world.serving("web");
         assert_eq!(serving.leased(), 1);
-        assert_eq!(serving.attach("s", &raw.command)["is_fresh"], true);
-        Self { raw, serving, daemon, world }
+        let attached = serving.attach("s", &raw.command);
+        assert_eq!(attached["is_initialized"], false);
+        Self { raw, serving, daemon, world, incarnation: attached["incarnation"].clone() }
     }
 
     /// Kills the front, and has another one attach. Returns what the second one finds.

@@ -22,8 +22,8 @@ use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease};
 use mcp_sessiond_proto::{Epoch, Error, KeeperName, ServiceName, SessionId, paths};
 
-pub use backend::{Backend, Gone};
-pub use link::Message;
+pub use backend::Backend;
+pub use link::{Gone, Message};
 use link::{Link, Place};
 
 use crate::keeper::backend::Program;
@@ -180,7 +180,7 @@ impl Service {
         };
         let (link, attached) =
             Link::open(place, until).await.map_err(|error| NoBackend::Passing(error.to_string()))?;
-        Ok(Backend::over(link, keeper, found.is_none(), &attached))
+        Ok(Backend::over(link, keeper, &attached))
     }
 
     /// Asks the daemon for the keeper of a session's backend.

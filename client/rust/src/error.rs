@@ -195,8 +195,9 @@ impl SessionError {
         }
     }
 
-    /// Whether the same call may go better later.
-    pub(crate) fn passes(&self) -> bool {
+    /// Whether the same call may succeed later, without anybody changing anything: the daemon is away or busy.
+    #[must_use]
+    pub fn passes(&self) -> bool {
         let busy = |error: &Error| matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. });
         matches!(self, Self::Connect(_) | Self::NoAnswer(_))
             || matches!(self, Self::Refused(error) if busy(error))

@@ -2,7 +2,7 @@
 
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::sessions::{
-    CreateRequest, Lifetimes, RotateRequest, STATUS_MAX, Session, Status, UpdateRequest,
+    CreateRequest, Lifetimes, METADATA_MAX, RotateRequest, STATUS_MAX, Session, Status, UpdateRequest,
 };
 use mcp_sessiond_proto::{Error, Json, RequestId, ServiceName, SessionId};
 
@@ -16,9 +16,6 @@ use crate::storage::{
     Change, Head as StoredHead, ITEM_COST, Item, Listed, Place, RECORD_COST, SLOT_COST, SLOTS_MIN,
     StorageError,
 };
-
-/// Bytes that the handshake's metadata may have: capabilities and names, many times over.
-const METADATA_MAX: usize = 64 * 1024;
 
 impl Contents {
     /// Makes a session.

@@ -5,10 +5,13 @@ use serde_json::{Value, json};
 
 use crate::wrap::{counter, gate, open};
 
-const INITIALIZED: &str = r#"{"jsonrpc":"2.0","id":$ID,"result":{"protocolVersion":"VERSION","capabilities":{},"serverInfo":{"name":"raw","version":"1"}}}"#;
+pub(super) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","id":$ID,"result":{"protocolVersion":"VERSION","capabilities":{},"serverInfo":{"name":"raw","version":"1"}}}"#;
 
 /// A server that says what the test tells it, and a client of this version of MCP.
-fn raw(configuration: &str, version: &str) -> (World, mcp_sessiond_tests::Daemon, Serve, Raw, HttpClient) {
+pub(super) fn raw(
+    configuration: &str,
+    version: &str,
+) -> (World, mcp_sessiond_tests::Daemon, Serve, Raw, HttpClient) {
     let world = crate::world(configuration);
     let daemon = world.daemon();
     let raw = world.raw("server");
@@ -18,7 +21,7 @@ fn raw(configuration: &str, version: &str) -> (World, mcp_sessiond_tests::Daemon
     (world, daemon, serve, raw, client)
 }
 
-fn notification(data: &str) -> String {
+pub(super) fn notification(data: &str) -> String {
     json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": data}}).to_string()
 }
 
@@ -33,7 +36,7 @@ fn progress(nth: u32, done: u32) -> String {
 }
 
 /// A call that the server answers when the test says so.
-fn hold(client: &mut HttpClient, raw: &Raw) -> Reply {
+pub(super) fn hold(client: &mut HttpClient, raw: &Raw) -> Reply {
     let holds = || raw.heard().iter().filter(|line| line.windows(6).any(|word| word == b"\"hold\"")).count();
     let before = holds();
     let reply = client.request("hold", &json!({"_meta": {"progressToken": format!("t{}", client.last + 1)}}));
@@ -41,7 +44,7 @@ fn hold(client: &mut HttpClient, raw: &Raw) -> Reply {
     reply
 }
 
-fn data(reply: &mut Reply) -> Value {
+pub(super) fn data(reply: &mut Reply) -> Value {
     reply.said().message()["params"]["data"].clone()
 }
 

@@ -94,34 +94,30 @@ fn token(world: &World) -> String {
 }
 
 #[test]
-fn beyond_loopback_the_token_is_needed_and_is_in_no_log() {
+fn beyond_loopback_every_caller_needs_the_token_which_is_in_no_log() {
     let world = world("");
     let _daemon = world.daemon();
     let mut serve = world.serve_at("0.0.0.0:0", &["--name", "test"], &tiny(&world));
     let token = token(&world);
     let (at, port) = (serve.at.clone(), serve.at.rsplit(':').next().expect("a port").to_owned());
     serve.at = format!("127.0.0.1:{port}");
-    // On loopback the kernel vouches for us. A caller with the token is another identity, wherever it
-    // connects from.
-    let ours = serve.connected("2025-11-25");
+    assert_eq!(serve.client().begin("2025-11-25", &[]).status, 401, "also our own user");
     let bearer = format!("Bearer {token}");
-    let mut other = serve.client();
-    other.headers.push(("Authorization".into(), bearer.clone()));
-    other.initialize("2025-11-25");
-    assert_eq!(ours.ask("POST", &[], PING).status, 200);
-    assert_eq!(ours.ask("POST", &[("Authorization", &bearer)], PING).status, 403, "bound to the user");
-    assert_eq!(other.ask("POST", &[("Authorization", "")], PING).status, 403, "bound to the token");
-    assert_eq!(ours.ask("POST", &[("Authorization", "Bearer wrong")], PING).status, 401);
+    let mut client = serve.client();
+    client.headers.push(("Authorization".into(), bearer.clone()));
+    client.initialize("2025-11-25");
+    assert_eq!(client.ask("POST", &[], PING).status, 200);
+    assert_eq!(client.ask("POST", &[("Authorization", "")], PING).status, 401);
+    assert_eq!(client.ask("POST", &[("Authorization", "Bearer wrong")], PING).status, 401);
     serve.at = at;
     serve.kill();
     serve.start_again();
     serve.at = format!("127.0.0.1:{port}");
-    assert_eq!(other.ask("POST", &[], PING).status, 200, "the same token");
-    assert_eq!(
-        ours.ask("POST", &[("Authorization", &bearer)], PING).status,
-        403,
-        "also for the next `serve`"
-    );
+    assert_eq!(client.ask("POST", &[], PING).status, 200, "the same token");
+    serve.kill();
+    let serve = world.serve(&["--name", "test"], &tiny(&world));
+    client.at.clone_from(&serve.at);
+    assert_eq!(client.ask("POST", &[], PING).status, 403, "the session is bound to the token");
     assert!(!serve.errors.text().contains(&token) && !world.log.text().contains(&token));
 }
 

@@ -2,7 +2,7 @@
 
 use mcp_sessiond_tests::{gone, signal, until};
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Bench, answer, initialize, progress, request};
 
@@ -19,7 +19,7 @@ fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
     let former = bench.world.backend().status().pid.expect("it runs");
     signal(former, Signal::SIGKILL);
     gone(former);
-    assert_eq!(bench.serve_again()["is_fresh"], false);
+    assert_eq!(bench.serve_again()["is_initialized"], true);
     let (number, line) = bench.serving.line();
     assert_eq!(number, 2);
     assert!(line.contains(r#""id":1"#) && line.contains(r#""outcome":"unknown""#), "{line}");
@@ -33,6 +33,26 @@ fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
             .count()
     };
     until("the next backend is initialised", || (heard() == 2).then_some(()));
+}
+
+/// A front that is killed before the backend has answered `initialize` leaves the next one to send it again. The
+/// backend gets it once.
+#[test]
+fn an_initialize_that_is_cut_off_reaches_the_backend_once() {
+    let mut bench = Bench::new("");
+    let hold = initialize().replace("\"params\":{", "\"params\":{\"say\":\"\",");
+    bench.serving.send("s", &hold);
+    let heard: Value = serde_json::from_str(&bench.raw.wait_heard("\"initialize\"")).expect("JSON");
+    assert_eq!(bench.serve_again()["is_initialized"], false);
+    bench.serving.send("s", &hold);
+    bench.serving.calls("s");
+    let result = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+    bench.raw.say(&json!({"jsonrpc": "2.0", "id": heard["id"], "result": result}).to_string());
+    assert!(bench.serving.line().1.contains("2025-06-18"));
+    assert_eq!(bench.serve_again()["is_initialized"], true);
+    let heard = bench.raw.heard();
+    let initializes = heard.iter().filter(|line| String::from_utf8_lossy(line).contains("\"initialize\""));
+    assert_eq!(initializes.count(), 1);
 }
 
 /// The keeper knows a call that it has taken until a front confirms the answer.
@@ -106,7 +126,7 @@ fn nothing_is_lost_when_the_front_and_the_daemon_are_killed() {
         match step % 3 {
             0 => {
                 let found = bench.serve_again();
-                assert_eq!(found["is_fresh"], false, "{found}");
+                assert_eq!(found["incarnation"], bench.incarnation, "{found}");
             }
             1 => bench.daemon.restart(),
             _ => {
@@ -114,7 +134,7 @@ fn nothing_is_lost_when_the_front_and_the_daemon_are_killed() {
                 bench.serving.process.kill();
                 bench.daemon.start_again();
                 let found = bench.serve_again();
-                assert_eq!(found["is_fresh"], false, "{found}");
+                assert_eq!(found["incarnation"], bench.incarnation, "{found}");
             }
         }
         if step % 3 != 1 {

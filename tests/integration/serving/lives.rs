@@ -36,7 +36,7 @@ fn a_keeper_ends_when_it_is_told_to() {
     bench.serving.tell(json!({"end": "s"}));
     bench.serving.wait("ended");
     gone(backend.keeper);
-    assert_eq!(bench.serving.attach("s", &bench.raw.command)["is_fresh"], true);
+    assert_ne!(bench.serving.attach("s", &bench.raw.command)["incarnation"], bench.incarnation);
 }
 
 /// The keepers tell the new daemon which service they belong to, and which process was attached.
@@ -55,7 +55,7 @@ fn a_service_is_found_again_when_the_records_are_lost() {
     assert_eq!(second.wait("taken")["taken"]["pid"], bench.serving.process.pid());
     bench.raw.say(&answer(1));
     assert_eq!(bench.serving.line(), (1, answer(1)));
-    assert_eq!(bench.serve_again()["is_fresh"], false);
+    assert_eq!(bench.serve_again()["incarnation"], bench.incarnation);
     assert_eq!(bench.serving.line(), (1, answer(1)));
 }
 
@@ -80,7 +80,7 @@ fn a_killed_keeper_takes_its_backend_with_it_and_a_new_one_is_started() {
     signal(backend.keeper, Signal::SIGKILL);
     bench.serving.wait("gone");
     gone(pid);
-    assert_eq!(bench.serving.attach("s", &bench.raw.command)["is_fresh"], true);
+    assert_ne!(bench.serving.attach("s", &bench.raw.command)["incarnation"], bench.incarnation);
     assert_ne!(bench.world.backend().keeper, backend.keeper);
 }
 

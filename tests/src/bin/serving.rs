@@ -5,7 +5,7 @@
 //! before it reads the next, except for `backend`, `calls`, `end` and `release`. The commands, and what it
 //! answers:
 //!
-//! - `{"backend": SESSION, "command": […]}`: `{"attached": SESSION, "keeper", "incarnation", "is_fresh"}`, or `{"attached": null, "why"}`; from then on each line of the
+//! - `{"backend": SESSION, "command": […]}`: `{"attached": SESSION, "keeper", "incarnation", "is_initialized"}`, or `{"attached": null, "why"}`; from then on each line of the
 //!   backend is `{"session", "number", "line"}`, and its end `{"gone": SESSION}`
 //! - `{"send": SESSION, "line": text}`: `{"taken": SESSION, "line"}`, or `{"lost": SESSION, "line"}`
 //! - `{"confirm": SESSION, "number"}`: nothing
@@ -67,7 +67,7 @@ async fn obey(service: &Service, backends: &mut Backends, command: &Value) {
                 let backend = Arc::new(backend);
                 say(&json!({
                     "attached": session, "keeper": backend.keeper(), "incarnation": backend.incarnation(),
-                    "is_fresh": backend.is_fresh(),
+                    "is_initialized": backend.is_initialized(),
                 }));
                 tokio::spawn(tell(session.clone(), Arc::downgrade(&backend)));
                 backends.insert(session, backend);

@@ -11,7 +11,8 @@ use crate::PATIENCE;
 /// A client over HTTP: each request has a connection of its own.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
-    pub(super) at: String,
+    /// Where it connects to: `127.0.0.1:PORT`, or the path of a socket.
+    pub at: String,
     /// Additional headers of each request.
     pub headers: Vec<(String, String)>,
     /// The id of the last request.
@@ -35,6 +36,17 @@ pub struct Reply {
 impl std::fmt::Debug for Reply {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Reply({}, {:?})", self.status, self.headers)
+    }
+}
+
+/// A request whose answer was not read.
+#[derive(Debug)]
+pub struct Unanswered(TcpStream);
+
+impl Unanswered {
+    /// Closes the connection.
+    pub fn hang_up(self) {
+        drop(self.0);
     }
 }
 
@@ -93,6 +105,25 @@ impl HttpClient {
         let lines: String = lines.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let length = body.len();
         self.send(&format!("{method} {path} HTTP/1.1\r\n{lines}Content-Length: {length}\r\n\r\n{body}"))
+    }
+
+    /// Sends a request to which no answer is expected yet.
+    ///
+    /// # Panics
+    /// When it can't be sent.
+    #[must_use]
+    pub fn unanswered(&mut self, method: &str, params: &Value) -> Unanswered {
+        self.last += 1;
+        let body = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}).to_string();
+        let mut stream = TcpStream::connect(&self.at).expect("it listens");
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAccept: application/json, text/event-stream\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.at,
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+        Unanswered(stream)
     }
 
     /// Sends bytes, and reads the head of the answer.

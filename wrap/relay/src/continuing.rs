@@ -80,9 +80,10 @@ impl Relay {
         if !resumed {
             self.attach(None, None, now);
         }
+        let initialized = self.handshake.answer.is_some();
         let Some(numbered) = &mut self.numbered else { return Attached::default() };
         numbered.begin_again();
-        Attached { resumed, waiting: numbered.lines.len(), ..Attached::default() }
+        Attached { resumed, initialized, waiting: numbered.lines.len(), ..Attached::default() }
     }
 
     /// Numbers the lines that wait for the front, as far as there is room for them.

@@ -10,12 +10,12 @@ use bytes::Bytes;
 use super::message::{Line, Message, Part};
 
 /// The places of a message that get another text, in the order in which they stand.
-#[derive(Default)]
-pub(super) struct Edits(Vec<(Range<usize>, Box<str>)>);
+#[derive(Debug, Default)]
+pub struct Edits(Vec<(Range<usize>, Box<str>)>);
 
 impl Edits {
     /// Puts `text` in the place of `part`, which was borrowed from the message.
-    pub(super) fn replace(&mut self, message: &Message<'_>, part: &str, text: impl Into<Box<str>>) {
+    pub fn replace(&mut self, message: &Message<'_>, part: &str, text: impl Into<Box<str>>) {
         let text = text.into();
         if *part != *text {
             self.0.push((message.span(part), text));
@@ -35,7 +35,8 @@ impl Edits {
     }
 
     /// The message with its edits.
-    pub(super) fn spliced(&self, message: &Message<'_>) -> Vec<u8> {
+    #[must_use]
+    pub fn spliced(&self, message: &Message<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(message.raw.len() + 24 * self.0.len());
         self.write(message.raw, &mut out);
         out

@@ -80,6 +80,7 @@ impl Relay {
                 None => self.answer_from_memory(Some(id), now),
             }
         } else if self.handshake.revive || self.handshake.pending.is_some_and(|call| self.is_former(call)) {
+            // A front that continues has sent it again: the backend is asked once.
             self.handshake.waiter = Some(Waiter { id: Some(id.into()) });
         } else if let Some(why) = self.stillborn.take() {
             // The next attempt starts another one.
@@ -120,8 +121,9 @@ impl Relay {
         self.handshake.host = Some(Host { line, id: id.into(), connection: self.connections, version });
     }
 
+    /// Whether another front has made this call.
     fn is_former(&self, call: u64) -> bool {
-        self.calls.open.get(&call).is_some_and(|call| !self.is_current(call.asker))
+        self.numbered.is_some() || self.calls.open.get(&call).is_some_and(|call| !self.is_current(call.asker))
     }
 
     /// Sends the latest host's `initialize` to the backend, as a call of the attached front; before everything else if

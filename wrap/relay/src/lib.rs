@@ -48,6 +48,7 @@ use bytes::Bytes;
 use mcp_sessiond_proto::backends::Traffic;
 
 use self::continuing::Numbered;
+pub use self::entry::Edits;
 use self::entry::Entry;
 use self::era::Eras;
 use self::fresh::{Draining, Left};

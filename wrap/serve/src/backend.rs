@@ -1,49 +1,53 @@
 //! What stands between HTTP and a server.
 
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::SessionId;
+use mcp_sessiond_client::Session;
 
+use crate::refusal::Refusal;
 use crate::which::Id;
 
 /// The backend is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server has ended")]
-pub struct Ended;
+pub struct Ended {
+    /// Whether the line may have reached the server.
+    pub may_have_arrived: bool,
+}
 
-/// One session's server, which takes lines and says lines.
+/// The server of one session, which reads and writes lines.
 pub trait Backend: Send + Sync {
-    /// Hands it a line, without a newline. Returns when the line is taken: from then on it is not lost with this process, if
-    /// the backend is not.
+    /// Sends it a line, without a newline. Returns when the line is safe: if this process is killed after that, the server gets
+    /// the line all the same, as long as the server lives.
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>>;
 
-    /// The next line that it has said, with its number, from 1. None: it is gone. One caller at a time.
+    /// The next line of the server, with its number, which no other line of this incarnation has. None: the server is gone.
+    /// There may be one caller at a time.
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>>;
 
-    /// The lines up to this number are kept elsewhere.
+    /// The daemon has stored the line of this number, and all that came before it.
     fn confirm(&self, number: u64);
 
-    /// The ids of calls that it has taken and not answered.
+    /// The ids of the calls that the server was sent and has not answered, also of those that a former process has sent.
     fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>>;
 
-    /// Ends it.
+    /// Ends the server.
     fn end(&self) -> BoxFuture<'_, ()>;
 
-    /// What tells it from every other one, and from what it was before it was started anew: the numbers of its lines are its own.
+    /// Tells this server from every other one, and from what it was before a restart. Each incarnation numbers its own lines.
     fn incarnation(&self) -> &str;
 
-    /// Whether it has served this session before, so that it knows its handshake.
+    /// Whether the server has answered `initialize` in this session before. If not, it has to be sent the recorded handshake.
     fn continues(&self) -> bool;
 }
 
 /// Where backends come from.
 pub trait Backends: Send + Sync {
-    /// The backend of a session: the one that there is, or a new one.
+    /// The backend of a session: the one that runs, or else a new one.
     ///
     /// # Errors
-    /// Those of starting a program.
-    fn backend<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, io::Result<Arc<dyn Backend>>>;
+    /// When there is no such session any more, or no server can be started or reached.
+    fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>>;
 }

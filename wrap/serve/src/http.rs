@@ -1,4 +1,4 @@
-//! Streamable HTTP: what a request has to say, and what it is answered.
+//! Streamable HTTP (MCP 2025-11-25, Transports): requests and their responses.
 
 mod accept;
 mod get;
@@ -27,7 +27,7 @@ use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::table::Table;
 use crate::tail::Tail;
-use crate::who::{self, Arrival};
+use crate::who;
 
 /// Where it is served.
 pub const PATH: &str = "/mcp";
@@ -43,12 +43,12 @@ const RECONNECT: HeaderName = HeaderName::from_static("x-mcp-reconnect-session")
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The last event that a reader was sent.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// What browsers bring back by themselves.
+/// The cookie that holds the session id.
 const COOKIE: &str = "mcp_session_id";
 
 type Server = Arc<Table>;
 
-/// What answers requests.
+/// The routes.
 pub fn router(table: &Server) -> Router {
     let cors = cors(&table.shared().settings);
     Router::new()
@@ -79,16 +79,11 @@ fn cors(settings: &Settings) -> CorsLayer {
         .expose_headers([SESSION, VERSION, header::RETRY_AFTER])
 }
 
-/// Lets a request in, and finds out for whom it is.
-async fn admitted(
-    State(table): State<Server>,
-    Extension(arrival): Extension<Arrival>,
-    mut request: Request,
-    next: Next,
-) -> Response<Body> {
+/// Admits a request, and notes on whose behalf it is made.
+async fn admitted(State(table): State<Server>, mut request: Request, next: Next) -> Response<Body> {
     let settings = &table.shared().settings;
     let caller = who::admit(request.uri(), request.headers(), settings)
-        .and_then(|()| who::caller(request.headers(), arrival, settings));
+        .and_then(|()| who::caller(request.headers(), settings));
     match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
@@ -105,7 +100,7 @@ async fn delete(
     headers: HeaderMap,
 ) -> Result<StatusCode, Refusal> {
     let live = session(&table, &caller, &headers).await?;
-    // To its end, though the client may hang up.
+    // In a task of its own, which goes on when the client hangs up.
     let ended = tokio::spawn(async move { live.end().await });
     ended.await.unwrap_or(Ok(()))?;
     Ok(StatusCode::NO_CONTENT)
@@ -122,7 +117,7 @@ async fn session(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result
     Ok(live)
 }
 
-/// Whether the client speaks a version that can be meant.
+/// Checks the version of MCP that a request names.
 fn speaks(live: &Live, headers: &HeaderMap) -> Result<(), Refusal> {
     let version = named(headers, &VERSION).unwrap_or(ASSUMED);
     if version == live.record().version || VERSIONS.contains(&version) {
@@ -136,7 +131,7 @@ fn named<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The session that a cookie names, where that is the way.
+/// The session that a cookie names, where cookies are taken.
 fn cookie<'a>(settings: &Settings, headers: &'a HeaderMap) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
@@ -144,7 +139,7 @@ fn cookie<'a>(settings: &Settings, headers: &'a HeaderMap) -> Option<&'a str> {
     found.filter(|_| settings.cookie)
 }
 
-/// The whole body, if it comes in time.
+/// Reads the body.
 async fn body(body: Body, wait: Duration) -> Result<Bytes, Refusal> {
     let read = tokio::time::timeout(wait, Limited::new(body, BODY_MAX).collect());
     match read.await {
@@ -168,7 +163,7 @@ fn events(session: &SessionId, tail: Tail) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    // Nginx would wait for more.
+    // Else nginx waits for more before it passes anything on.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     name_session(headers, session);
     response

@@ -1,19 +1,19 @@
-//! A server in a keeper of its own: it goes on when this process is killed, and with it whatever it is doing.
+//! A server that a keeper holds: it survives a kill of this process, with everything that it is doing.
 
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::SessionId;
-use mcp_sessiond_wrap::service::{self, Command, NoBackend, NotLeased, Options, Service};
+use mcp_sessiond_client::Session;
+use mcp_sessiond_wrap::service::{self, Command, Gone, NoBackend, NotLeased, Options, Service};
 
 use crate::backend::{Backend, Backends, Ended};
+use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::which::Id;
 
-/// The keepers of a service's sessions, which this process alone may speak to.
+/// The keepers of one service's sessions. Only the process that has leased the service may attach to them.
 #[derive(Debug)]
 pub struct Keepers {
     service: Service,
@@ -21,10 +21,10 @@ pub struct Keepers {
 }
 
 impl Keepers {
-    /// Takes the right to serve the name.
+    /// Leases the service.
     ///
     /// # Errors
-    /// Where another process has it, or there is no daemon.
+    /// When another process has leased it, or there is no daemon.
     pub async fn of(settings: &Settings) -> Result<Self, NotLeased> {
         let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
         let options = Options { control: Some(control), ..Options::default() };
@@ -35,13 +35,13 @@ impl Keepers {
 }
 
 impl Backends for Keepers {
-    fn backend<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, io::Result<Arc<dyn Backend>>> {
+    fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         async {
-            let backend =
-                self.service.backend(session, &self.command).await.map_err(|error| match error {
-                    NoBackend::NoProgram { .. } => io::Error::new(io::ErrorKind::NotFound, error),
-                    error => io::Error::other(error),
-                })?;
+            let backend = self.service.backend(session.id(), &self.command).await;
+            let backend = backend.map_err(|error| match error {
+                NoBackend::NoSession => Refusal::unknown_session(),
+                error => Refusal::no_server(error),
+            })?;
             let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());
             let kept: Arc<dyn Backend> = Arc::new(Kept { backend, incarnation });
             Ok(kept)
@@ -58,7 +58,7 @@ struct Kept {
 
 impl Backend for Kept {
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
-        async { self.backend.send(line).await.map_err(|_| Ended) }.boxed()
+        async { self.backend.send(line).await.map_err(ended) }.boxed()
     }
 
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>> {
@@ -71,7 +71,7 @@ impl Backend for Kept {
 
     fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>> {
         async {
-            let calls = self.backend.open_calls().await.map_err(|_| Ended)?;
+            let calls = self.backend.open_calls().await.map_err(ended)?;
             Ok(calls.into_iter().map(|id| id.to_string().into()).collect())
         }
         .boxed()
@@ -86,6 +86,10 @@ impl Backend for Kept {
     }
 
     fn continues(&self) -> bool {
-        !self.backend.is_fresh()
+        self.backend.is_initialized()
     }
+}
+
+fn ended(gone: Gone) -> Ended {
+    Ended { may_have_arrived: gone.may_have_arrived }
 }

@@ -1,4 +1,4 @@
-//! A session that this process serves: its server, its open calls, and who reads its streams.
+//! A session that this process serves: its server, its open calls, and the clients that read its streams.
 
 mod calls;
 mod handshake;
@@ -9,19 +9,23 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionId, StreamId};
+use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionError, SessionId, StreamId};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::backend::{Backend, Backends};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
-use crate::which::{Call, Which};
+use crate::which::{Id, Which};
 
 pub use self::handshake::Began;
 
-/// Events that wait for a reader's connection. One that has more of them is sent the rest from the daemon.
+/// The key of the session's state under which the last event is noted that a reader of the standalone stream was sent: its position
+/// and its id.
+const TOLD: &str = "serve.told";
+
+/// Events that wait for a reader's connection. A reader that is slower reads the rest from the daemon.
 const WAITING_MAX: usize = 64;
 
 /// What all sessions of this process share.
@@ -83,16 +87,20 @@ struct State {
     readers: HashMap<StreamId, Reader>,
     /// Streams whose last message is being appended.
     finishing: HashSet<StreamId>,
-    /// The last event of the standalone stream that a reader was given.
+    /// The last event of the standalone stream that was sent to a reader.
     told: Option<(u64, EventId)>,
-    /// The server that runs, by its incarnation.
+    /// Whether a task stores `told` at the moment.
+    is_storing_told: bool,
+    /// The incarnation of the server that runs.
     running: Option<String>,
-    /// The server that was told that the client is ready.
+    /// The incarnation of the server that was sent `notifications/initialized`.
     welcomed: Option<String>,
-    /// What another process has left open, until it is known whether the server goes on with it.
-    left: Vec<(StreamId, Vec<Call>)>,
-    /// When somebody was last there.
+    /// The calls that a former process has left open, until the server has said which of them it knows.
+    left: Vec<(StreamId, Vec<Id>)>,
+    /// When a client last read, called or waited.
     active: Instant,
+    /// Whether somebody was told that there is no room for events.
+    has_complained: bool,
     ended: bool,
 }
 
@@ -119,10 +127,12 @@ impl Live {
             readers: HashMap::new(),
             finishing: HashSet::new(),
             told: None,
+            is_storing_told: false,
             running: None,
             welcomed: None,
             left: Vec::new(),
             active: Instant::now(),
+            has_complained: false,
             ended: false,
         };
         let (state, backend) = (Mutex::new(state), tokio::sync::Mutex::new(None));
@@ -172,28 +182,51 @@ impl Live {
         if same(&self.caller, caller) { Ok(()) } else { Err(crate::who::bound_to_another()) }
     }
 
-    /// Whether somebody reads, or waits for an answer. While that is so, it is in use.
+    /// Whether a client reads, or waits for an answer.
     fn is_busy(&self) -> bool {
         let mut state = self.state();
         state.sweep();
-        let busy = !state.readers.is_empty() || state.which.calls().next().is_some();
+        let busy = !state.readers.is_empty() || !state.which.is_idle();
         if busy {
             state.active = Instant::now();
         }
         busy
     }
 
-    /// Looks whether it is in use. One that was idle for too long ends.
+    /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use, and lets go of one that
+    /// the daemon has ended.
     pub async fn look(&self) {
         if self.is_busy() {
-            // So that the daemon knows it, too.
-            drop(self.session.touch().await);
+            drop(self.noticed(self.session.touch().await));
         } else if self.state().active.elapsed() >= self.settings().idle {
             drop(self.end().await);
         }
     }
 
-    /// Reads a stream from now on, in place of whoever has read it. None: nothing more will come there.
+    /// What the daemon has answered. If it says that the session has ended, this process lets go of it.
+    pub(super) fn noticed<T>(&self, answer: Result<T, SessionError>) -> Result<T, Refusal> {
+        answer.map_err(|error| {
+            let refusal = Refusal::from(error);
+            if refusal == Refusal::unknown_session() {
+                self.close();
+            }
+            refusal
+        })
+    }
+
+    /// A call of the daemon's, for as long as a request may be held.
+    ///
+    /// # Errors
+    /// What the daemon refuses; 503 if it does not answer in time.
+    pub async fn held<T>(&self, call: impl Future<Output = Result<T, SessionError>>) -> Result<T, Refusal> {
+        let hold = self.settings().hold;
+        match timeout(hold, call).await {
+            Ok(answer) => self.noticed(answer),
+            Err(_) => Err(Refusal::daemon_away(hold)),
+        }
+    }
+
+    /// Makes the caller the reader of a stream; the former reader's connection ends. None: nothing more will come there.
     pub fn read(&self, stream: &StreamId) -> Option<Reading> {
         let mut state = self.state();
         let comes = stream.as_str() == StreamId::STANDALONE
@@ -202,23 +235,44 @@ impl Live {
         (comes && !state.ended).then(|| state.read(stream))
     }
 
-    /// The last event of the standalone stream that a reader was given.
+    /// The last event of the standalone stream that was sent to a reader.
     pub fn told(&self) -> Option<EventId> {
         self.state().told.as_ref().map(|(_, id)| id.clone())
     }
 
-    /// A reader of the standalone stream is given this event.
-    pub fn tell(&self, position: u64, id: &EventId) {
+    /// This event of the standalone stream is being sent to its reader. It is noted in the session's state, so that the next
+    /// process goes on after it. If this process is killed before that, the next reader gets the event again.
+    pub fn tell(self: &Arc<Self>, position: u64, id: &EventId) {
         let mut state = self.state();
         if state.told.as_ref().is_none_or(|(told, _)| *told < position) {
             state.told = Some((position, id.clone()));
+            if !std::mem::replace(&mut state.is_storing_told, true) {
+                tokio::spawn(self.clone().store_told());
+            }
         }
     }
 
-    /// Ends the session for good, with its server.
+    async fn store_told(self: Arc<Self>) {
+        let mut stored = None;
+        loop {
+            let told = {
+                let mut state = self.state();
+                let told = state.told.clone().filter(|told| stored.as_ref() != Some(told));
+                state.is_storing_told = told.is_some();
+                told
+            };
+            let Some(told) = told else { return };
+            if let Ok(key) = TOLD.parse() {
+                drop(self.session.set_as(&key, &(told.0, &told.1.0)).await);
+            }
+            stored = Some(told);
+        }
+    }
+
+    /// Ends the session, and its server.
     ///
     /// # Errors
-    /// Where the daemon can't be told: then it goes on.
+    /// When the daemon could not be told. Then the session goes on.
     pub async fn end(&self) -> Result<(), Refusal> {
         match self.session.terminate().await.map_err(Refusal::from) {
             Err(refusal) if refusal != Refusal::unknown_session() => return Err(refusal),
@@ -232,7 +286,7 @@ impl Live {
         Ok(())
     }
 
-    /// Lets go of it: nobody reads any more. The server goes on, and waits for whoever serves the name next.
+    /// Lets go of the session: its readers' connections end. Its server goes on, for the process that serves the name next.
     pub fn close(&self) {
         let mut state = self.state();
         state.ended = true;

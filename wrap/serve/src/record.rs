@@ -1,6 +1,7 @@
-//! What is on record of a session's handshake, so that a server can be initialised again.
+//! The handshake of a session, which is stored with it, so that a new server can be initialised like the former one.
 
-use mcp_sessiond_client::Json;
+use mcp_sessiond_client::{Json, Session, SessionError, SessionStatus, SessionView, Update};
+use mcp_sessiond_proto::sessions::METADATA_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -13,7 +14,10 @@ pub const ASSUMED: &str = "2025-03-26";
 /// The versions that a client may speak here.
 pub const VERSIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// A handshake. It is the metadata of the session.
+/// The key of the session's state that has a handshake which is too large for the metadata.
+const STATE: &str = "serve.handshake";
+
+/// A handshake. It is stored as the metadata of the session.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// The parameters of the client's `initialize`.
@@ -25,7 +29,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Of these parameters, and this result.
+    /// The handshake with these parameters of the client's, and this result of the server's.
     #[must_use]
     pub fn new(initialize: Box<RawValue>, result: Box<RawValue>) -> Self {
         #[derive(Deserialize)]
@@ -38,16 +42,33 @@ impl Record {
         Self { initialize, result, version }
     }
 
-    /// As it is kept.
-    #[must_use]
-    pub fn to_json(&self) -> Json {
-        Json::trusted(serde_json::to_string(self).unwrap_or_default())
+    /// Stores the handshake. With that the session is ready.
+    ///
+    /// # Errors
+    /// Those of the daemon.
+    pub async fn store(&self, session: &Session) -> Result<(), SessionError> {
+        let json = Json::trusted(serde_json::to_string(self).unwrap_or_default());
+        let ready = Update::default().status(SessionStatus::Ready);
+        if json.len() <= METADATA_MAX {
+            return session.update(ready.metadata(json)).await.map(drop);
+        }
+        if let Ok(key) = STATE.parse() {
+            session.set(&key, &json).await?;
+        }
+        session.update(ready).await.map(drop)
     }
 
-    /// As it was kept.
-    #[must_use]
-    pub fn of(metadata: &Json) -> Option<Self> {
-        serde_json::from_str(metadata.as_str()).ok()
+    /// The handshake that is stored with a session.
+    ///
+    /// # Errors
+    /// Those of the daemon.
+    pub async fn of(session: &Session, view: &SessionView) -> Result<Option<Self>, SessionError> {
+        let read = |json: &Json| serde_json::from_str(json.as_str()).ok();
+        match (&view.metadata, STATE.parse()) {
+            (Some(metadata), _) => Ok(read(metadata)),
+            (None, Ok(key)) => Ok(session.get(&key).await?.as_ref().and_then(read)),
+            (None, Err(_)) => Ok(None),
+        }
     }
 
     /// Whether streams begin with a priming event.

@@ -1,5 +1,6 @@
-//! What is refused, with which status, and in which words.
+//! Requests that are refused: with which status, and in which words.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -18,7 +19,7 @@ pub const UNREADABLE: i64 = -32700;
 /// When a client is to try again, in seconds.
 const RETRY_AFTER: u64 = 1;
 
-/// A request that is not carried out.
+/// Why a request is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The status (RFC 9110, section 15).
@@ -38,23 +39,30 @@ impl Refusal {
         Self { status, code: CONNECTION, message: message.into(), retry_after: None }
     }
 
-    /// It can't be meant so.
+    /// The request breaks a rule of the protocol.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { code: INVALID, ..Self::new(StatusCode::BAD_REQUEST, message) }
     }
 
-    /// For the moment.
+    /// The request may succeed later: 503, with `Retry-After`.
     #[must_use]
     pub fn for_now(message: impl Into<String>) -> Self {
         Self { retry_after: Some(RETRY_AFTER), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 
-    /// There is no such session, as MCP has it: the client begins a new one.
+    /// There is no such session. By this status a client knows that it has to begin a new one (MCP 2025-11-25, Session
+    /// Management).
     #[must_use]
     pub fn unknown_session() -> Self {
         let message = "there is no such session, or it has ended: send `initialize` without a session id";
         Self { code: -32001, ..Self::new(StatusCode::NOT_FOUND, message) }
+    }
+
+    /// There is no server for the session.
+    #[must_use]
+    pub fn no_server(why: impl Display) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, format!("the server can't be started: {why}"))
     }
 
     /// The daemon did not answer in time.
@@ -66,10 +74,11 @@ impl Refusal {
 
 impl From<SessionError> for Refusal {
     fn from(error: SessionError) -> Self {
-        if is_passing(&error) {
+        if error.passes() {
             return Self::for_now("the daemon mcp-sessiond can't be reached");
         }
         match error.refusal() {
+            Some(Error::QuotaExceeded { .. } | Error::WriteFailed { .. }) => Self::for_now(error.to_string()),
             Some(Error::UnknownSession | Error::SessionTerminated) => Self::unknown_session(),
             Some(Error::UnknownStream | Error::UnknownCursor) => {
                 Self::invalid("this event id names no place in this session")
@@ -80,12 +89,6 @@ impl From<SessionError> for Refusal {
             }
         }
     }
-}
-
-/// Whether the same call may go better later.
-#[must_use]
-pub fn is_passing(error: &SessionError) -> bool {
-    matches!(error.http_status(), 503 | 504 | 429 | 507)
 }
 
 impl IntoResponse for Refusal {

@@ -1,4 +1,4 @@
-//! Listening, until somebody asks to end.
+//! Listens for connections, until a signal ends this process.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::{Extension, Router};
+use axum::Router;
 use hyper::service::Service as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -28,9 +28,8 @@ use crate::kept::Keepers;
 use crate::live::Shared;
 use crate::settings::{Listen, Settings};
 use crate::table::Table;
-use crate::who::Arrival;
 
-/// How often a client of HTTP/2 is asked whether it is there, and how long it may take to answer.
+/// How often a client of HTTP/2 gets a ping, and how long it may take to answer.
 const PING_WAIT: Duration = Duration::from_secs(15);
 /// Bytes that a head may have.
 const HEAD_MAX: usize = 32 * 1024;
@@ -40,9 +39,9 @@ const HEADERS_MAX: usize = 100;
 const STREAMS_MAX: u32 = 128;
 /// Connections at one time.
 const CONNECTIONS_MAX: usize = 1_024;
-/// The pause after there was no descriptor for a connection.
+/// The pause after a connection could not be accepted, for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What is said to a connection of somebody else's.
+/// The answer to a connection of another user's.
 const NOT_OURS: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
     The kernel does not say that this is of the user who runs mcp-sessiond serve";
 
@@ -60,8 +59,8 @@ pub enum NotServed {
         /// The service.
         service: ServiceName,
     },
-    /// The right to serve the name can't be had.
-    #[error("the right to serve this name can't be had: {0}")]
+    /// The daemon does not lease the name.
+    #[error("the daemon does not lease this name: {0}")]
     NotLeased(NotLeased),
     /// It can't listen there.
     #[error("can't listen at {at}: {error}")]
@@ -116,7 +115,7 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
 }
 
 fn announce(at: &str) {
-    // Whoever does not listen is not told.
+    // Standard output may be closed.
     let _ = writeln!(io::stdout(), "listening at {at}");
 }
 
@@ -139,7 +138,7 @@ async fn bind(listen: &Listen) -> Result<(Listener, String), NotServed> {
     }
 }
 
-/// A socket of mode 0600. One that nobody listens at any more is replaced.
+/// Binds a socket of mode 0600, in place of one at which no process listens any more.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
@@ -155,7 +154,8 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 }
 
 async fn accept(listener: &Listener, router: Router, settings: &Settings) {
-    let (takes_tokens, peer_wait) = (settings.token.is_some(), settings.peer_wait);
+    // With a token every caller has to show it. Without one the kernel has to say who has connected.
+    let (asks_kernel, peer_wait) = (settings.token.is_none(), settings.peer_wait);
     let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -164,13 +164,13 @@ async fn accept(listener: &Listener, router: Router, settings: &Settings) {
             Listener::Tcp(listener) => match listener.accept().await {
                 Ok((stream, _)) => {
                     let _ = stream.set_nodelay(true);
-                    let Some(arrival) = arrival(&stream, takes_tokens) else {
-                        // Not read from, so that it costs nothing; said, so that it is no riddle.
+                    if asks_kernel && !is_ours(&stream) {
+                        // Nothing is read from it, so that it costs nothing.
                         let _ = stream.try_write(NOT_OURS);
                         continue;
-                    };
+                    }
                     tokio::spawn(async move {
-                        converse(stream, router, arrival, peer_wait).await;
+                        converse(stream, router, peer_wait).await;
                         drop(place);
                     });
                 }
@@ -181,7 +181,7 @@ async fn accept(listener: &Listener, router: Router, settings: &Settings) {
                     tokio::spawn(async move {
                         let ours = nix::unistd::geteuid().as_raw();
                         if stream.peer_cred().is_ok_and(|peer| peer.uid() == ours) {
-                            converse(stream, router, Arrival::Ours, peer_wait).await;
+                            converse(stream, router, peer_wait).await;
                         }
                         drop(place);
                     });
@@ -192,15 +192,14 @@ async fn accept(listener: &Listener, router: Router, settings: &Settings) {
     }
 }
 
-/// Whose connection it is. None: nobody's who may come here.
-fn arrival(stream: &TcpStream, takes_tokens: bool) -> Option<Arrival> {
-    let (peer, own) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
-    let is_ours = peer.ip().to_canonical().is_loopback() && tcp::is_ours(peer, own).unwrap_or(false);
-    if is_ours { Some(Arrival::Ours) } else { takes_tokens.then_some(Arrival::Unknown) }
+/// Whether the kernel says that a process of our own user is at the other end.
+fn is_ours(stream: &TcpStream) -> bool {
+    let (Ok(peer), Ok(own)) = (stream.peer_addr(), stream.local_addr()) else { return false };
+    peer.ip().to_canonical().is_loopback() && tcp::is_ours(peer, own).unwrap_or(false)
 }
 
 async fn pause(error: &io::Error) {
-    // A client that has hung up already is nobody's trouble.
+    // A client that has hung up already needs no connection.
     if error.kind() != io::ErrorKind::ConnectionAborted {
         complain(format_args!("a connection was not accepted: {error}"));
         sleep(PAUSE).await;
@@ -210,10 +209,9 @@ async fn pause(error: &io::Error) {
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
-    arrival: Arrival,
     peer_wait: Duration,
 ) {
-    let inner = TowerToHyperService::new(router.layer(Extension(arrival)));
+    let inner = TowerToHyperService::new(router);
     let has_asked = Arc::new(AtomicBool::new(false));
     let service = hyper::service::service_fn({
         let has_asked = has_asked.clone();
@@ -237,7 +235,7 @@ async fn converse(
         .keep_alive_interval(PING_WAIT)
         .keep_alive_timeout(PING_WAIT);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // Whatever ends a connection is the client's business. One on which nothing is asked would keep its place for ever.
+    // A connection on which nothing is asked ends, as it would keep its place for ever.
     tokio::select! {
         _ = &mut connection => return,
         () = sleep(peer_wait * 2) => {}

@@ -1,47 +1,61 @@
-//! What is read of messages, in either direction, and the few that are written here.
+//! JSON-RPC messages: how they are read, in either direction, how they are addressed to the server, and the few that `serve`
+//! writes itself.
+//!
+//! A client may use an id again while a former call of that id is open: a page that was reloaded counts from 0. So the server gets
+//! other ids and progress tokens, which name the stream of the call as well: `"STREAM/ID"`. What it answers is given the client's own
+//! again before it is stored.
 
 use std::cell::OnceCell;
 
 use bytes::Bytes;
-use mcp_sessiond_client::Json;
+use mcp_sessiond_client::{Json, StreamId};
+use mcp_sessiond_relay::Edits;
 use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::refusal::{CONNECTION, Refusal, UNREADABLE};
-use crate::which::{Call, Id, Said};
+use crate::which::{Id, Said};
 
 /// A message of a client.
 #[derive(Debug)]
 pub struct Posted {
     /// What it is.
     pub kind: PostedKind,
-    /// It, as one line.
+    /// The message, as one line.
     pub line: Bytes,
 }
 
 /// The kinds of messages of a client.
 #[derive(Debug)]
 pub enum PostedKind {
-    /// It wants an answer.
-    Call(Call),
-    /// The parameters of `initialize`, and the id by which the answer is known.
+    /// A request, and its id.
+    Call(Id),
+    /// `initialize`: its parameters, and its id.
     Initialize(Id, Box<RawValue>),
     /// `notifications/initialized`.
     Initialized,
-    /// It does not want the answer to this call any more.
+    /// The client cancels its request of this id.
     Cancelled(Id),
-    /// The answer to this request of the server's.
+    /// The answer to the server's request of this id.
     Answer(Id),
     /// Any other notification.
     Other,
 }
 
+impl PostedKind {
+    /// The id of a request.
+    #[must_use]
+    pub fn call(&self) -> Option<&Id> {
+        if let Self::Call(id) = self { Some(id) } else { None }
+    }
+}
+
 /// The messages of a POST, and whether they came as a batch.
 ///
 /// # Errors
-/// What is no JSON-RPC.
+/// When the body is no JSON-RPC.
 pub fn posted(body: &Bytes) -> Result<(Vec<Posted>, bool), Refusal> {
     let unreadable =
         || Refusal { code: UNREADABLE, ..Refusal::invalid("the body is no message of JSON-RPC 2.0") };
@@ -66,10 +80,7 @@ fn posted_one(message: &Message<'_>) -> Option<Posted> {
             let params = RawValue::from_string(one_line(message.params.unwrap_or("{}"))).ok()?;
             PostedKind::Initialize((*id).into(), params)
         }
-        Kind::Request { id, .. } => {
-            let token = message.asked_progress().map(Id::from);
-            PostedKind::Call(Call { id: (*id).into(), token })
-        }
+        Kind::Request { id, .. } => PostedKind::Call((*id).into()),
         Kind::Notification { method } if method == "notifications/initialized" => PostedKind::Initialized,
         Kind::Notification { method } if method == "notifications/cancelled" => {
             message.cancelled().map_or(PostedKind::Other, |id| PostedKind::Cancelled(id.into()))
@@ -85,25 +96,80 @@ fn one_line(text: &str) -> String {
     text.trim().replace(['\n', '\r'], " ")
 }
 
-/// The messages of a line that a server has said. What is no message is not among them.
-pub fn heard(line: &Bytes, mut hear: impl FnMut(Said<'_>, Json)) {
+/// An id or a progress token of a client, as the server gets it.
+#[must_use]
+pub fn addressed(stream: &StreamId, id: &str) -> Id {
+    serde_json::Value::String(format!("{stream}/{id}")).to_string().into()
+}
+
+/// The stream and the client's own id, of what [`addressed`] has made.
+fn address(id: &str) -> Option<(StreamId, Id)> {
+    let text: String = serde_json::from_str(id).ok()?;
+    let (stream, own) = text.split_once('/')?;
+    Some((stream.parse().ok()?, own.into()))
+}
+
+/// A request of a client, as the server gets it.
+#[must_use]
+pub fn to_server(line: &Bytes, stream: &StreamId) -> Bytes {
+    edited(line, |message, edits| {
+        if let Kind::Request { id, .. } = &message.kind {
+            edits.replace(message, id, addressed(stream, id));
+        }
+        if let Some(token) = message.asked_progress() {
+            edits.replace(message, token, addressed(stream, token));
+        }
+    })
+}
+
+/// A cancellation by a client of a request that was opened on this stream, as the server gets it.
+#[must_use]
+pub fn cancelling(line: &Bytes, stream: &StreamId) -> Bytes {
+    edited(line, |message, edits| {
+        if let Some(id) = message.cancelled() {
+            edits.replace(message, id, addressed(stream, id));
+        }
+    })
+}
+
+fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
+    let copy = OnceCell::new();
+    let Some(message) = Line::of(line, &copy).message() else { return line.clone() };
+    let mut edits = Edits::default();
+    edit(&message, &mut edits);
+    edits.spliced(&message).into()
+}
+
+/// Reads a line of the server, and tells of each message in it, as it is stored: with the client's own ids. Anything that is no
+/// JSON-RPC message is skipped.
+pub fn heard(line: &Bytes, mut hear: impl FnMut(Said, Json)) {
     let copy = OnceCell::new();
     let mut one = |part: &Part<'_>| {
         let Part::Message(message) = part else { return };
-        // An event's data has no line ends.
-        let text = one_line(message.text);
+        let mut edits = Edits::default();
+        let mut own = |text: &str| {
+            let (stream, own) = address(text)?;
+            edits.replace(message, text, own.clone());
+            Some((stream, own))
+        };
         let said = match &message.kind {
-            Kind::Answer { id, .. } => Said::Answer(id),
-            Kind::Request { id, .. } => Said::Ask(id),
+            Kind::Answer { id, .. } => match own(id) {
+                Some((stream, id)) => Said::Answer(stream, id),
+                // Nobody has asked for it.
+                None => return,
+            },
+            Kind::Request { id, .. } => Said::Ask((*id).into()),
             Kind::Notification { method } if method == "notifications/progress" => {
-                message.progress().map_or(Said::Other, Said::Progress)
+                message.progress().and_then(own).map_or(Said::Other, |(stream, _)| Said::Progress(stream))
             }
             Kind::Notification { method } if method == "notifications/cancelled" => {
-                message.cancelled().map_or(Said::Other, Said::Cancelled)
+                message.cancelled().map_or(Said::Other, |id| Said::Cancelled(id.into()))
             }
             Kind::Notification { .. } => Said::Other,
         };
-        hear(said, Json::trusted(text));
+        // The data of an event has no line ends.
+        let text = String::from_utf8_lossy(&edits.spliced(message)).into_owned();
+        hear(said, Json::trusted(one_line(&text)));
     };
     match Line::of(line, &copy) {
         Line::Blank => {}
@@ -115,13 +181,12 @@ pub fn heard(line: &Bytes, mut hear: impl FnMut(Said<'_>, Json)) {
 /// The id that a message answers.
 #[must_use]
 pub fn answers(message: &Json) -> Option<Id> {
-    let mut found = None;
-    heard(&Bytes::copy_from_slice(message.as_str().as_bytes()), |said, _| {
-        if let Said::Answer(id) = said {
-            found = Some(id.into());
-        }
-    });
-    found
+    let line = Bytes::copy_from_slice(message.as_str().as_bytes());
+    let copy = OnceCell::new();
+    match Line::of(&line, &copy).message()?.kind {
+        Kind::Answer { id, .. } => Some(id.into()),
+        Kind::Request { .. } | Kind::Notification { .. } => None,
+    }
 }
 
 /// A result under this id.
@@ -136,32 +201,51 @@ pub fn error(id: &str, error: &RawValue) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
 
-/// A call has ended without an answer.
+/// The error that a call gets which the server has not answered. `outcome` is what is known of the call: `unknown`, `not_sent` or
+/// `not_kept`.
 fn lost(id: &str, message: &str, outcome: &str) -> Json {
     let error = json!({"code": CONNECTION, "message": message, "data": {"outcome": outcome}});
     Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
 }
 
-/// Nobody knows what a call has done.
+/// The server ended with the call: it may have been carried out or not.
 #[must_use]
 pub fn unknown(id: &str) -> Json {
     lost(id, "the server ended before it had answered: the outcome of this call is unknown", "unknown")
 }
 
-/// The server was gone before it had taken the call.
+/// The server has never got the call.
 #[must_use]
 pub fn not_started(id: &str) -> Json {
-    lost(id, "the server was gone before it had taken this call, which was not started", "not_sent")
+    lost(id, "the server ended before it had got this call, which was not started", "not_sent")
 }
 
-/// The answer is too large to be kept.
+/// A call that was refused before anything of it was sent to the server.
 #[must_use]
-pub fn too_large(id: &str, bytes: usize) -> Json {
-    let message = format!("the answer has {bytes} bytes, more than is kept (limits.message_bytes)");
+pub fn refused(id: &str, refusal: &Refusal) -> Json {
+    let error = json!({"code": refusal.code, "message": refusal.message, "data": {"outcome": "not_sent"}});
+    Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
+}
+
+/// What the server gets for a request of its own that no client will see.
+#[must_use]
+pub fn not_asked(id: &str, bytes: usize) -> String {
+    let message = format!(
+        "the request has {bytes} bytes, more than can be stored for the client (limits.message_bytes)"
+    );
+    let error = json!({"code": CONNECTION, "message": message});
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}
+
+/// The call was carried out, and there is no room for its answer.
+#[must_use]
+pub fn not_kept(id: &str, bytes: usize, limit: &str) -> Json {
+    let message =
+        format!("the call was carried out, but its answer of {bytes} bytes could not be stored: {limit}");
     lost(id, &message, "not_kept")
 }
 
-/// Messages of a stream are not there any more.
+/// So many messages of a stream were pruned before the client came for them.
 #[must_use]
 pub fn gap(count: u64) -> String {
     let data = format!("{count} earlier messages of this stream were pruned, and are lost");
@@ -178,4 +262,40 @@ pub struct Handshaken {
     /// It does not.
     #[serde(default)]
     pub error: Option<Box<RawValue>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_gets_ids_of_its_own_and_the_client_gets_back_the_ones_that_it_sent() {
+        let stream: StreamId = "call-x".parse().expect("an id");
+        for id in ["1", "-7", "\"a/\\\"b\"", "18446744073709551615"] {
+            let call = format!(
+                r#"{{"id":{id},"method":"tools/call","params":{{"_meta":{{"progressToken":{id}}}}},"jsonrpc":"2.0"}}"#
+            );
+            let sent = to_server(&call.into(), &stream);
+            let sent: serde_json::Value = serde_json::from_slice(&sent).expect("JSON");
+            assert_eq!(sent["id"], format!("call-x/{id}"));
+            assert_eq!(sent["params"]["_meta"]["progressToken"], sent["id"]);
+            let answer =
+                json!({"jsonrpc": "2.0", "id": sent["id"], "result": {"id": "call-x/1"}}).to_string();
+            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                "params": {"progressToken": sent["id"], "progress": 1}})
+            .to_string();
+            let mut got = Vec::new();
+            heard(&format!("[{answer},{progress}]").into(), |said, message| got.push((said, message)));
+            assert_eq!(got[0].0, Said::Answer(stream.clone(), id.into()));
+            assert_eq!(answers(&got[0].1).as_deref(), Some(id));
+            assert!(got[0].1.as_str().contains(r#""result":{"id":"call-x/1"}"#), "only the id is replaced");
+            assert_eq!(got[1].0, Said::Progress(stream.clone()));
+            assert!(
+                got[1].1.as_str().contains(&format!("\"progressToken\":{id}")),
+                "{:?}",
+                got[1].1.as_str()
+            );
+        }
+        heard(&r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.into(), |said, _| panic!("{said:?}"));
+    }
 }

@@ -1,4 +1,5 @@
-//! The body of an answer that is a stream of events: what was missed, then what is said, until the stream ends.
+//! The body of a response that is a stream of events: first those that the client has missed, then each new one, until the
+//! stream ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,13 +9,12 @@ use mcp_sessiond_client::{Cursor, EventId, StreamId};
 use tokio::time::sleep;
 
 use crate::live::{Live, Over, Reading};
-use crate::refusal::is_passing;
 use crate::said::gap;
 
 /// A comment: it says that the connection is there.
 pub const COMMENT: &[u8] = b": still here\n\n";
 
-/// What a reader of a stream is sent.
+/// The events that the reader of a stream is sent.
 #[derive(Debug)]
 pub struct Tail {
     live: Arc<Live>,
@@ -32,7 +32,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// What follows on an event of the stream.
+    /// The events after `position`.
     #[must_use]
     pub fn new(
         live: Arc<Live>,
@@ -45,20 +45,20 @@ impl Tail {
         Self { live, stream, position, after, reading, behind: false, waiting, over: false }
     }
 
-    /// What was said since then is sent first.
+    /// First sends what the daemon has stored since then.
     #[must_use]
     pub fn catching_up(mut self) -> Self {
         self.behind = true;
         self
     }
 
-    /// The first event: an id to come back with, and after what time.
+    /// Sends an event without data: an id to resume with, and how long the client is to wait before it does.
     pub fn prime(&mut self, id: &EventId) {
         let retry = self.live.settings().retry_ms;
         self.waiting.push_back(format!("id: {}\nretry: {retry}\ndata: \n\n", id.0).into());
     }
 
-    /// The next part of the body. None: that was all.
+    /// The next part of the body. None: the body ends.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(part) = self.waiting.pop_front() {
@@ -75,11 +75,11 @@ impl Tail {
         }
     }
 
-    /// A page of what was said.
+    /// Sends a page of what is stored.
     async fn catch_up(&mut self) {
         let page = match self.live.session().replay(&self.after).await {
             Ok(page) => page,
-            Err(error) if is_passing(&error) && !self.live.has_ended() => {
+            Err(error) if error.passes() && !self.live.has_ended() => {
                 self.waiting.push_back(Bytes::from_static(COMMENT));
                 sleep(self.live.settings().keep_alive / 4).await;
                 return;
@@ -107,7 +107,7 @@ impl Tail {
         self.over = page.ended.contains(&self.stream) || (!page.more && self.reading.is_none());
     }
 
-    /// What is said next.
+    /// Sends what is said next.
     async fn follow(&mut self) {
         let Some(reading) = &mut self.reading else {
             self.over = true;

@@ -1,35 +1,27 @@
-//! Which stream a message goes to: a state machine without I/O.
+//! Which stream a message of the server goes to: a state machine without I/O.
 //!
-//! Answers and progress go to the stream of their call, a cancellation to where the request went. Anything else goes to the
-//! call's stream if one call is open, else to the standalone stream if that has a reader, else to the newest open call.
+//! Answers and progress go to the stream of their call. A cancellation goes to the stream that the cancelled request went to. Any
+//! other message goes to the call's stream if exactly one call is open; else to the standalone stream if somebody reads it; else to
+//! the newest open call.
 
 use std::collections::{HashMap, HashSet};
 
 use mcp_sessiond_client::StreamId;
 
-/// An id, or a progress token, as the JSON text that it was sent as.
+/// The id of a JSON-RPC request, or a progress token, as the JSON text that it was sent as.
 pub type Id = Box<str>;
 
-/// A request of the client that was not answered yet.
+/// What a message of the server is, as far as its place depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
-    /// By which its answer is known.
-    pub id: Id,
-    /// By which its progress is known.
-    pub token: Option<Id>,
-}
-
-/// What a message of the backend is, as far as it matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said<'a> {
-    /// The answer to this call.
-    Answer(&'a str),
-    /// Progress of what has this token.
-    Progress(&'a str),
-    /// It does not want an answer to this request of its own any more.
-    Cancelled(&'a str),
-    /// A request of its own.
-    Ask(&'a str),
+pub enum Said {
+    /// The answer to a call, which the client knows by this id.
+    Answer(StreamId, Id),
+    /// Progress of a call of this stream.
+    Progress(StreamId),
+    /// The server cancels this request of its own.
+    Cancelled(Id),
+    /// A request of the server's own.
+    Ask(Id),
     /// Any other notification.
     Other,
 }
@@ -39,65 +31,54 @@ pub enum Said<'a> {
 pub struct Place {
     /// The stream.
     pub stream: StreamId,
-    /// Whether it is the last message of it.
+    /// Whether it is the last message of the stream.
     pub ends: bool,
 }
-
-/// The id of a call that is open already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a request of this id is not answered yet")]
-pub struct Duplicate;
 
 #[derive(Debug)]
 struct Open {
     stream: StreamId,
-    calls: Vec<Call>,
-    /// Whether somebody was sent an event id of it, and so can come back to it.
+    /// The calls that are not answered.
+    calls: Vec<Id>,
+    /// Whether a client was sent an event id of it, and so can resume it.
     resumable: bool,
 }
 
-/// The open calls of one session, and who reads.
+/// The open calls of one session, and which streams have a reader.
 #[derive(Debug, Default)]
 pub struct Which {
     /// In the order in which they were opened.
     open: Vec<Open>,
     readers: HashSet<StreamId>,
-    /// Where the backend's own requests went.
+    /// The streams that the server's own requests went to.
     asks: HashMap<Id, StreamId>,
     /// Whether the messages of a stream without a reader go to the standalone stream, answers excepted.
     redirect: bool,
 }
 
-/// Requests of the backend that nobody has answered, of which is remembered where they went.
+/// Unanswered requests of the server of which the stream is remembered. Cancellations of further ones go where any other
+/// notification goes.
 const ASKS_MAX: usize = 1_024;
 
 impl Which {
-    /// Nothing is open.
+    /// With no open call.
     #[must_use]
     pub fn new(redirect: bool) -> Self {
         Self { redirect, ..Self::default() }
     }
 
-    /// A POST with these calls has opened a stream, with a reader.
-    ///
-    /// # Errors
-    /// [`Duplicate`], and nothing is different.
-    pub fn open(&mut self, stream: StreamId, calls: Vec<Call>) -> Result<(), Duplicate> {
-        let mut known: HashSet<&str> = self.calls().map(|call| &*call.id).collect();
-        if calls.iter().any(|call| !known.insert(&call.id)) {
-            return Err(Duplicate);
-        }
+    /// A POST with these calls has opened a stream, and its client reads it.
+    pub fn open(&mut self, stream: StreamId, calls: Vec<Id>) {
         self.readers.insert(stream.clone());
         self.open.push(Open { stream, calls, resumable: false });
-        Ok(())
     }
 
-    /// A stream goes on that another process has opened. Somebody was sent an event id of it, or was about to be.
-    pub fn goes_on(&mut self, stream: StreamId, calls: Vec<Call>) {
+    /// A stream that another process has opened has these calls open. Its client may have an event id of it.
+    pub fn goes_on(&mut self, stream: StreamId, calls: Vec<Id>) {
         self.open.push(Open { stream, calls, resumable: true });
     }
 
-    /// A stream has a reader, or has none any more.
+    /// A stream has a reader now, or has none any more.
     pub fn reader(&mut self, stream: &StreamId, is_there: bool) {
         if is_there {
             self.readers.insert(stream.clone());
@@ -113,9 +94,10 @@ impl Which {
         }
     }
 
-    /// All open calls.
-    pub fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.open.iter().flat_map(|open| &open.calls)
+    /// Whether no call is open.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
     }
 
     /// Whether a stream has open calls.
@@ -124,35 +106,42 @@ impl Which {
         self.open.iter().any(|open| open.stream == *stream)
     }
 
-    /// The client does not want the answer to this call any more. The stream that ends by this, if one does.
-    pub fn cancelled(&mut self, id: &str) -> Option<StreamId> {
-        let place = self.answered(id)?;
-        place.ends.then_some(place.stream)
+    /// The stream of the newest open call that the client knows by this id: a client that was restarted may use an id again.
+    #[must_use]
+    pub fn stream_of(&self, id: &str) -> Option<&StreamId> {
+        let of = |open: &&Open| open.calls.iter().any(|call| **call == *id);
+        self.open.iter().rev().find(of).map(|open| &open.stream)
     }
 
-    /// The client has answered a request of the backend's.
+    /// A call is not to be answered any more: the client has cancelled it, or the server was never sent it. None: it was
+    /// answered before. Else whether the stream ends by this.
+    pub fn dropped(&mut self, stream: &StreamId, id: &str) -> Option<bool> {
+        self.answered(stream, id).map(|place| place.ends)
+    }
+
+    /// The client has answered a request of the server.
     pub fn ask_answered(&mut self, id: &str) {
         self.asks.remove(id);
     }
 
-    /// The backend is gone: no call will be answered. The streams, and what was open on each.
-    pub fn clear(&mut self) -> Vec<(StreamId, Vec<Call>)> {
+    /// The server is gone: no call will be answered. Returns the streams, and which calls were open on each.
+    pub fn clear(&mut self) -> Vec<(StreamId, Vec<Id>)> {
         self.asks.clear();
         self.open.drain(..).map(|open| (open.stream, open.calls)).collect()
     }
 
-    /// Where a message of the backend goes. None: nobody has asked for this answer, or wants it any more.
-    pub fn place(&mut self, said: Said<'_>) -> Option<Place> {
+    /// Where a message of the server goes. None: it answers a call that is not open.
+    pub fn place(&mut self, said: &Said) -> Option<Place> {
         match said {
-            Said::Answer(id) => self.answered(id),
-            Said::Progress(token) => {
-                let of = |open: &Open| open.calls.iter().any(|call| call.token.as_deref() == Some(token));
-                let stream = self.open.iter().position(of).map(|at| self.redirected(at));
+            Said::Answer(stream, id) => self.answered(stream, id),
+            Said::Progress(stream) => {
+                let at = self.open.iter().position(|open| open.stream == *stream);
+                let stream = at.map(|at| self.redirected(at));
                 Some(stays(stream.unwrap_or_else(|| self.anything())))
             }
             Said::Cancelled(id) => {
                 let went = self.asks.remove(id).filter(|stream| {
-                    // What it was asked on may have come to its end.
+                    // That stream may have ended since.
                     stream.as_str() == StreamId::STANDALONE || self.is_open(stream)
                 });
                 Some(stays(went.unwrap_or_else(|| self.anything())))
@@ -160,7 +149,7 @@ impl Which {
             Said::Ask(id) => {
                 let stream = self.anything();
                 if self.asks.len() < ASKS_MAX {
-                    self.asks.insert(id.into(), stream.clone());
+                    self.asks.insert(id.clone(), stream.clone());
                 }
                 Some(stays(stream))
             }
@@ -168,16 +157,16 @@ impl Which {
         }
     }
 
-    fn answered(&mut self, id: &str) -> Option<Place> {
-        let is_it = |call: &Call| *call.id == *id;
-        let at = self.open.iter().position(|open| open.calls.iter().any(is_it))?;
+    fn answered(&mut self, stream: &StreamId, id: &str) -> Option<Place> {
+        let at = self.open.iter().position(|open| open.stream == *stream)?;
         let open = &mut self.open[at];
-        open.calls.retain(|call| !is_it(call));
-        let (stream, ends) = (open.stream.clone(), open.calls.is_empty());
+        let call = open.calls.iter().position(|call| **call == *id)?;
+        open.calls.remove(call);
+        let ends = open.calls.is_empty();
         if ends {
             self.open.remove(at);
         }
-        Some(Place { stream, ends })
+        Some(Place { stream: stream.clone(), ends })
     }
 
     fn anything(&self) -> StreamId {
@@ -190,7 +179,7 @@ impl Which {
         }
     }
 
-    /// The stream, or the standalone one where nobody could ever read it there.
+    /// The stream; or the standalone one, if no client could ever read the message there.
     fn redirected(&self, at: usize) -> StreamId {
         let open = &self.open[at];
         let is_lost = !self.readers.contains(&open.stream) && (self.redirect || !open.resumable);

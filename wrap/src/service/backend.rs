@@ -6,13 +6,7 @@ use mcp_sessiond_proto::backends::Attached;
 use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use super::link::{Link, Message, Wish};
-
-/// The backend and its keeper are gone, or another process serves the session now. A line that the keeper had
-/// not acknowledged may or may not have reached the backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the server is gone")]
-pub struct Gone;
+use super::link::{Gone, Link, Message, Wish};
 
 /// The backend of a session. Its standard error is copied to this process's. The backend survives this value
 /// and this process; the next front that attaches gets every line that was not confirmed.
@@ -24,16 +18,17 @@ pub struct Backend {
     messages: Mutex<mpsc::UnboundedReceiver<Message>>,
     keeper: KeeperName,
     incarnation: u64,
-    is_fresh: bool,
+    is_initialized: bool,
 }
 
 impl Backend {
     /// The backend at the other end of an open link.
-    pub(super) fn over(link: Link, keeper: KeeperName, is_fresh: bool, attached: &Attached) -> Self {
+    pub(super) fn over(link: Link, keeper: KeeperName, attached: &Attached) -> Self {
         let (wishes, wished) = mpsc::unbounded_channel();
         let (sender, messages) = mpsc::unbounded_channel();
         tokio::spawn(link.run(wished, sender));
-        Self { wishes, messages: Mutex::new(messages), keeper, incarnation: attached.incarnation, is_fresh }
+        let Attached { incarnation, initialized: is_initialized, .. } = *attached;
+        Self { wishes, messages: Mutex::new(messages), keeper, incarnation, is_initialized }
     }
 
     /// Sends a line: a message or a batch, without the newline. Returns once the keeper has acknowledged it;
@@ -43,8 +38,9 @@ impl Backend {
     /// [`Gone`].
     pub async fn send(&self, line: impl Into<Bytes>) -> Result<(), Gone> {
         let (taken, is_taken) = oneshot::channel();
-        self.wishes.send(Wish::Send(line.into(), taken)).map_err(|_| Gone)?;
-        is_taken.await.map_err(|_| Gone)
+        let gone = Gone { may_have_arrived: false };
+        self.wishes.send(Wish::Send(line.into(), taken)).map_err(|_| gone)?;
+        is_taken.await.unwrap_or(Err(gone))
     }
 
     /// The next line of the backend; none when the backend is gone for good. The keeper holds further lines
@@ -65,8 +61,9 @@ impl Backend {
     /// [`Gone`].
     pub async fn open_calls(&self) -> Result<Vec<Value>, Gone> {
         let (told, are_told) = oneshot::channel();
-        self.wishes.send(Wish::Calls(told)).map_err(|_| Gone)?;
-        are_told.await.map_err(|_| Gone)
+        let gone = Gone { may_have_arrived: false };
+        self.wishes.send(Wish::Calls(told)).map_err(|_| gone)?;
+        are_told.await.map_err(|_| gone)
     }
 
     /// Ends the backend. Returns when the keeper says that it ends, or is gone. Before that the keeper passes
@@ -89,9 +86,9 @@ impl Backend {
         self.incarnation
     }
 
-    /// Whether this process has just started it: then it knows no earlier call.
+    /// Whether it had answered `initialize` when this process attached. If not, `initialize` has to be sent.
     #[must_use]
-    pub fn is_fresh(&self) -> bool {
-        self.is_fresh
+    pub fn is_initialized(&self) -> bool {
+        self.is_initialized
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) enum Wish {
     /// Take this line.
-    Send(Bytes, oneshot::Sender<()>),
+    Send(Bytes, Taken),
     /// The lines up to this number are confirmed.
     Confirm(u64),
     /// List the calls that you know.
@@ -58,6 +58,17 @@ pub(super) enum Wish {
     /// End.
     End,
 }
+
+/// The backend and its keeper are gone, or another process serves the session now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server is gone")]
+pub struct Gone {
+    /// Whether the line may have reached the backend: it was written, and the keeper had no time to acknowledge it.
+    pub may_have_arrived: bool,
+}
+
+/// Where it is told whether the keeper has taken a line.
+type Taken = oneshot::Sender<Result<(), Gone>>;
 
 /// A connection to a keeper that has accepted this front, and what has to be repeated after a reconnect.
 #[derive(Debug)]
@@ -67,9 +78,11 @@ pub(super) struct Link {
     connection: Connection,
     /// The lines that the keeper has not acknowledged; the number of the last one that it has; and whether
     /// the first of `sends` was written on this connection.
-    sends: VecDeque<(Bytes, oneshot::Sender<()>)>,
+    sends: VecDeque<(Bytes, Taken)>,
     taken: u64,
     is_sent: bool,
+    /// Whether it was written on this connection or a former one.
+    is_written: bool,
     calls: VecDeque<oneshot::Sender<Vec<Value>>>,
     /// The newest line that the caller has confirmed, and the newest that it was given.
     confirmed: u64,
@@ -114,6 +127,7 @@ impl Link {
             sends: VecDeque::new(),
             taken: attached.taken,
             is_sent: false,
+            is_written: false,
             calls: VecDeque::new(),
             confirmed: 0,
             handed_on: 0,
@@ -131,8 +145,10 @@ impl Link {
     ) {
         loop {
             match self.carry(&mut wishes, &messages).await {
-                Ended::Dropped | Ended::ByKeeper => return,
-                Ended::Broken if !self.reconnect(&messages).await => return,
+                Ended::Dropped => return,
+                // The keeper acknowledges what it has taken before it says that it ends.
+                Ended::ByKeeper => return self.give_up(false),
+                Ended::Broken if !self.reconnect(&messages).await => return self.give_up(true),
                 Ended::Broken => {}
             }
         }
@@ -210,7 +226,7 @@ impl Link {
         if let Some(line) = self.lane.pop_front() {
             self.connection.outlet.put(line);
         } else if let (false, Some((line, _))) = (self.is_sent, self.sends.front()) {
-            self.is_sent = true;
+            (self.is_sent, self.is_written) = (true, true);
             self.connection.outlet.put(Said::message(self.taken + 1, line));
         }
     }
@@ -218,11 +234,19 @@ impl Link {
     fn note_taken(&mut self, number: u64) {
         while self.taken < number {
             self.taken += 1;
-            self.is_sent = false;
+            (self.is_sent, self.is_written) = (false, false);
             if let Some((_, taken)) = self.sends.pop_front() {
                 // The caller may have dropped its future.
-                let _ = taken.send(());
+                let _ = taken.send(Ok(()));
             }
+        }
+    }
+
+    /// The keeper takes no line any more. `is_cut` says whether it may have taken one without our knowledge.
+    fn give_up(self, is_cut: bool) {
+        for (at, (_, taken)) in self.sends.into_iter().enumerate() {
+            let may_have_arrived = at == 0 && self.is_written && is_cut;
+            let _ = taken.send(Err(Gone { may_have_arrived }));
         }
     }
 
@@ -237,8 +261,9 @@ impl Link {
                 Ok((_, attached)) if attached.incarnation != self.incarnation => return false,
                 Ok((connection, attached)) => {
                     self.connection = connection;
-                    self.is_sent = false;
                     self.note_taken(attached.taken);
+                    // The keeper says up to which line it has taken them: it has not taken this one.
+                    (self.is_sent, self.is_written) = (false, false);
                     self.lane.clear();
                     if self.confirmed > 0 {
                         self.lane.push_back(format!("c{}", self.confirmed).into());

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mcp_sessiond_proto::streams::{
-    Cursor, EventId, FindEventRequest, FoundEvent, ReplayRequest, Replayed, WAIT_MAX_MS, WaitRequest,
+    Cursor, EventId, FindEventRequest, FoundEvent, PruneRequest, ReplayRequest, Replayed, WAIT_MAX_MS,
+    WaitRequest,
 };
 use tokio::time::{Instant, sleep};
 
@@ -17,6 +18,19 @@ use crate::runtime::driven;
 const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Session {
+    /// Deletes the oldest events of all streams, so that at most `keep` stay. Whoever comes for a deleted event later is told of
+    /// the gap. Returns how many were deleted.
+    ///
+    /// # Errors
+    /// Those of every change ([`Session::update`]).
+    pub async fn prune(&self, keep: u64) -> Result<u64, SessionError> {
+        let pruned = self.call(|connection, context, of| {
+            let request = PruneRequest { of, stream: None, keep: Some(keep), older_than_ms: None };
+            async move { connection.prune_events(context, request).await }
+        });
+        pruned.await.map(|pruned| pruned.events)
+    }
+
     /// The stream of an event id, and whether that stream is complete.
     ///
     /// # Errors

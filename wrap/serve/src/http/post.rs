@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use mcp_sessiond_client::{Caller, SessionId};
 use serde_json::value::RawValue;
-use tokio::task::JoinError;
+use tokio::sync::oneshot;
 
 use super::accept::{EVENTS, JSON, is_json, takes};
 use super::{COOKIE, PATH, RECONNECT, SESSION, Server, body, cookie, events, name_session, named, session};
@@ -40,19 +40,40 @@ pub(super) async fn post(
     if is_batch && !live.record().batches() {
         return Err(Refusal::invalid(format!("MCP {} has no batches", live.record().version)));
     }
-    let id = live.id().clone();
-    // To its end, though the client may hang up: that cancels nothing.
-    if messages.iter().any(|message| matches!(message.kind, PostedKind::Call(_))) {
-        let called = tokio::spawn(async move { live.call(messages, is_batch).await });
-        Ok(events(&id, called.await.map_err(broken)??))
-    } else {
-        tokio::spawn(async move { live.post(messages).await }).await.map_err(broken)??;
-        Ok(StatusCode::ACCEPTED.into_response())
+    let session = live.id().clone();
+    let calls: Vec<Id> = messages.iter().filter_map(|message| message.kind.call().cloned()).collect();
+    // In tasks of their own: when the client hangs up, that cancels nothing (MCP 2025-11-25, Sending Messages to the Server).
+    if calls.is_empty() {
+        tokio::spawn(async move { live.post(messages).await }).await.map_err(|_| broken())??;
+        return Ok(StatusCode::ACCEPTED.into_response());
+    }
+    let called = tokio::spawn(async move { live.call(messages, is_batch).await });
+    match called.await.unwrap_or_else(|_| Err(broken())) {
+        Ok(tail) => Ok(events(&session, tail)),
+        Err(refusal) if is_about_the_call(&refusal) => Ok(json(refused(&calls, is_batch, &refusal))),
+        Err(refusal) => Err(refusal),
     }
 }
 
-fn broken(_: JoinError) -> Refusal {
-    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "this was not carried out to its end")
+/// Whether a refusal concerns the calls of a POST alone. They are answered as JSON-RPC has it, with status 200: some clients (`mcp`
+/// 1.30 for Python) give up the whole session at any other status. Status 503 stays: it says when to come again.
+fn is_about_the_call(refusal: &Refusal) -> bool {
+    refusal.status == StatusCode::BAD_REQUEST
+        || refusal.status.is_server_error() && refusal.status != StatusCode::SERVICE_UNAVAILABLE
+}
+
+/// The errors that refused calls are answered by.
+fn refused(calls: &[Id], is_batch: bool, refusal: &Refusal) -> String {
+    let errors: Vec<_> = calls.iter().map(|id| said::refused(id, refusal)).collect();
+    let errors: Vec<&str> = errors.iter().map(|error| error.as_str()).collect();
+    match &errors[..] {
+        [error] if !is_batch => (*error).to_owned(),
+        errors => format!("[{}]", errors.join(",")),
+    }
+}
+
+fn broken() -> Refusal {
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "`serve` has failed at this request")
 }
 
 /// Begins a session, or goes on with the one that is named.
@@ -67,14 +88,19 @@ async fn initialize(
     if let Some(live) = known(table, &caller, headers).await? {
         return Ok(handshaken(settings, &live, id));
     }
-    // To its end, so that nothing is left half made.
-    let table = table.clone();
-    let began = tokio::spawn({
+    // In a task of its own, so that nothing is left half made. A session of which the client will never hear ends at once.
+    let (told, began) = oneshot::channel();
+    tokio::spawn({
         let table = table.clone();
-        async move { table.begin(caller, params).await }
+        async move {
+            let began = table.begin(caller, params).await;
+            if let Err(Ok(Began::Session(live))) = told.send(began) {
+                drop(live.end().await);
+            }
+        }
     });
-    match began.await.map_err(broken)?? {
-        Began::Session(live) => Ok(handshaken(&table.shared().settings, &live, id)),
+    match began.await.map_err(|_| broken())?? {
+        Began::Session(live) => Ok(handshaken(settings, &live, id)),
         Began::Refused(error) => Ok(json(said::error(id, &error))),
     }
 }

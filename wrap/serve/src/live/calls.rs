@@ -6,61 +6,76 @@ use bytes::Bytes;
 use mcp_sessiond_client::{Appended, Cursor, Json, RequestId, Stream, StreamId};
 use serde_json::value::RawValue;
 
-use super::handshake::held;
 use super::pump::closed;
 use super::{Live, Reading};
-use crate::backend::Ended;
+use crate::backend::{Backend, Ended};
 use crate::refusal::Refusal;
-use crate::said::{Posted, PostedKind, not_started};
+use crate::said::{Posted, PostedKind, cancelling, not_started, to_server, unknown};
 use crate::tail::Tail;
-use crate::which::{Call, Id};
+use crate::which::Id;
 
-/// Bytes that ids and tokens may have together: the daemon keeps them as the stream's origin.
+/// Bytes that the ids of one POST may have together: the daemon keeps them as the origin of the stream.
 const ORIGIN_MAX: usize = 200;
 
 impl Live {
-    /// Hands over what wants no answer.
+    /// Sends the server messages that want no answer.
     ///
     /// # Errors
-    /// Where there is no server to take it.
+    /// When there is no server to take them.
     pub async fn post(self: &Arc<Self>, messages: Vec<Posted>) -> Result<(), Refusal> {
         let server = self.server().await?;
-        for Posted { kind, line } in messages {
-            match &kind {
-                // The server was told before. A client says it again where it has sent `initialize` again.
+        for Posted { kind, mut line } in messages {
+            let mut cancelled = None;
+            match kind {
+                // A client says it again when it has sent `initialize` again. The server gets it once.
                 PostedKind::Initialized if self.welcomed(server.incarnation()) => continue,
-                PostedKind::Answer(id) => self.state().which.ask_answered(id),
+                PostedKind::Answer(id) => self.state().which.ask_answered(&id),
+                PostedKind::Cancelled(id) => {
+                    let stream = self.state().which.stream_of(&id).cloned();
+                    cancelled = stream.map(|stream| (stream, id));
+                }
                 _ => {}
+            }
+            if let Some((stream, _)) = &cancelled {
+                line = cancelling(&line, stream);
             }
             if server.send(line).await.is_err() {
                 return Err(Refusal::for_now("the server has ended, and is started again"));
             }
-            if let PostedKind::Cancelled(id) = kind {
-                let ended = {
-                    let mut state = self.state();
-                    let ended = state.which.cancelled(&id);
-                    state.finishing.extend(ended.clone());
-                    ended
-                };
-                if let Some(stream) = ended {
-                    self.finish(&stream).await;
-                }
+            if let Some((stream, id)) = cancelled {
+                self.drop_call(&stream, &id).await;
             }
         }
         Ok(())
     }
 
-    /// Opens a stream for the answers to what is called, and calls.
+    /// A call is not to be answered any more. If it was the last one of its stream, the stream is closed.
+    async fn drop_call(&self, stream: &StreamId, id: &str) {
+        let ends = {
+            let mut state = self.state();
+            let ends = state.which.dropped(stream, id) == Some(true);
+            if ends {
+                state.finishing.insert(stream.clone());
+            }
+            ends
+        };
+        if ends {
+            self.finish(stream).await;
+        }
+    }
+
+    /// Opens a stream for the answers to the calls of a POST, and sends the server the calls.
     ///
     /// # Errors
-    /// Where there is no daemon or no server; where an id is in use.
+    /// When there is no daemon or no server; when two calls have one id.
     pub async fn call(self: &Arc<Self>, messages: Vec<Posted>, is_batch: bool) -> Result<Tail, Refusal> {
-        let mut calls = Vec::new();
-        let mut lines = Vec::new();
-        let mut rest = Vec::new();
+        let (mut calls, mut lines, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for message in messages {
-            if let PostedKind::Call(call) = message.kind {
-                calls.push(call);
+            if let PostedKind::Call(id) = message.kind {
+                if calls.contains(&id) {
+                    return Err(Refusal::invalid("two requests of one batch have the same id"));
+                }
+                calls.push(id);
                 lines.push(message.line);
             } else {
                 rest.push(message);
@@ -69,65 +84,63 @@ impl Live {
         if !rest.is_empty() {
             self.post(rest).await?;
         }
-        let name = RequestId::mint();
-        let opened_by = opened_by(&calls, is_batch)?;
-        let kind = match &calls[..] {
-            _ if is_batch => BATCH,
-            [call] if opened_by.as_str() != &*call.id => TOLD,
-            _ => CALL,
-        };
-        let stream: StreamId =
-            format!("{kind}-{name}").parse().map_err(|_| Refusal::invalid("no name for a stream"))?;
+        let origin = origin(&calls, is_batch)?;
+        loop {
+            let server = self.server().await?;
+            let stream = name(server.incarnation(), is_batch)?;
+            let (opened, primed) = self.open(&stream, &origin).await?;
+            let is_primed = primed.is_some();
+            match self.opened(&stream, &calls, is_primed, server.incarnation()) {
+                Ok(Some(reading)) => {
+                    self.send(&*server, &stream, &calls, lines).await;
+                    return Ok(self.tail(stream, primed, reading));
+                }
+                // The server has ended meanwhile.
+                Ok(None) => drop(opened.close().await),
+                Err(refusal) => {
+                    drop(opened.close().await);
+                    return Err(refusal);
+                }
+            }
+        }
+    }
+
+    async fn open(&self, stream: &StreamId, origin: &Json) -> Result<(Stream, Option<Appended>), Refusal> {
         let primes = self.record.primes();
-        let (opened, primed) = held(self.settings().hold, async {
-            let opened = self.session.open_stream(&stream, Some(opened_by)).await?;
+        self.held(async {
+            let opened = self.session.open_stream(stream, Some(origin.clone())).await?;
             let primed = if primes { Some(opened.prime().await?) } else { None };
             Ok((opened, primed))
         })
-        .await?;
-        let called = self.send(&opened, &calls, lines, primed).await;
-        if called.is_err() {
-            drop(opened.close().await);
-        }
-        called
+        .await
     }
 
-    async fn send(
-        self: &Arc<Self>,
-        stream: &Stream,
-        calls: &[Call],
-        lines: Vec<Bytes>,
-        primed: Option<Appended>,
-    ) -> Result<Tail, Refusal> {
-        let (server, reading) = loop {
-            let server = self.server().await?;
-            if let Some(reading) = self.opened(stream.id(), calls, primed.is_some(), server.incarnation())? {
-                break (server, reading);
-            }
-            tokio::task::yield_now().await;
-        };
-        for (call, line) in calls.iter().zip(lines) {
-            if server.send(line).await == Err(Ended) {
-                self.not_taken(stream.id(), call).await;
+    async fn send(&self, server: &dyn Backend, stream: &StreamId, calls: &[Id], lines: Vec<Bytes>) {
+        for (id, line) in calls.iter().zip(lines) {
+            if let Err(Ended { may_have_arrived }) = server.send(to_server(&line, stream)).await {
+                self.not_taken(stream, id, if may_have_arrived { unknown } else { not_started }).await;
             }
         }
+    }
+
+    fn tail(self: &Arc<Self>, stream: StreamId, primed: Option<Appended>, reading: Reading) -> Tail {
         let (position, after) = match &primed {
             Some(primed) => (primed.position, Cursor::Event(primed.id.clone())),
-            None => (0, Cursor::Stream(stream.id().clone())),
+            None => (0, Cursor::Stream(stream.clone())),
         };
-        let mut tail = Tail::new(self.clone(), stream.id().clone(), position, after, Some(reading));
+        let mut tail = Tail::new(self.clone(), stream, position, after, Some(reading));
         if let Some(primed) = primed {
             tail.prime(&primed.id);
         }
-        Ok(tail)
+        tail
     }
 
-    /// Notes the calls as open on this stream, with a reader. None: this server is gone. Whoever finds that out answers what is
-    /// open then: these must be among it, or not begin.
+    /// Notes the calls as open on this stream, and their client as its reader. None: the server has ended. The task that notices
+    /// its end answers every call that is open then, so that a call is noted before that, or not at all.
     fn opened(
         &self,
         stream: &StreamId,
-        calls: &[Call],
+        calls: &[Id],
         is_primed: bool,
         incarnation: &str,
     ) -> Result<Option<Reading>, Refusal> {
@@ -138,36 +151,33 @@ impl Live {
         if state.running.as_deref() != Some(incarnation) {
             return Ok(None);
         }
-        state.which.open(stream.clone(), calls.to_vec()).map_err(|duplicate| {
-            Refusal::invalid(format!("{duplicate}: take another id, or cancel that request"))
-        })?;
+        state.which.open(stream.clone(), calls.to_vec());
         if is_primed {
             state.which.resumable(stream);
         }
         Ok(Some(state.read(stream)))
     }
 
-    /// The server was gone before it had taken this call.
-    async fn not_taken(self: &Arc<Self>, stream: &StreamId, call: &Call) {
+    /// The server ended before it had acknowledged this call, which is answered in these words.
+    async fn not_taken(&self, stream: &StreamId, id: &str, words: fn(&str) -> Json) {
         let ends = {
             let mut state = self.state();
-            let is_open = state.which.calls().any(|open| open.id == call.id);
-            let ends = state.which.cancelled(&call.id).is_some();
-            if ends {
+            let ends = state.which.dropped(stream, id);
+            if ends == Some(true) {
                 state.finishing.insert(stream.clone());
             }
-            is_open.then_some(ends)
+            ends
         };
-        // Else it was answered with all others.
+        // None: it was answered with all others that were open.
         if let Some(ends) = ends {
-            self.say(stream, RequestId::mint(), not_started(&call.id)).await;
+            self.say(stream, RequestId::mint(), words(id)).await;
             if ends {
                 self.finish(stream).await;
             }
         }
     }
 
-    /// A stream is said to its end: nothing more is appended, and its reader is sent nothing more.
+    /// Closes a stream, and ends its reader's connection.
     pub(super) async fn finish(&self, stream: &StreamId) {
         closed(&self.session.stream(stream.clone())).await;
         self.state().finish(stream);
@@ -176,40 +186,40 @@ impl Live {
 
 /// What the names of streams of single calls begin with.
 const CALL: &str = "call";
-/// The same, where progress is told by another token than the id.
-const TOLD: &str = "told";
 /// What the names of streams of batches begin with.
 const BATCH: &str = "batch";
 
-/// What is on record as the origin of a stream, which has to be an id: that of its call. Of a batch all ids, and of a call whose
-/// progress has another token both, as a text.
-fn opened_by(calls: &[Call], is_batch: bool) -> Result<Json, Refusal> {
-    let text = |parts: &[&str]| format!("[{}]", parts.join(","));
-    if let ([call], false) = (calls, is_batch) {
-        let both = call.token.as_deref().map(|token| text(&[&call.id, token]));
-        return match both.filter(|both| both.len() <= ORIGIN_MAX) {
-            Some(both) => Ok(Json::from(&serde_json::Value::String(both))),
-            None => Json::new(&*call.id).map_err(|_| Refusal::invalid("an id is a string or a number")),
-        };
+/// A name for a stream that nobody has. It tells which server its calls are sent to.
+fn name(incarnation: &str, is_batch: bool) -> Result<StreamId, Refusal> {
+    let kind = if is_batch { BATCH } else { CALL };
+    let name = format!("{kind}-{incarnation}-{}", RequestId::mint());
+    name.parse().map_err(|_| Refusal::invalid("there is no name for a stream"))
+}
+
+/// Whether the calls of a stream of this name were sent to that server, if they were sent at all.
+pub(super) fn is_for(stream: &StreamId, incarnation: &str) -> bool {
+    let of_server = stream.as_str().split_once('-').and_then(|(_, rest)| rest.rsplit_once('-'));
+    of_server.is_some_and(|(of_server, _)| of_server == incarnation)
+}
+
+/// What the daemon keeps as the origin of a stream, which has to be an id: that of its call. The ids of a batch as one text.
+fn origin(calls: &[Id], is_batch: bool) -> Result<Json, Refusal> {
+    if let ([id], false) = (calls, is_batch) {
+        return Json::new(&**id).map_err(|_| Refusal::invalid("an id is a string or a number"));
     }
-    let ids: Vec<&str> = calls.iter().map(|call| &*call.id).collect();
-    let ids = text(&ids);
+    let ids = format!("[{}]", calls.join(","));
     if ids.len() > ORIGIN_MAX {
-        return Err(Refusal::invalid("a batch with so many calls is not taken: send them one by one"));
+        return Err(Refusal::invalid("the batch has too many calls: send them one by one"));
     }
     Ok(Json::from(&serde_json::Value::String(ids)))
 }
 
-/// The calls that have opened a stream of this name, as [`opened_by`] has them on record.
-pub(super) fn callers(opened_by: &Json, stream: &str) -> Vec<Call> {
-    let text = serde_json::from_str::<String>(opened_by.as_str()).unwrap_or_default();
-    let parts: Vec<&RawValue> = serde_json::from_str(&text).unwrap_or_default();
-    let mut parts = parts.into_iter().map(|part| Id::from(part.get()));
-    if stream.starts_with(BATCH) {
-        return parts.map(|id| Call { id, token: None }).collect();
+/// The calls of a stream, of which [`origin`] is on record.
+pub(super) fn calls_of(stream: &StreamId, origin: &Json) -> Vec<Id> {
+    if !stream.as_str().starts_with(BATCH) {
+        return vec![origin.as_str().into()];
     }
-    match (stream.starts_with(TOLD), parts.next(), parts.next()) {
-        (true, Some(id), token @ Some(_)) => vec![Call { id, token }],
-        _ => vec![Call { id: opened_by.as_str().into(), token: None }],
-    }
+    let text = serde_json::from_str::<String>(origin.as_str()).unwrap_or_default();
+    let ids: Vec<&RawValue> = serde_json::from_str(&text).unwrap_or_default();
+    ids.into_iter().map(|id| id.get().into()).collect()
 }

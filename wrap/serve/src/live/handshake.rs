@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use mcp_sessiond_client::{
-    Binding, Caller, CreateOptions, Lifetimes, OnMismatch, SessionError, SessionStatus, Update,
-};
+use mcp_sessiond_client::{Binding, Caller, CreateOptions, Lifetimes, OnMismatch, SessionError};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
@@ -36,24 +34,25 @@ pub enum Began {
 type Early = Vec<(u64, Bytes)>;
 
 impl Live {
-    /// Begins a session: with the daemon, and with a server of its own.
+    /// Begins a session, with a server of its own.
     ///
     /// # Errors
-    /// Where there is no daemon, or no server.
+    /// When there is no daemon, or no server can be started.
     pub async fn begin(
         shared: &Arc<Shared>,
         caller: Caller,
         params: Box<RawValue>,
     ) -> Result<Began, Refusal> {
         let hold = shared.settings.hold;
-        // Ended here, by who knows whether it is in use. The daemon does it where nobody serves the name any more.
+        // This process ends an idle session, as it knows whether a client reads. If nobody serves the name any more, the
+        // daemon ends it.
         let idle_ms = u64::try_from(shared.settings.idle.as_millis()).unwrap_or(u64::MAX).saturating_mul(2);
         let options = CreateOptions::default()
             .binding(Binding { caller: caller.clone(), on_mismatch: OnMismatch::Refuse })
             .lifetimes(Lifetimes { idle_ms: Some(idle_ms), absolute_ms: Some(0), grace_ms: Some(0) });
         let session = held(hold, shared.sessions.create(options)).await?;
         let made = async {
-            let backend = shared.backends.backend(session.id()).await.map_err(|error| not_started(&error))?;
+            let backend = shared.backends.backend(&session).await?;
             let (handshaken, early) = shake(&*backend, &params).await?;
             Ok((backend, handshaken, early))
         };
@@ -71,8 +70,7 @@ impl Live {
             return Ok(Began::Refused(handshaken.error.map_or_else(null, Ok)?));
         };
         let record = Record::new(params, result);
-        let update = Update::default().status(SessionStatus::Ready).metadata(record.to_json());
-        if let Err(refusal) = held(hold, session.update(update)).await {
+        if let Err(refusal) = held(hold, record.store(&session)).await {
             backend.end().await;
             drop(session.terminate().await);
             return Err(refusal);
@@ -82,10 +80,10 @@ impl Live {
         Ok(Began::Session(live))
     }
 
-    /// The session's server. Where there is none it is started, and told the handshake that is on record.
+    /// The session's server. If none runs, one is started and sent the recorded handshake.
     ///
     /// # Errors
-    /// Where it can't be started.
+    /// When no server can be started.
     pub(super) async fn server(self: &Arc<Self>) -> Result<Arc<dyn Backend>, Refusal> {
         let mut slot = self.backend.lock().await;
         if let Some(backend) = &*slot {
@@ -94,7 +92,11 @@ impl Live {
         if self.has_ended() {
             return Err(Refusal::unknown_session());
         }
-        let backend = self.shared.backends.backend(self.id()).await.map_err(|error| not_started(&error))?;
+        let backend = self.shared.backends.backend(&self.session).await.inspect_err(|refusal| {
+            if *refusal == Refusal::unknown_session() {
+                self.close();
+            }
+        })?;
         let mut early = Vec::new();
         self.settle_left(&*backend).await;
         if !backend.continues() {
@@ -105,19 +107,20 @@ impl Live {
                 let message = "the server was started again, and has refused the handshake that is on record";
                 return Err(Refusal::new(StatusCode::BAD_GATEWAY, message));
             }
-            let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-            backend.send(initialized.into()).await.map_err(|_| mute())?;
         }
+        // A former process may have been killed before it had sent this. A keeper passes it on once.
+        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        backend.send(initialized.into()).await.map_err(|_| mute())?;
         self.state().welcomed = Some(backend.incarnation().to_owned());
         self.run(&backend, early);
         *slot = Some(backend.clone());
         Ok(backend)
     }
 
-    /// Sees to it that there is a server: whoever listens wants to hear it.
+    /// Attaches to the session's server, or starts one, so that a client that only listens hears it.
     ///
     /// # Errors
-    /// Where it can't be started.
+    /// When no server can be started.
     pub async fn wake(self: &Arc<Self>) -> Result<(), Refusal> {
         self.server().await.map(drop)
     }
@@ -134,7 +137,7 @@ impl Live {
     }
 }
 
-/// A call of the daemon's, for as long as a request may be held.
+/// As [`Live::held`], for a session that is not served yet.
 pub(super) async fn held<T>(
     hold: Duration,
     call: impl Future<Output = Result<T, SessionError>>,
@@ -185,8 +188,4 @@ fn mute() -> Refusal {
     let message =
         "the server ended before it had answered `initialize`; what it said is on `serve`'s standard error";
     Refusal::new(StatusCode::BAD_GATEWAY, message)
-}
-
-fn not_started(error: &std::io::Error) -> Refusal {
-    Refusal::new(StatusCode::BAD_GATEWAY, format!("the server can't be started: {error}"))
 }

@@ -1,4 +1,4 @@
-//! What a server says: it is kept first, and then given to whoever reads.
+//! What a server says: it is stored first, and then sent to the stream's reader.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,26 @@ use tokio::time::sleep;
 
 use super::{Live, Sent};
 use crate::backend::Backend;
-use crate::refusal::is_passing;
-use crate::said::{answers, heard, too_large, unknown};
-use crate::which::Call;
+use crate::said::{answers, heard, not_asked, not_kept, unknown};
+use crate::which::{Id, Said};
 
-/// The pause before the daemon is asked again that was away.
+/// The pause before the daemon is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Events of a session that stay when there is no room for more. If that frees nothing, fewer stay.
+const KEPT_WHEN_FULL: [u64; 4] = [64, 16, 4, 1];
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// It is stored, or an error in its place.
+    Yes,
+    /// It is lost: it is larger than what can be stored, or its session has ended.
+    No,
+}
+
 impl Live {
-    /// Takes what a server says until it is gone.
+    /// Takes what a server says, until it is gone.
     pub(super) async fn pump(self: Arc<Self>, backend: Arc<dyn Backend>, early: Vec<(u64, Bytes)>) {
         for (number, line) in early {
             self.hear(&*backend, number, &line).await;
@@ -32,69 +43,100 @@ impl Live {
         let mut messages = Vec::new();
         let mut nth = 0_u32;
         heard(line, |said, message| {
-            // The same each time that the line comes, whatever becomes of the others in it.
+            // The line may come again. Then each message in it has to have the same number.
             nth += 1;
             let mut state = self.state();
             state.sweep();
-            if let Some(place) = state.which.place(said) {
+            if let Some(place) = state.which.place(&said) {
                 if place.ends {
                     state.finishing.insert(place.stream.clone());
                 }
-                messages.push((nth, place, message));
+                messages.push((nth, place, said, message));
             }
         });
-        for (nth, place, message) in messages {
+        for (nth, place, said, message) in messages {
             let request = format!("{}-{number}-{nth}", backend.incarnation());
             let request = request.parse().unwrap_or_else(|_| RequestId::mint());
-            self.say(&place.stream, request, message).await;
+            let bytes = message.len();
+            let stored = self.say(&place.stream, request, message).await;
             if place.ends {
                 self.finish(&place.stream).await;
+            }
+            if let (Stored::No, Said::Ask(id)) = (stored, said) {
+                // Else the server would wait for ever.
+                let _ = backend.send(not_asked(&id, bytes).into()).await;
             }
         }
         backend.confirm(number);
     }
 
-    /// Keeps a message, for as long as it takes, and gives it to whoever reads.
-    pub(super) async fn say(&self, stream: &StreamId, request: RequestId, message: Json) {
+    /// Stores a message, however long that takes, and sends it to the stream's reader.
+    pub(super) async fn say(&self, stream: &StreamId, request: RequestId, message: Json) -> Stored {
         let to = self.session.stream(stream.clone());
         let mut message = message;
         loop {
             let appended = to.append_as(request.clone(), vec![Some(message.clone())]).await;
-            match appended.map(|appended| appended.into_iter().next()) {
+            let error = match appended.map(|appended| appended.into_iter().next()) {
                 Ok(Some(appended)) => {
                     let sent = Sent { position: appended.position, id: appended.id, message };
-                    // Where another process had it kept before, in another stream, that is where it is read.
-                    return self.state().give(&appended.stream, sent);
+                    // If a former process has stored it, in another stream, it is read there.
+                    self.state().give(&appended.stream, sent);
+                    return Stored::Yes;
                 }
-                Err(error) if never_fits(&error, &message) => {
-                    let bytes = message.len();
-                    match answers(&message).map(|id| too_large(&id, bytes)) {
-                        Some(shorter) if shorter.len() < bytes => message = shorter,
-                        _ => {
-                            return crate::complain(format_args!(
-                                "a message of {bytes} bytes is lost: {error}"
-                            ));
-                        }
-                    }
+                Ok(None) => return Stored::No,
+                Err(error) => error,
+            };
+            if self.has_ended() {
+                return Stored::No;
+            }
+            let bytes = message.len();
+            let shorter = || answers(&message).map(|id| not_kept(&id, bytes, &error.to_string()));
+            let shorter = || shorter().filter(|shorter| shorter.len() < bytes);
+            if never_fits(&error, bytes) {
+                let Some(shorter) = shorter() else {
+                    crate::complain(format_args!("a message of {bytes} bytes is lost: {error}"));
+                    return Stored::No;
+                };
+                message = shorter;
+            } else if let SessionError::Refused(Error::QuotaExceeded { .. }) = &error {
+                self.complain_once(&error);
+                let has_room = self.make_room().await;
+                match shorter() {
+                    _ if has_room => {}
+                    Some(shorter) => message = shorter,
+                    None => sleep(PAUSE).await,
                 }
-                Err(error) if is_passing(&error) => {
-                    if self.has_ended() {
-                        return;
-                    }
-                    sleep(PAUSE).await;
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    if !self.has_ended() {
-                        crate::complain(format_args!("a message of session {} is lost: {error}", self.id()));
-                    }
-                    return;
-                }
+            } else if error.passes() || matches!(error, SessionError::Refused(Error::WriteFailed { .. })) {
+                sleep(PAUSE).await;
+            } else {
+                crate::complain(format_args!("a message of session {} is lost: {error}", self.id()));
+                drop(self.noticed::<()>(Err(error)));
+                return Stored::No;
             }
         }
     }
 
-    /// The server is gone: nobody knows what its open calls have done.
+    /// Deletes the oldest events of the session. False: there are none to delete.
+    async fn make_room(&self) -> bool {
+        for keep in KEPT_WHEN_FULL {
+            if self.session.prune(keep).await.is_ok_and(|pruned| pruned > 0) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Says once for each session that there is no room for its events.
+    fn complain_once(&self, error: &SessionError) {
+        if !std::mem::replace(&mut self.state().has_complained, true) {
+            crate::complain(format_args!(
+                "there is no room for the events of session {}: {error}. The oldest are deleted",
+                self.id()
+            ));
+        }
+    }
+
+    /// The server is gone: the outcome of its open calls is unknown.
     async fn bereft(&self, backend: &dyn Backend) {
         let left = {
             let mut state = self.state();
@@ -117,17 +159,17 @@ impl Live {
         backend.end().await;
     }
 
-    /// Answers calls that nobody else will, in these words, and says their streams to their ends.
-    pub(super) async fn give_up(&self, left: Vec<(StreamId, Vec<Call>)>, words: fn(&str) -> Json) {
+    /// Answers calls in these words, and closes their streams.
+    pub(super) async fn give_up(&self, left: Vec<(StreamId, Vec<Id>)>, words: fn(&str) -> Json) {
         for (stream, calls) in left {
-            for call in calls {
-                self.say(&stream, RequestId::mint(), words(&call.id)).await;
+            for id in calls {
+                self.say(&stream, RequestId::mint(), words(&id)).await;
             }
             self.finish(&stream).await;
         }
     }
 
-    /// Whether the server was told already that the client is ready.
+    /// Whether the server was sent `notifications/initialized` before. From now on it counts as sent.
     pub(super) fn welcomed(&self, incarnation: &str) -> bool {
         let mut state = self.state();
         let was = state.welcomed.as_deref() == Some(incarnation);
@@ -137,18 +179,18 @@ impl Live {
 }
 
 /// Whether a message is too large, however much room there is.
-fn never_fits(error: &SessionError, message: &Json) -> bool {
+fn never_fits(error: &SessionError, bytes: usize) -> bool {
     match error {
         SessionError::Refused(Error::InvalidArgument { .. }) => true,
-        SessionError::Refused(Error::QuotaExceeded { limit, .. }) => *limit < message.len() as u64,
+        SessionError::Refused(Error::QuotaExceeded { limit, .. }) => *limit < bytes as u64,
         _ => false,
     }
 }
 
-/// Closes a stream, for as long as it takes.
+/// Closes a stream, however long that takes.
 pub(super) async fn closed(stream: &Stream) {
     while let Err(error) = stream.close().await {
-        if !is_passing(&error) {
+        if !error.passes() && !matches!(error, SessionError::Refused(Error::WriteFailed { .. })) {
             return;
         }
         sleep(PAUSE).await;

@@ -1,57 +1,59 @@
-//! A session that another process has served, taken up by its id.
+//! A session that a former process has served.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use mcp_sessiond_client::{
-    Caller, Cursor, Json, RequestId, SessionError, SessionId, SessionStatus, StreamId, StreamView,
+    Caller, Cursor, EventId, RequestId, SessionError, SessionId, SessionStatus, StreamId, StreamView,
 };
 
-use super::calls::callers;
+use super::calls::{calls_of, is_for};
 use super::handshake::held;
-use super::{Live, Shared};
+use super::{Live, Shared, TOLD};
 use crate::backend::Backend;
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::said::{answers, not_started, unknown};
-use crate::which::{Call, Id};
+use crate::said::{addressed, answers, not_started, unknown};
+use crate::which::Id;
 
 impl Live {
     /// Takes up a session.
     ///
     /// # Errors
-    /// Where there is none, it is somebody else's, or there is no daemon.
+    /// When there is no such session, it was made for another caller, or there is no daemon.
     pub async fn restore(shared: &Arc<Shared>, caller: Caller, id: &SessionId) -> Result<Arc<Self>, Refusal> {
         let sessions = shared.sessions.on_behalf_of(caller.clone());
-        let (session, view, streams) = held(shared.settings.hold, async {
+        let (session, view, streams, record) = held(shared.settings.hold, async {
             let session = sessions.open(id).await?;
             let view = session.view().await?;
             let streams = session.streams().await?;
-            Ok((session, view, streams))
+            let record = Record::of(&session, &view).await?;
+            Ok((session, view, streams, record))
         })
         .await
         .map_err(|refusal| if refusal.status == 403 { crate::who::bound_to_another() } else { refusal })?;
-        let record = view.metadata.as_ref().and_then(Record::of);
-        // One whose handshake is not on record was never answered.
+        // A session without a handshake on record was never answered.
         let Some(record) = record.filter(|_| view.status == SessionStatus::Ready) else {
             return Err(Refusal::unknown_session());
         };
         let live = Self::new(shared.clone(), session, caller, record);
         let mut left = Vec::new();
         for stream in streams {
-            if stream.stream.as_str() == StreamId::STANDALONE {
-                live.state().told = stream.cursor.map(|cursor| (stream.last_position, cursor));
-            } else if !stream.closed {
+            if stream.stream.as_str() != StreamId::STANDALONE && !stream.closed {
                 let calls = held(shared.settings.hold, live.unanswered(&stream)).await?;
                 left.push((stream.stream, calls));
             }
+        }
+        if let Ok(key) = TOLD.parse() {
+            let told = held(shared.settings.hold, live.session.get_as::<(u64, String)>(&key)).await?;
+            live.state().told = told.map(|(position, id)| (position, EventId(id)));
         }
         if left.is_empty() {
             return Ok(live);
         }
         {
             let mut state = live.state();
-            // Until it is known what becomes of them, something may come there.
+            // Something may come there, until the server has said which of these calls it knows.
             state.finishing.extend(left.iter().map(|(stream, _)| stream.clone()));
             state.left = left;
         }
@@ -67,46 +69,51 @@ impl Live {
         Ok(live)
     }
 
-    /// Goes on with the calls that this server has taken from another process. Each other one is answered here: a server that was
-    /// there and does not know it has never got it; with a server that is gone, nobody knows.
+    /// Goes on with the calls that this server has taken from a former process. Each other call is answered here. If it was meant
+    /// for this server, the server has never got it; if for one that is gone, its outcome is unknown.
     pub(super) async fn settle_left(self: &Arc<Self>, backend: &dyn Backend) {
         if self.state().left.is_empty() {
             return;
         }
-        let (known, words) = match backend.open_calls().await {
-            Ok(known) if backend.continues() => (known, not_started as fn(&str) -> Json),
-            // It is new, or gone again.
-            _ => (Vec::new(), unknown as fn(&str) -> Json),
+        let (known, is_gone) = match backend.open_calls().await {
+            Ok(known) => (known, false),
+            Err(_) => (Vec::new(), true),
         };
-        let known: HashSet<Id> = known.into_iter().collect();
+        let known: HashSet<Id> = known.into_iter().map(|id| normal(&id)).collect();
+        let words = |stream: &StreamId| {
+            if is_gone || !is_for(stream, backend.incarnation()) { unknown } else { not_started }
+        };
         let mut lost = Vec::new();
         let left = std::mem::take(&mut self.state().left);
         for (stream, calls) in left {
             let (open, others): (Vec<_>, Vec<_>) =
-                calls.into_iter().partition(|call| known.contains(&normal(&call.id)));
+                calls.into_iter().partition(|id| known.contains(&normal(&addressed(&stream, id))));
             if open.is_empty() {
-                lost.push((stream, others));
+                lost.push((words(&stream), (stream, others)));
                 continue;
             }
-            // The last answer ends the stream: so these come before it.
-            for call in others {
-                self.say(&stream, RequestId::mint(), words(&call.id)).await;
+            // These come before the last answer, which ends the stream.
+            for id in others {
+                self.say(&stream, RequestId::mint(), words(&stream)(&id)).await;
             }
             let mut state = self.state();
             state.finishing.remove(&stream);
             state.which.goes_on(stream, open);
         }
         let live = self.clone();
-        tokio::spawn(async move { live.give_up(lost, words).await });
+        tokio::spawn(async move {
+            for (words, lost) in lost {
+                live.give_up(vec![lost], words).await;
+            }
+        });
     }
 
     /// The calls of an open stream that were not answered on it.
-    async fn unanswered(&self, stream: &StreamView) -> Result<Vec<Call>, SessionError> {
+    async fn unanswered(&self, stream: &StreamView) -> Result<Vec<Id>, SessionError> {
         let said = self.session.replay_all(&Cursor::Stream(stream.stream.clone())).await?;
         let answered: HashSet<Id> = said.events.iter().filter_map(|event| answers(&event.message)).collect();
-        let calls =
-            stream.opened_by.as_ref().map(|by| callers(by, stream.stream.as_str())).unwrap_or_default();
-        Ok(calls.into_iter().filter(|call| !answered.contains(&call.id)).collect())
+        let calls = stream.opened_by.as_ref().map(|origin| calls_of(&stream.stream, origin));
+        Ok(calls.unwrap_or_default().into_iter().filter(|id| !answered.contains(id)).collect())
     }
 }
 

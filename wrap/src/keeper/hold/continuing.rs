@@ -113,8 +113,12 @@ impl Keeper {
         let Some(mut front) = self.front.take() else { return };
         let farewell = async {
             while front.outlet.write(&mut front.writer).await.is_ok() {
-                let Some((number, line)) = self.relay.pull_numbered() else { break };
-                front.outlet.put(Said::message(number, &line));
+                // What was taken comes first: a line that the front does not see acknowledged may have been carried out.
+                let lane = front.continuing.as_mut().and_then(|continuing| continuing.lane.pop_front());
+                let message =
+                    || self.relay.pull_numbered().map(|(number, line)| Said::message(number, &line));
+                let Some(line) = lane.or_else(message) else { break };
+                front.outlet.put(line);
             }
             front.outlet.put(Bytes::from_static(b"e"));
             front.outlet.write(&mut front.writer).await
