@@ -1,0 +1,165 @@
+"""Rounds: what is cut when, and what became of the call."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from wire import Call, Wire
+from world import Driver, World
+
+# How long a client waits for an answer, in seconds. A call that takes longer hangs.
+PATIENCE = 12
+GOOD = ["ok", "outcome unknown", "not started", "its own error"]
+BAD = ["hung", "answered twice", "lost", "executed twice"]
+
+
+@dataclass
+class Cut:
+    """What is cut once `at` events of a call were passed on."""
+
+    at: int
+    what: str
+    # Of a connection: `fin`, `reset`, or `end`, which ends the answer in good order.
+    how: str
+    # Of a connection: `one`, or `all` that the client has.
+    scope: str
+    # Of `serve`: how long it is away, in seconds.
+    away: float
+
+
+@dataclass
+class Round:
+    """One call."""
+
+    key: str
+    steps: int
+    # The number after which the server waits until the cut was made; -1: it says everything at once.
+    hold: int
+    # Whether it waits until `serve` is back, too.
+    until_back: bool
+    cuts: list
+
+
+def draw(chance, key):
+    """A round."""
+    steps = chance.randint(2, 8)
+    # Before the answer to the POST begins, or after any event: the first has no message, the last is the answer.
+    early = chance.random() < 0.1
+    at = chance.choice([-2, -1]) if early else chance.randint(0, steps + 1)
+    cuts = [cut(chance, at)]
+    while chance.random() < 0.3 and cuts[-1].at < steps:
+        cuts.append(cut(chance, chance.randint(max(cuts[-1].at, 0) + 1, steps + 1)))
+    hold = -1 if at > steps else chance.choice([-1, max(at, 0)])
+    return Round(key, steps, hold, chance.random() < 0.5, cuts)
+
+
+def cut(chance, at):
+    what = chance.choice(["connection", "serve", "daemon", "serve and daemon"])
+    how = chance.choice(["fin", "reset", "end"]) if what == "connection" else "kill"
+    return Cut(at, what, how, chance.choice(["one", "all"]), chance.uniform(0, 0.2))
+
+
+def judge(call, said, executed, steps):
+    """What became of a call: one of GOOD or BAD, and why."""
+    last = said[-1]
+    mine = [one for one in said if one.get("key") == call.key]
+    numbers = [one["progress"] for one in mine if "progress" in one]
+    if executed > 1:
+        return "executed twice", f"{executed} times"
+    if len(call.answers) > 1 or sum("result" in one or "error" in one for one in mine) > 1:
+        return "answered twice", f"by events {call.answers}"
+    if any(len(events) > 1 for events in call.progress.values()):
+        return "answered twice", f"progress by events {call.progress}"
+    if "result" in last:
+        if last["result"] != f"{call.key} {steps}":
+            return "lost", f"another answer: {last['result']}"
+        # A client that goes back to an event that it has had is told again what follows on it.
+        if sorted(set(numbers)) != list(range(1, steps + 1)):
+            return "lost", f"progress {numbers} of {steps}"
+        return "ok", "" if len(numbers) == steps else f"it went back: progress {numbers}"
+    why = str({name: value for name, value in last.items() if name != "key"})
+    outcome = (last.get("data") or {}).get("outcome") if isinstance(last.get("data"), dict) else None
+    if outcome == "unknown":
+        return "outcome unknown", why
+    if outcome == "not_sent":
+        return ("lost", f"it was started: {why}") if executed else ("not started", why)
+    if not call.resumable:
+        return "its own error", why
+    if last.get("late") or "silent" in last:
+        return "hung", why
+    return "lost", why
+
+
+class Campaign:
+    """The rounds of one client."""
+
+    def __init__(self, client, seed, kept):
+        self.client, self.kept = client, kept
+        # The client's name is part of the seed, so that its rounds do not depend on which others are asked for.
+        self.chance = random.Random(f"{seed} {client.name}")
+        self.counts = dict.fromkeys(GOOD + BAD, 0)
+        self.cuts = {}
+        self.drivers = 0
+
+    async def run(self, rounds, tell):
+        with open(self.kept / "wire.log", "w") as log:
+            self.wire = Wire(log)
+            self.wire.act = self._act
+            await self.wire.listen()
+            self.world = World(self.wire)
+            self.back = asyncio.Event()
+            self.back.set()
+            self.driver = None
+            try:
+                await self.world.start()
+                for number in range(rounds):
+                    await self._round(number, tell)
+                if self.driver:
+                    await self.driver.end()
+            finally:
+                await self.world.close(self.kept)
+                self.wire.listener.close()
+
+    async def _round(self, number, tell):
+        key = f"r{number}"
+        drawn = draw(self.chance, key)
+        if not (self.driver and self.driver.process):
+            self.driver = Driver(self.client.command, f"http://127.0.0.1:{self.wire.client_port}/mcp", PATIENCE, self.world)
+            self.drivers += 1
+            await self.driver.start()
+        self.gate, self.until_back = self.world.root / f"gate-{key}", drawn.until_back
+        call = Call(key, list(drawn.cuts))
+        self.wire.expect(call)
+        self.wire.note(f"-- {drawn}")
+        said = await self.driver.call({"key": key, "steps": drawn.steps, "hold": drawn.hold, "gate": str(self.gate)})
+        # Whatever is left of it ends now.
+        self.gate.touch()
+        await self.back.wait()
+        verdict, why = judge(call, said, self.world.executed(key), drawn.steps)
+        for made in drawn.cuts[:len(drawn.cuts) - len(call.cuts)]:
+            self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
+        for one in said:
+            if "trouble" in one:
+                self.wire.note(f"-- {self.client.name} says: {one['trouble']}")
+        self.wire.note(f"== {key}: {verdict} {why}")
+        self.counts[verdict] += 1
+        tell(f"{key}: {verdict}", verdict in BAD, f"{why} {drawn} statuses {call.statuses}")
+
+    async def _act(self, cut):
+        """Carries out a cut. What the server waits for is there then, or once `serve` is back."""
+        if cut.what in ("serve", "serve and daemon"):
+            self.back.clear()
+            await self.world.kill_serve()
+            self.wire.cut_all()
+        if cut.what in ("daemon", "serve and daemon"):
+            await self.world.kill_daemon()
+        if "serve" in cut.what:
+            asyncio.get_running_loop().create_task(self._bring_back(cut.away))
+        if "serve" not in cut.what or not self.until_back:
+            self.gate.touch()
+
+    async def _bring_back(self, away):
+        await asyncio.sleep(away)
+        await self.world.start()
+        self.gate.touch()
+        self.back.set()
