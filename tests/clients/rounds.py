@@ -40,14 +40,14 @@ class Round:
     cuts: list
 
 
-def draw(chance, key):
-    """A round."""
+def draw(chance, key, most):
+    """A round with so many cuts at most."""
     steps = chance.randint(2, 8)
     # Before the answer to the POST begins, or after any event: the first has no message, the last is the answer.
     early = chance.random() < 0.1
     at = chance.choice([-2, -1]) if early else chance.randint(0, steps + 1)
     cuts = [cut(chance, at)]
-    while chance.random() < 0.3 and cuts[-1].at < steps:
+    while len(cuts) < most and chance.random() < 0.3 and cuts[-1].at < steps:
         cuts.append(cut(chance, chance.randint(max(cuts[-1].at, 0) + 1, steps + 1)))
     hold = -1 if at > steps else chance.choice([-1, max(at, 0)])
     return Round(key, steps, hold, chance.random() < 0.5, cuts)
@@ -83,7 +83,8 @@ def judge(call, said, executed, steps):
         return "outcome unknown", why
     if outcome == "not_sent":
         return ("lost", f"it was started: {why}") if executed else ("not started", why)
-    if not call.resumable:
+    # Each of them tries twice by default, and then lets the call be.
+    if not call.resumable or call.refused >= 2:
         return "its own error", why
     if last.get("late") or "silent" in last:
         return "hung", why
@@ -122,7 +123,7 @@ class Campaign:
 
     async def _round(self, number, tell):
         key = f"r{number}"
-        drawn = draw(self.chance, key)
+        drawn = draw(self.chance, key, self.client.cuts)
         if not (self.driver and self.driver.process):
             self.driver = Driver(self.client.command, f"http://127.0.0.1:{self.wire.client_port}/mcp", PATIENCE, self.world)
             self.drivers += 1

@@ -31,6 +31,8 @@ class Call:
     # The status of its POST, and of each GET for the rest.
     statuses: list = field(default_factory=list)
     resumed: int = 0
+    # How many of its requests found nobody, as `serve` was away.
+    refused: int = 0
     # Whether an event with an id was passed on before the first cut.
     resumable: bool = False
     was_cut: bool = False
@@ -127,7 +129,12 @@ class Visit:
         call = self._call(line, headers, body)
         await self._reach(call, -2)
         if not self.up_writer:
-            self.up_reader, self.up_writer = await asyncio.open_connection("127.0.0.1", wire.serve_port)
+            try:
+                self.up_reader, self.up_writer = await asyncio.open_connection("127.0.0.1", wire.serve_port)
+            except OSError:
+                if call:
+                    call.refused += 1
+                raise
         self.up_writer.write(head + framed(headers, body))
         await self.up_writer.drain()
         await self._reach(call, -1)
