@@ -36,6 +36,8 @@ async def call(client, line):
 
 async def main():
     async with Client(URL, message_handler=told) as client:
+        # Else it asks for them after its first call.
+        await client.list_tools()
         say(ready=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             await call(client, line)

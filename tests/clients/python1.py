@@ -37,6 +37,8 @@ async def call(session, line):
 async def main():
     async with streamable_http_client(URL) as (read, write, _), ClientSession(read, write, message_handler=told) as session:
         await session.initialize()
+        # Else it asks for them after its first call.
+        await session.list_tools()
         say(ready=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             await call(session, line)

@@ -115,7 +115,7 @@ class Campaign:
                 await self.world.start()
                 for number in range(rounds):
                     await self._round(number, tell)
-                if self.driver:
+                if self.driver and self.driver.process:
                     await self.driver.end()
             finally:
                 await self.world.close(self.kept)
