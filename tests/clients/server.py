@@ -11,6 +11,7 @@ import threading
 import time
 
 JOURNAL = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+VERSIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 TOOLS = [{"name": "count", "inputSchema": {"type": "object"}}]
 writing = threading.Lock()
 
@@ -38,7 +39,9 @@ def count(request, params):
 def answer(method, params):
     if method == "initialize":
         info = {"name": "campaign", "version": "1.0.0"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
+        asked = params["protocolVersion"]
+        version = asked if asked in VERSIONS else VERSIONS[-1]
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
     return {"tools/list": {"tools": TOOLS}, "ping": {}}.get(method)
 
 

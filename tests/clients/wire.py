@@ -20,7 +20,7 @@ class Call:
     """What went over the wire for one call."""
 
     key: str
-    # What is to be done once so many of its events were passed on: -2 before the request is, -1 right after that.
+    # What is cut once so many of its events were passed on: -2 before the request is, -1 right after that.
     cuts: list = field(default_factory=list)
     id: object = None
     events: int = 0
@@ -33,7 +33,7 @@ class Call:
     resumed: int = 0
     # How many of its requests found nobody, as `serve` was away.
     refused: int = 0
-    # Whether an event with an id was passed on before the first cut.
+    # Whether its client could come back: an event with an id was passed on before its connection was cut for the first time.
     resumable: bool = False
     was_cut: bool = False
 
@@ -84,6 +84,9 @@ class Wire:
         self.open.add(visit)
         try:
             await visit.serve()
+        except asyncio.CancelledError:
+            # The campaign ends.
+            return
         except (Broken, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             self.note(f"{visit.name} ends: {type(error).__name__} {error}")
         finally:
@@ -224,7 +227,8 @@ class Visit:
             cut = call.cuts.pop(0)
             if place == 0:
                 await asyncio.sleep(TO_READ)
-            call.was_cut = True
+            # A client keeps its connection when the daemon or the server is gone.
+            call.was_cut |= cut.what not in ("daemon", "server")
             self.wire.note(f"{self.name} CUT {cut.what} ({cut.how}) at {place} of {call.key}")
             await self.wire.act(cut)
             if cut.what == "connection":

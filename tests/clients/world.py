@@ -49,18 +49,21 @@ class World:
 
     async def kill_daemon(self):
         """Kills the daemon, and waits until it is gone. Whoever misses it starts it again."""
-        pids = {pid: start_of(pid) for pid, arguments, _ in self.ours() if arguments[1:2] == ["run"]}
+        await self._kill(lambda arguments: Path(arguments[0]).name == PROGRAM.name and arguments[1:2] == ["run"])
+
+    async def kill_server(self):
+        """Kills the server, and waits until it is gone. Its keeper starts it again."""
+        await self._kill(lambda arguments: arguments[0] == PYTHON and arguments[-1] == str(self.journal))
+
+    async def _kill(self, is_meant):
+        mine = f"MCP_SESSIOND_DIR={self.run}"
+        pids = {pid: start_of(pid) for pid, arguments, environment in processes()
+                if mine in environment and arguments and is_meant(arguments)}
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         while any(start_of(pid) == began for pid, began in pids.items()):
             await asyncio.sleep(0.005)
-        return len(pids)
-
-    def ours(self):
-        """The processes of mcp-sessiond that belong to this directory."""
-        mine = f"MCP_SESSIOND_DIR={self.run}"
-        return [one for one in processes() if mine in one[2] and Path(one[1][0]).name == PROGRAM.name]
 
     def executed(self, key):
         """How often a call was begun."""
