@@ -1,46 +1,27 @@
-"""Calls what it reads, and writes what it gets, with the client of FastMCP: fastmcp_client.py URL SECONDS"""
+"""The client of FastMCP: fastmcp_client.py URL SECONDS"""
 
 import asyncio
-import json
-import sys
 
+from driving import SECONDS, URL, make_all, told
 from fastmcp import Client
 from mcp import MCPError
-
-URL, SECONDS = sys.argv[1], float(sys.argv[2])
-
-
-def say(**what):
-    print(json.dumps(what), flush=True)
-
-
-async def told(message):
-    if isinstance(message, Exception):
-        say(trouble=repr(message))
-
-
-async def call(client, line):
-    arguments = json.loads(line)
-    key = arguments["key"]
-
-    async def progress(number, _total, _message):
-        say(key=key, progress=number)
-
-    try:
-        result = await client.call_tool("count", arguments, timeout=SECONDS, progress_handler=progress)
-        say(key=key, result=result.content[0].text)
-    except MCPError as error:
-        # -32001: REQUEST_TIMEOUT
-        say(key=key, error=error.message, code=error.code, data=error.data, late=error.code == -32001)
+from mcp_types import REQUEST_TIMEOUT
 
 
 async def main():
     async with Client(URL, message_handler=told) as client:
         # Else it asks for them after its first call.
         await client.list_tools()
-        say(ready=True)
-        while line := await asyncio.to_thread(sys.stdin.readline):
-            await call(client, line)
+
+        async def call(arguments, progress):
+            try:
+                result = await client.call_tool("count", arguments, timeout=SECONDS, progress_handler=progress)
+                return {"result": result.content[0].text}
+            except MCPError as error:
+                late = error.code == REQUEST_TIMEOUT
+                return {"error": error.message, "code": error.code, "data": error.data, "late": late}
+
+        await make_all(call)
 
 
 asyncio.run(main())

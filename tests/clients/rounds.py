@@ -29,30 +29,39 @@ class Cut:
 
 
 @dataclass
-class Round:
-    """One call."""
+class Drawn:
+    """One call of a round."""
 
     key: str
     steps: int
-    # The number after which the server waits until the cut was made; -1: it says everything at once.
+    # The number after which the server waits for the first cut of the round; -1: it says everything at once.
     hold: int
-    # Whether it waits until `serve` is back, too.
-    until_back: bool
     cuts: list
 
 
-def draw(chance, key, most):
-    """A round with so many cuts at most."""
-    # Now and then more than comes in one page of a replay.
-    steps = chance.randint(2, 8) if chance.random() < 0.95 else 300
-    # Before the answer to the POST begins, or after any event: the first has no message, the last is the answer.
-    early = chance.random() < 0.1
-    at = chance.choice([-2, -1]) if early else chance.randint(0, steps + 1)
-    cuts = [cut(chance, at)]
-    while len(cuts) < most and chance.random() < 0.3 and cuts[-1].at < steps:
-        cuts.append(cut(chance, chance.randint(max(cuts[-1].at, 0) + 1, steps + 1)))
-    hold = -1 if at > steps else chance.choice([-1, max(at, 0)])
-    return Round(key, steps, hold, chance.random() < 0.5, cuts)
+def draw(chance, number, most):
+    """A round: calls at one time, with so many cuts at most."""
+    calls = []
+    for letter in "abc"[:chance.choice([1, 1, 2, 3])]:
+        # Now and then more than comes in one page of a replay.
+        steps = chance.randint(2, 8) if chance.random() < 0.95 else 300
+        calls.append(Drawn(f"r{number}{letter}", steps, chance.choice([-1, chance.randint(0, steps)]), []))
+    left = 1
+    while left and most:
+        call, most = chance.choice(calls), most - 1
+        # Before the answer to the POST begins, or after any event: the first has no message, the last is the answer.
+        early = chance.random() < 0.1
+        at = chance.choice([-2, -1]) if early else chance.randint(0, call.steps + 1)
+        if at not in [cut.at for cut in call.cuts]:
+            call.cuts.append(cut(chance, at))
+        left = chance.random() < 0.3
+    for call in calls:
+        call.cuts.sort(key=lambda cut: cut.at)
+        if call.cuts:
+            # What it waits for must not be what comes after that.
+            first = max(call.cuts[0].at, 0)
+            call.hold = -1 if first > call.steps else chance.choice([-1, first])
+    return calls, chance.random() < 0.5
 
 
 def cut(chance, at):
@@ -61,10 +70,10 @@ def cut(chance, at):
     return Cut(at, what, how, chance.choice(["one", "all"]), chance.uniform(0, 0.2))
 
 
-def judge(call, said, executed, steps):
-    """What became of a call: one of GOOD or BAD, and why."""
-    last = said[-1]
+def judge(call, said, executed, steps, client_ended):
+    """What became of a call: one of GOOD or BAD, and why. `client_ended`: by an error of its own, with all its calls."""
     mine = [one for one in said if one.get("key") == call.key]
+    last = next((one for one in mine if one.keys() & {"result", "error"}), said[-1])
     numbers = [one["progress"] for one in mine if "progress" in one]
     if executed > 1:
         return "executed twice", f"{executed} times"
@@ -86,7 +95,7 @@ def judge(call, said, executed, steps):
     if outcome == "not_sent":
         return ("lost", f"it was started: {why}") if executed else ("not started", why)
     # Each of them tries twice by default, and then lets the call be.
-    if not call.resumable or call.refused >= 2:
+    if client_ended or not call.resumable or call.refused >= 2:
         return "its own error", why
     if last.get("late") or "silent" in last:
         return "hung", why
@@ -123,29 +132,31 @@ class Campaign:
                 self.wire.listener.close()
 
     async def _round(self, number, tell):
-        key = f"r{number}"
-        drawn = draw(self.chance, key, self.client.cuts)
-        self.gate, self.until_back = self.world.root / f"gate-{key}", drawn.until_back
-        call = Call(key, list(drawn.cuts))
-        self.wire.expect(call)
-        self.wire.note(f"-- {drawn}")
-        arguments = {"key": key, "steps": drawn.steps, "hold": drawn.hold, "gate": str(self.gate)}
-        said = await (await self._connected()).call(arguments)
-        if "gone" in said[-1] and call.id is None:
+        drawn, self.until_back = draw(self.chance, number, self.client.cuts)
+        self.gate = self.world.root / f"gate-{number}"
+        calls = [Call(one.key, list(one.cuts)) for one in drawn]
+        self.wire.expect(calls)
+        for one in drawn:
+            self.wire.note(f"-- {one}")
+        asked = [{"key": one.key, "steps": one.steps, "hold": one.hold, "gate": str(self.gate)} for one in drawn]
+        said = await (await self._connected()).call(asked)
+        if "gone" in said[-1] and all(call.id is None for call in calls):
             # The round before was the end of this client, which it did not say.
-            said = await (await self._connected()).call(arguments)
+            said = await (await self._connected()).call(asked)
         # Whatever is left of it ends now.
         self.gate.touch()
         await self.back.wait()
-        verdict, why = judge(call, said, self.world.executed(key), drawn.steps)
-        for made in drawn.cuts[:len(drawn.cuts) - len(call.cuts)]:
-            self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
         for one in said:
             if "trouble" in one:
                 self.wire.note(f"-- {self.client.name} says: {one['trouble']}")
-        self.wire.note(f"== {key}: {verdict} {why}")
-        self.counts[verdict] += 1
-        tell(f"{key}: {verdict}", verdict in BAD, f"{why} {drawn} statuses {call.statuses}")
+        client_ended = "gone" in said[-1] and any(not call.resumable for call in calls)
+        for call, one in zip(calls, drawn):
+            for made in one.cuts[:len(one.cuts) - len(call.cuts)]:
+                self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
+            verdict, why = judge(call, said, self.world.executed(call.key), one.steps, client_ended)
+            self.wire.note(f"== {call.key}: {verdict} {why}")
+            self.counts[verdict] += 1
+            tell(f"{call.key}: {verdict}", verdict in BAD, f"{why} {drawn} statuses {call.statuses}")
 
     async def _connected(self):
         """The client, which is started again where it has ended."""
@@ -157,16 +168,15 @@ class Campaign:
 
     async def _act(self, cut):
         """Carries out a cut. What the server waits for is there then, or once `serve` is back."""
-        if cut.what in ("serve", "serve and daemon"):
+        if "serve" in cut.what.split() and self.back.is_set():
             self.back.clear()
             await self.world.kill_serve()
             self.wire.cut_all()
-        if cut.what in ("daemon", "serve and daemon"):
+            asyncio.get_running_loop().create_task(self._bring_back(cut.away))
+        if "daemon" in cut.what.split():
             await self.world.kill_daemon()
         if cut.what == "server":
             await self.world.kill_server()
-        if cut.what in ("serve", "serve and daemon"):
-            asyncio.get_running_loop().create_task(self._bring_back(cut.away))
         if self.back.is_set() or not self.until_back:
             self.gate.touch()
 

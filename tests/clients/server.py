@@ -28,7 +28,7 @@ def count(request, params):
     token = params.get("_meta", {}).get("progressToken")
     for number in range(arguments["steps"] + 1):
         if number and token is not None:
-            progress = {"progressToken": token, "progress": number, "total": arguments["steps"]}
+            progress = {"progressToken": token, "progress": number, "message": arguments["key"]}
             say({"method": "notifications/progress", "params": progress})
         while number == arguments["hold"] and not os.path.exists(arguments["gate"]):
             time.sleep(0.005)

@@ -11,8 +11,7 @@ client.onerror = (error) => say({ trouble: String(error) });
 await client.connect(new StreamableHTTPClientTransport(new URL(url)));
 say({ ready: true });
 
-for await (const line of createInterface({ input: process.stdin })) {
-  const call = JSON.parse(line);
+async function make(call) {
   const onprogress = ({ progress }) => say({ key: call.key, progress });
   try {
     const options = { onprogress, timeout: seconds * 1000 };
@@ -22,4 +21,8 @@ for await (const line of createInterface({ input: process.stdin })) {
     say({ key: call.key, error: error.message, code: error.code, data: error.data, late: error.code === -32001 });
   }
 }
+
+const made = [];
+for await (const line of createInterface({ input: process.stdin })) made.push(make(JSON.parse(line)));
+await Promise.all(made);
 await client.close();

@@ -48,7 +48,7 @@ class Wire:
     def __init__(self, log):
         self.log, self.began = log, time.monotonic()
         self.serve_port = None
-        self.calls = {}
+        self.calls, self.now = {}, []
         # Which call each event belongs to.
         self.owners = {}
         # What each event is called in the log.
@@ -71,12 +71,23 @@ class Wire:
         """A short name of an event's id, for the log."""
         return self.names.setdefault(event, f"e{len(self.names)}") if event else "without id"
 
-    def expect(self, call):
-        self.calls[call.key] = call
+    def expect(self, calls):
+        """The calls that are made now, at one time."""
+        self.now = calls
+        self.calls.update((call.key, call) for call in calls)
+
+    async def others_begin(self):
+        """Waits until every call has its first event, or was cut before: what is cut then can be resumed."""
+        for _ in range(1000):
+            if all(call.resumable or call.was_cut for call in self.now):
+                return
+            await asyncio.sleep(0.005)
 
     def cut_all(self):
         """Ends every connection, as the kernel does when `serve` is killed."""
         for visit in list(self.open):
+            if visit.call:
+                visit.call.was_cut = True
             visit.cut("fin")
 
     async def _visit(self, reader, writer):
@@ -104,6 +115,8 @@ class Visit:
         self.name = f"#{Visit.count}"
         self.wire, self.reader, self.writer = wire, reader, writer
         self.up_reader = self.up_writer = None
+        # What is being answered.
+        self.call = None
 
     def cut(self, how):
         """Ends both halves: `fin` after what was sent, `reset` at once."""
@@ -129,7 +142,7 @@ class Visit:
 
     async def _exchange(self, line, headers, head, body):
         wire = self.wire
-        call = self._call(line, headers, body)
+        call = self.call = self._call(line, headers, body)
         await self._reach(call, -2)
         if not self.up_writer:
             try:
@@ -137,6 +150,7 @@ class Visit:
             except OSError:
                 if call:
                     call.refused += 1
+                    call.was_cut = True
                 raise
         self.up_writer.write(head + framed(headers, body))
         await self.up_writer.drain()
@@ -160,6 +174,7 @@ class Visit:
             self._answered(call, body, None)
             self.writer.write(framed(headers, body))
         await self.writer.drain()
+        self.call = None
 
     def _call(self, line, headers, body):
         """Notes the request, and finds the call that it is about."""
@@ -225,6 +240,8 @@ class Visit:
         """Cuts, if this is where."""
         while call and call.cuts and call.cuts[0].at <= place:
             cut = call.cuts.pop(0)
+            if place >= 0:
+                await self.wire.others_begin()
             if place == 0:
                 await asyncio.sleep(TO_READ)
             # A client keeps its connection when the daemon or the server is gone.

@@ -113,15 +113,17 @@ class Driver:
             return {"silent": True}
         return json.loads(line) if line else {"gone": True}
 
-    async def call(self, arguments):
-        """All that it says about a call, to its end."""
-        said = []
+    async def call(self, calls):
+        """All that it says about calls that it makes at once, to the end of each."""
+        said, open_calls = [], {arguments["key"] for arguments in calls}
         with contextlib.suppress(OSError):
-            self.process.stdin.write(json.dumps(arguments).encode() + b"\n")
+            self.process.stdin.write(b"".join(json.dumps(arguments).encode() + b"\n" for arguments in calls))
             await self.process.stdin.drain()
-        while not said or not said[-1].keys() & {"result", "error", "gone", "silent"}:
+        while open_calls and not (said and said[-1].keys() & {"gone", "silent"}):
             # Its own limit is shorter: it is given some time to say so.
             said.append(await self._line(self.seconds + 20))
+            if said[-1].keys() & {"result", "error"}:
+                open_calls.discard(said[-1]["key"])
         if said[-1].keys() & {"gone", "silent"}:
             await self.end()
         return said

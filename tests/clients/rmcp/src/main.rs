@@ -1,28 +1,31 @@
 //! Calls what it reads, and writes what it gets, with rmcp: campaign-rmcp URL SECONDS
 
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
 use std::time::Duration;
 
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ProgressNotificationParam, ServerResult};
-use rmcp::service::{NotificationContext, PeerRequestOptions, RunningService};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, ProgressNotificationParam, ServerResult,
+};
+use rmcp::service::{NotificationContext, Peer, PeerRequestOptions};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::{ClientHandler, RoleClient, ServiceError, ServiceExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What is told about progress goes to standard output. Calls come one after the other.
+/// What is told about progress goes to standard output. The server says in the message of each which call it belongs to.
 #[derive(Clone)]
 struct Teller {
-    key: Arc<Mutex<String>>,
-    told: watch::Sender<u64>,
+    told: watch::Sender<HashMap<String, u64>>,
 }
 
 impl ClientHandler for Teller {
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        say(json!({"key": *self.key.lock().unwrap(), "progress": params.progress as u64}));
-        self.told.send_modify(|told| *told += 1);
+        let key = params.message.unwrap_or_default();
+        say(json!({"key": key, "progress": params.progress as u64}));
+        self.told.send_modify(|told| *told.entry(key).or_default() += 1);
     }
 }
 
@@ -30,8 +33,19 @@ fn say(what: Value) {
     println!("{what}");
 }
 
-async fn call(client: &RunningService<RoleClient, Teller>, arguments: Value, patience: Duration) -> Value {
-    let key = arguments["key"].as_str().unwrap().to_owned();
+async fn make(client: Peer<RoleClient>, teller: Teller, arguments: Value, patience: Duration) {
+    let (key, steps) = (arguments["key"].as_str().unwrap().to_owned(), arguments["steps"].as_u64().unwrap());
+    let answer = call(client, &key, &arguments, patience).await;
+    if answer.get("result").is_some() {
+        // Each notification has a task of its own, which may come after the answer.
+        let mut told = teller.told.subscribe();
+        let all = told.wait_for(|told| told.get(&key).is_some_and(|told| *told >= steps));
+        let _ = timeout(Duration::from_secs(1), all).await;
+    }
+    say(answer);
+}
+
+async fn call(client: Peer<RoleClient>, key: &str, arguments: &Value, patience: Duration) -> Value {
     let params = CallToolRequestParams::new("count").with_arguments(arguments.as_object().unwrap().clone());
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
     let sent = client.send_cancellable_request(request, PeerRequestOptions::with_timeout(patience)).await;
@@ -58,22 +72,16 @@ async fn call(client: &RunningService<RoleClient, Teller>, arguments: Value, pat
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let patience = Duration::from_secs(arguments[2].parse()?);
-    let teller = Teller { key: Arc::default(), told: watch::Sender::new(0) };
+    let teller = Teller { told: watch::Sender::default() };
     let client = teller.clone().serve(StreamableHttpClientTransport::from_uri(arguments[1].as_str())).await?;
     say(json!({"ready": true}));
     let mut lines = BufReader::new(stdin()).lines();
+    let mut calls = JoinSet::new();
     while let Some(line) = lines.next_line().await? {
         let arguments: Value = serde_json::from_str(&line)?;
-        *teller.key.lock().unwrap() = arguments["key"].as_str().unwrap().to_owned();
-        teller.told.send_replace(0);
-        let steps = arguments["steps"].as_u64().unwrap();
-        let answer = call(&client, arguments, patience).await;
-        if answer.get("result").is_some() {
-            // Each notification has a task of its own, which may come after the answer.
-            let _ = timeout(Duration::from_secs(1), teller.told.subscribe().wait_for(|told| *told >= steps)).await;
-        }
-        say(answer);
+        calls.spawn(make(client.peer().clone(), teller.clone(), arguments, patience));
     }
+    calls.join_all().await;
     client.cancel().await?;
     Ok(())
 }
