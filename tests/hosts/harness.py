@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import venv
 from pathlib import Path
 
 from model import Api
@@ -53,6 +54,29 @@ def processes():
                 environment = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
                 if start_of(entry.name):
                     yield int(entry.name), arguments, environment
+
+
+def install(directory, package):
+    """Installs a package in a directory of its own, unless this version is there."""
+    kind, *packages = package
+    version = directory / "installed"
+    wanted = " ".join(packages)
+    if version.exists() and version.read_text() == wanted:
+        return
+    print(f"installing {wanted}", flush=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    pairs = list(zip(packages[::2], packages[1::2]))
+    if kind == "npm":
+        # The nearest package.json above would be taken for the root otherwise.
+        (directory / "package.json").write_text("{}")
+        path = f"{NODE}:{os.environ['PATH']}" if NODE.exists() else os.environ["PATH"]
+        subprocess.run(["npm", "install", "--prefix", directory, "--no-audit", "--no-fund", "--silent",
+                        *(f"{one}@{number}" for one, number in pairs)], check=True, env={**os.environ, "PATH": path})
+    else:
+        venv.create(directory, with_pip=True)
+        subprocess.run([directory / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check",
+                        *(f"{one}=={number}" for one, number in pairs)], check=True)
+    version.write_text(wanted)
 
 
 class World:
