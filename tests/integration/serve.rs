@@ -6,6 +6,7 @@ mod errors;
 mod killed;
 mod streams;
 mod thin;
+mod upstream;
 mod who;
 
 use mcp_sessiond_tests::{Daemon, Serve, World};

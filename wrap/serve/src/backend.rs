@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::SessionId;
+use mcp_sessiond_client::Session;
 
 use crate::which::Id;
 
@@ -20,10 +20,11 @@ pub trait Backend: Send + Sync {
     /// the backend is not.
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>>;
 
-    /// The next line that it has said, with its number, from 1. None: it is gone. One caller at a time.
+    /// The next line that it has said, with its number, which no other line of this incarnation has. None: it is gone. One caller
+    /// at a time.
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>>;
 
-    /// The lines up to this number are kept elsewhere.
+    /// The line of this number is kept elsewhere, as all are that came before it.
     fn confirm(&self, number: u64);
 
     /// The ids of calls that it has taken and not answered.
@@ -44,6 +45,6 @@ pub trait Backends: Send + Sync {
     /// The backend of a session: the one that there is, or a new one.
     ///
     /// # Errors
-    /// Those of starting a program.
-    fn backend<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, io::Result<Arc<dyn Backend>>>;
+    /// Those of starting a program, or of reaching one.
+    fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, io::Result<Arc<dyn Backend>>>;
 }

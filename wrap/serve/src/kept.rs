@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::SessionId;
+use mcp_sessiond_client::Session;
+use mcp_sessiond_wrap::keeper::backend::Program;
 use mcp_sessiond_wrap::service::{self, Command, NoBackend, NotLeased, Options, Service};
 
 use crate::backend::{Backend, Backends, Ended};
@@ -25,20 +26,20 @@ impl Keepers {
     ///
     /// # Errors
     /// Where another process has it, or there is no daemon.
-    pub async fn of(settings: &Settings) -> Result<Self, NotLeased> {
+    pub async fn of(settings: &Settings, program: Program) -> Result<Self, NotLeased> {
         let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
         let options = Options { control: Some(control), ..Options::default() };
         let service = Service::lease(settings.service.clone(), options).await?;
-        let command = Command { program: settings.program.clone(), environment: Vec::new() };
+        let command = Command { program, environment: Vec::new() };
         Ok(Self { service, command })
     }
 }
 
 impl Backends for Keepers {
-    fn backend<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, io::Result<Arc<dyn Backend>>> {
+    fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, io::Result<Arc<dyn Backend>>> {
         async {
             let backend =
-                self.service.backend(session, &self.command).await.map_err(|error| match error {
+                self.service.backend(session.id(), &self.command).await.map_err(|error| match error {
                     NoBackend::NoProgram { .. } => io::Error::new(io::ErrorKind::NotFound, error),
                     error => io::Error::other(error),
                 })?;

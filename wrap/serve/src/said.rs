@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use axum::http::StatusCode;
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
 use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
@@ -152,6 +153,23 @@ pub fn unknown(id: &str) -> Json {
 #[must_use]
 pub fn not_started(id: &str) -> Json {
     lost(id, "the server was gone before it had taken this call, which was not started", "not_sent")
+}
+
+/// The server has refused the request that the call came in, with this status of HTTP and this body.
+#[must_use]
+pub fn refused(id: &str, status: StatusCode, body: &[u8]) -> Json {
+    #[derive(Deserialize)]
+    struct Body {
+        error: Said,
+    }
+    #[derive(Deserialize)]
+    struct Said {
+        message: String,
+    }
+    let says = serde_json::from_slice::<Body>(body).map(|body| format!(": {}", body.error.message));
+    let message = format!("the server has refused this call with HTTP {status}{}", says.unwrap_or_default());
+    // A server that fails may have begun.
+    lost(id, &message, if status.is_server_error() { "unknown" } else { "not_sent" })
 }
 
 /// The answer is too large to be kept.

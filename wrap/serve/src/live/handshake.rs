@@ -53,7 +53,7 @@ impl Live {
             .lifetimes(Lifetimes { idle_ms: Some(idle_ms), absolute_ms: Some(0), grace_ms: Some(0) });
         let session = held(hold, shared.sessions.create(options)).await?;
         let made = async {
-            let backend = shared.backends.backend(session.id()).await.map_err(|error| not_started(&error))?;
+            let backend = shared.backends.backend(&session).await.map_err(|error| not_started(&error))?;
             let (handshaken, early) = shake(&*backend, &params).await?;
             Ok((backend, handshaken, early))
         };
@@ -94,7 +94,8 @@ impl Live {
         if self.has_ended() {
             return Err(Refusal::unknown_session());
         }
-        let backend = self.shared.backends.backend(self.id()).await.map_err(|error| not_started(&error))?;
+        let backend =
+            self.shared.backends.backend(&self.session).await.map_err(|error| not_started(&error))?;
         let mut early = Vec::new();
         self.settle_left(&*backend).await;
         if !backend.continues() {
