@@ -11,11 +11,22 @@ fn express() -> Vec<String> {
     vec!["node".into(), fixture("node/express.mjs")]
 }
 
-/// A world with a daemon, with this server, and with `serve` in front of it.
+/// A FastMCP server.
+fn fastmcp() -> Vec<String> {
+    // Where tests/run has installed it.
+    vec![fixture("../target/fastmcp/bin/python"), fixture("python/upstream.py")]
+}
+
+/// A world with a daemon, with an Express server, and with `serve` in front of it.
 fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
+    in_front_of(&express(), configuration, options)
+}
+
+/// The same with any server.
+fn in_front_of(server: &[String], configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
     let world = world(configuration);
     let daemon = world.daemon();
-    let server = world.upstream(&express(), options);
+    let server = world.upstream(server, options);
     let serve = world.serve(&["--name", "test", "--upstream", &server.url], &[]);
     (world, daemon, server, serve)
 }
@@ -137,10 +148,10 @@ fn the_official_client_keeps_its_session_when_its_server_is_killed() {
     assert_eq!(sessions.as_array().map(Vec::len), Some(1));
 }
 
-#[test]
-fn when_serve_is_killed_the_rest_of_a_call_is_had_where_the_server_numbers_its_events() {
+/// `serve` is killed in the middle of a call, of which the server says the rest again.
+fn the_rest_is_had(program: &[String], options: &[&str]) {
     for version in ["2025-06-18", "2025-11-25"] {
-        let (world, _daemon, server, mut serve) = behind("", &["events"]);
+        let (world, _daemon, server, mut serve) = in_front_of(program, "", options);
         let mut client = serve.connected(version);
         let waits = gate(&world, "gate");
         let (_, event) = begin(&mut client, "steps", &waits);
@@ -149,23 +160,21 @@ fn when_serve_is_killed_the_rest_of_a_call_is_had_where_the_server_numbers_its_e
         let mut back = client.resume(&event);
         open(&waits);
         for step in 2..=3 {
-            assert_eq!(back.said().message()["params"]["progress"], step, "{version}");
+            let said = back.said().message();
+            assert_eq!(said["params"]["progress"].as_f64(), Some(f64::from(step)), "{version}: {said}");
         }
         let answer = back.said().message();
-        assert_eq!(
-            (&answer["id"], &answer["result"]["content"][0]["text"]),
-            (&json!(client.last), &json!("3")),
-            "{answer}"
-        );
+        assert_eq!(answer["id"], client.last, "{answer}");
+        assert_eq!(answer["result"]["content"][0]["text"], "3", "{answer}");
         assert_eq!(back.event(), None, "it is said to its end");
         assert_eq!(client.text("increment", &json!({})), "1");
         assert_eq!(server.handshakes(), 1, "the same session of the server's");
     }
 }
 
-#[test]
-fn when_serve_is_killed_a_call_of_which_the_rest_cannot_be_had_is_said_to_be_unknown() {
-    let (world, _daemon, server, mut serve) = behind("", &[]);
+/// `serve` is killed in the middle of a call, and the server says nothing again.
+fn the_outcome_is_unknown(program: &[String]) {
+    let (world, _daemon, server, mut serve) = in_front_of(program, "", &[]);
     let mut client = serve.connected("2025-11-25");
     assert_eq!(client.text("increment", &json!({})), "1");
     let waits = gate(&world, "gate");
@@ -177,30 +186,84 @@ fn when_serve_is_killed_a_call_of_which_the_rest_cannot_be_had_is_said_to_be_unk
     assert_eq!((&answer["id"], outcome(&answer)), (&json!(client.last), &json!("unknown")), "{answer}");
     assert_eq!(back.event(), None, "it is said to its end");
     open(&waits);
-    assert_eq!(
-        client.text("increment", &json!({})).parse::<u64>().map(|count| count > 1),
-        Ok(true),
-        "the same server"
-    );
+    let count = client.text("increment", &json!({})).parse::<u64>();
+    assert!(count.is_ok_and(|count| count > 1), "the same server");
+    assert_eq!(server.handshakes(), 1);
+}
+
+/// The server is killed in the middle of a call, and then between two.
+fn the_session_is_restored(program: &[String], options: &[&str]) {
+    let (world, _daemon, mut server, serve) = in_front_of(program, "", options);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let (mut call, _) = begin(&mut client, "steps", &gate(&world, "gate"));
+    for is_open in [true, false] {
+        server.kill();
+        server.start_again();
+        if is_open {
+            let answer = call.answer();
+            assert_eq!(
+                (&answer["id"], outcome(&answer)),
+                (&json!(client.last), &json!("unknown")),
+                "{answer}"
+            );
+        }
+        assert_eq!(client.text("increment", &json!({})), "1", "another server, in the same session");
+        assert_eq!(server.handshakes(), 1, "the recorded handshake, once");
+    }
+}
+
+/// Both are killed in the middle of a call.
+fn both_are_killed(program: &[String], options: &[&str]) {
+    let (world, _daemon, mut server, mut serve) = in_front_of(program, "", options);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let (_, event) = begin(&mut client, "steps", &gate(&world, "gate"));
+    serve.kill();
+    server.kill();
+    server.start_again();
+    serve.start_again();
+    let answer = client.resume(&event).answer();
+    assert_eq!(outcome(&answer), "unknown", "{answer}");
+    assert_eq!(client.text("increment", &json!({})), "1");
     assert_eq!(server.handshakes(), 1);
 }
 
 #[test]
-fn when_both_are_killed_the_session_is_restored_in_the_new_server() {
-    for options in [&[][..], &["events"]] {
-        let (world, _daemon, mut server, mut serve) = behind("", options);
-        let mut client = serve.connected("2025-11-25");
-        assert_eq!(client.text("increment", &json!({})), "1");
-        let (_, event) = begin(&mut client, "steps", &gate(&world, "gate"));
-        serve.kill();
-        server.kill();
-        server.start_again();
-        serve.start_again();
-        let answer = client.resume(&event).answer();
-        assert_eq!(outcome(&answer), "unknown", "{answer}");
-        assert_eq!(client.text("increment", &json!({})), "1");
-        assert_eq!(server.handshakes(), 1);
-    }
+fn behind_express_on_the_official_sdk_serve_is_killed_and_the_rest_is_had() {
+    the_rest_is_had(&express(), &["events"]);
+}
+
+#[test]
+fn behind_express_without_events_serve_is_killed_and_the_outcome_is_unknown() {
+    the_outcome_is_unknown(&express());
+}
+
+#[test]
+fn behind_express_both_are_killed() {
+    both_are_killed(&express(), &[]);
+    both_are_killed(&express(), &["events"]);
+}
+
+#[test]
+fn behind_fastmcp_serve_is_killed_and_the_rest_is_had() {
+    the_rest_is_had(&fastmcp(), &["events"]);
+}
+
+#[test]
+fn behind_fastmcp_without_events_serve_is_killed_and_the_outcome_is_unknown() {
+    the_outcome_is_unknown(&fastmcp());
+}
+
+#[test]
+fn fastmcp_is_killed_and_its_session_is_restored() {
+    the_session_is_restored(&fastmcp(), &[]);
+    the_session_is_restored(&fastmcp(), &["events"]);
+}
+
+#[test]
+fn behind_fastmcp_both_are_killed() {
+    both_are_killed(&fastmcp(), &["events"]);
 }
 
 #[test]
