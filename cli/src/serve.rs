@@ -12,9 +12,9 @@ use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
 use mcp_sessiond_serve::run::{NotServed, run as serve};
-use mcp_sessiond_serve::settings::{Listen, Settings};
+use mcp_sessiond_serve::settings::{Behind, Listen, Settings};
 use mcp_sessiond_serve::token::Token;
-use mcp_sessiond_wrap::keeper::backend::Program;
+use mcp_sessiond_serve::upstream::url::Url;
 
 use mcp_sessiond_wrap::signals::GivenMask;
 
@@ -32,7 +32,10 @@ Serves MCP's Streamable HTTP at /mcp. `serve` starts a server for the session of
 directory. The daemon stores the sessions, with their streams and messages: a client that has lost its connection comes back with \
 `Last-Event-ID` and gets the rest, also after `serve` was killed and started again.
 
-The servers survive `serve`. When `serve` is started again under the same name, open calls go on, and each client gets the \
+With `--upstream` there is no command: `serve` stands in front of a server that speaks Streamable HTTP itself. When that server \
+restarts and has forgotten everything, `serve` sends it the recorded handshake, and the client keeps its session.
+
+Servers that `serve` has started survive it. When `serve` is started again under the same name, open calls go on, and each client gets the \
 rest of its calls once. If nobody serves the name for ten minutes (`http.linger_ms`), the servers end. The sessions stay: when their \
 clients come back, `serve` starts new servers and sends them the recorded handshake.
 
@@ -44,12 +47,13 @@ the name or listens there.
 
 Example:
   mcp-sessiond serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp
+  mcp-sessiond serve --listen 127.0.0.1:8000 --upstream http://127.0.0.1:3000/mcp
   curl -H 'Accept: application/json, text/event-stream' -H 'Content-Type: application/json' localhost:8000/mcp -d '{…}'")]
 pub(super) struct Arguments {
     /// Where to listen: an address and a port (0: a free one, which is printed), or `unix:PATH`
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:8000")]
     listen: At,
-    /// The name under which sessions are found again; by default a digest of command and directory
+    /// The name under which sessions are found again; by default a digest of command or URL, and directory
     #[arg(long, value_name = "NAME")]
     name: Option<Label>,
     /// A name of this machine that clients may use, beside localhost, 127.0.0.1 and [::1]
@@ -70,8 +74,11 @@ pub(super) struct Arguments {
     /// Do not start a daemon where none runs
     #[arg(long)]
     no_start: bool,
+    /// In place of a command: the http:// URL of a server that speaks Streamable HTTP itself
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    upstream: Option<Url>,
     /// The server's command and its arguments; `--` before it may be left out
-    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, required_unless_present = "upstream", value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -130,17 +137,17 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     let token = token(&arguments)?;
     let start = if arguments.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
-    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, command, .. } = arguments;
+    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, command, upstream, .. } = arguments;
     if let Listen::Tcp(at) = &listen {
         hosts.extend(host(at));
     }
-    let program = wrap::program(command);
-    let name = name.map_or_else(|| unnamed(&program), |name| name.as_str().to_owned());
+    let behind = upstream.map_or_else(|| Behind::Program(wrap::program(command)), Behind::Upstream);
+    let name = name.map_or_else(|| unnamed(&behind), |name| name.as_str().to_owned());
     let http = &config.http;
     Ok(Settings {
         service: format!("serve.{name}").parse().map_err(|error| format!("--name: {error}"))?,
         start,
-        program,
+        behind,
         listen,
         hold: Duration::from_millis(http.hold_ms),
         idle: Duration::from_millis(http.idle_ms),
@@ -179,10 +186,14 @@ fn token(arguments: &Arguments) -> Result<Option<Token>, String> {
     Ok(Some(token))
 }
 
-/// The name of what was not given one: the same command in the same directory.
-fn unnamed(program: &Program) -> String {
+/// The name of what was not given one: the same command, or URL, in the same directory.
+fn unnamed(behind: &Behind) -> String {
     let directory = std::env::current_dir().unwrap_or_default();
-    let text = format!("{}\0{}", program.digest(), directory.display());
+    let what = match behind {
+        Behind::Program(program) => program.digest(),
+        Behind::Upstream(url) => url.to_string(),
+    };
+    let text = format!("{what}\0{}", directory.display());
     let digest = digest("mcp-sessiond serve", text.as_bytes());
     digest.iter().take(DIGEST_LEN).map(|byte| format!("{byte:02x}")).collect()
 }

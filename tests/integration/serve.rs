@@ -7,6 +7,7 @@ mod killed;
 mod limits;
 mod streams;
 mod thin;
+mod upstream;
 mod who;
 
 use mcp_sessiond_tests::{Daemon, Serve, World};

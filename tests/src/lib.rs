@@ -4,7 +4,7 @@
 //! that they start ([`Instance`], [`McpServer`], or any [`Server`]), a [`BrokerProcess`], and [`Peer`]s that say to
 //! the daemon whatever they like. Servers that are kept have a [`Front`], where the test itself is the host, or a
 //! [`NodeHost`], and a [`Backend`] to look at; a [`Client`] speaks MCP to whatever takes lines. An [`EventService`] is a
-//! service over HTTP, and a [`SmallDisk`] is soon full.
+//! service over HTTP, an [`Upstream`] a server that speaks HTTP itself, and a [`SmallDisk`] is soon full.
 //!
 //! Nothing in here sleeps. A test waits for an event (a line of a log, an answer, an exit) under one deadline,
 //! [`PATIENCE`], which only a broken test ever sees; where there is no event, [`until`] looks again and again.
@@ -32,6 +32,7 @@ mod raw;
 mod serve;
 mod serving;
 mod steady;
+mod upstream;
 mod world;
 
 pub use backend::Backend;
@@ -53,6 +54,7 @@ pub use raw::Raw;
 pub use serve::{HttpClient, Reply, Serve, SseEvent};
 pub use serving::Serving;
 pub use steady::Steady;
+pub use upstream::Upstream;
 pub use world::{Binaries, World};
 
 use std::fmt::Debug;

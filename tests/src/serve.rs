@@ -26,7 +26,7 @@ pub struct Serve {
 }
 
 impl World {
-    /// Starts `serve` with these options in front of this server, at a free port.
+    /// Starts `serve` with these options in front of this server, at a free port. Without a server the options say where it is.
     #[must_use]
     pub fn serve(&self, options: &[&str], server: &[String]) -> Serve {
         self.serve_at("127.0.0.1:0", options, server)
@@ -38,9 +38,11 @@ impl World {
     /// When it does not listen.
     #[must_use]
     pub fn serve_at(&self, listen: &str, options: &[&str], server: &[String]) -> Serve {
-        let mut command =
-            self.sessiond(&[&["serve", "--listen", listen, "--no-start"], options, &["--"]].concat());
-        command.args(server).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = self.sessiond(&[&["serve", "--listen", listen, "--no-start"], options].concat());
+        if !server.is_empty() {
+            command.arg("--").args(server);
+        }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (child, at, errors) = launch(&mut command);
         Serve { child, command, at, errors }
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::Session;
+use mcp_sessiond_wrap::keeper::backend::Program;
 use mcp_sessiond_wrap::service::{self, Command, Gone, NoBackend, NotLeased, Options, Service};
 
 use crate::backend::{Backend, Backends, Ended};
@@ -25,11 +26,11 @@ impl Keepers {
     ///
     /// # Errors
     /// When another process has leased it, or there is no daemon.
-    pub async fn of(settings: &Settings) -> Result<Self, NotLeased> {
+    pub async fn of(settings: &Settings, program: Program) -> Result<Self, NotLeased> {
         let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
         let options = Options { control: Some(control), ..Options::default() };
         let service = Service::lease(settings.service.clone(), options).await?;
-        let command = Command { program: settings.program.clone(), environment: Vec::new() };
+        let command = Command { program, environment: Vec::new() };
         Ok(Self { service, command })
     }
 }

@@ -1,4 +1,4 @@
-//! Streamable HTTP in front of MCP servers on stdio.
+//! Streamable HTTP in front of MCP servers.
 //!
 //! What has to last is the daemon's: each session of a client is a session of a service, with its handshake, its streams and their
 //! events. Everything that a server says is kept there before it is sent. So this process may be killed, and another one goes on.
@@ -6,6 +6,7 @@
 //! - [`http`]: requests. [`who`]: who may make them. [`refusal`]: what is refused.
 //! - [`live`]: a session, its server and its readers. [`which`]: which stream a message goes to. [`tail`]: what a reader is sent.
 //! - [`backend`]: what stands between HTTP and a server. [`kept`]: a server in a keeper, which goes on without this process.
+//!   [`upstream`]: a server that speaks HTTP itself.
 //! - [`run`]: listening, until somebody asks to end.
 //!
 //! **Architecture Invariant:** nothing is sent to a client that the daemon has not kept, but for the answer to `initialize`, which is
@@ -24,6 +25,7 @@ pub mod settings;
 pub mod table;
 pub mod tail;
 pub mod token;
+pub mod upstream;
 pub mod which;
 pub mod who;
 

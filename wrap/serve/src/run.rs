@@ -22,12 +22,14 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
+use crate::backend::Backends;
 use crate::complain;
 use crate::http::{PATH, router};
 use crate::kept::Keepers;
 use crate::live::Shared;
-use crate::settings::{Listen, Settings};
+use crate::settings::{Behind, Listen, Settings};
 use crate::table::Table;
+use crate::upstream::Upstreams;
 
 /// How often a client of HTTP/2 gets a ping, and how long it may take to answer.
 const PING_WAIT: Duration = Duration::from_secs(15);
@@ -89,10 +91,10 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     let sessions = Sessions::of_service(settings.service.clone(), options);
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     sessions.list().await.map_err(NotServed::NoDaemon)?;
-    let backends = Arc::new(Keepers::of(&settings).await.map_err(|error| match error {
+    let backends = backends(&settings).await.map_err(|error| match error {
         NotLeased::Taken { pid, .. } => NotServed::Taken { pid, service: settings.service.clone() },
         error => NotServed::NotLeased(error),
-    })?);
+    })?;
     let (listener, at) = bind(&settings.listen).await?;
     let table = Arc::new(Table::new(Shared { settings, sessions, backends }));
     announce(&at);
@@ -112,6 +114,13 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         table.close();
     }
     Ok(())
+}
+
+async fn backends(settings: &Settings) -> Result<Arc<dyn Backends>, NotLeased> {
+    Ok(match settings.behind.clone() {
+        Behind::Program(program) => Arc::new(Keepers::of(settings, program).await?),
+        Behind::Upstream(url) => Arc::new(Upstreams::of(settings, url).await?),
+    })
 }
 
 fn announce(at: &str) {

@@ -7,6 +7,7 @@
 
 use std::cell::OnceCell;
 
+use axum::http::StatusCode;
 use bytes::Bytes;
 use mcp_sessiond_client::{Json, StreamId};
 use mcp_sessiond_relay::Edits;
@@ -178,15 +179,25 @@ pub fn heard(line: &Bytes, mut hear: impl FnMut(Said, Json)) {
     }
 }
 
+/// The ids that a line answers, as they stand there.
+#[must_use]
+pub fn answered(line: &Bytes) -> Vec<Id> {
+    let copy = OnceCell::new();
+    let id = |part: &Part<'_>| match part {
+        Part::Message(Message { kind: Kind::Answer { id, .. }, .. }) => Some(Id::from(*id)),
+        Part::Message(_) | Part::Unreadable(_) | Part::Other => None,
+    };
+    match Line::of(line, &copy) {
+        Line::Blank => Vec::new(),
+        Line::One(part) => id(&part).into_iter().collect(),
+        Line::Batch(parts) => parts.iter().filter_map(|(_, part)| id(part)).collect(),
+    }
+}
+
 /// The id that a message answers.
 #[must_use]
 pub fn answers(message: &Json) -> Option<Id> {
-    let line = Bytes::copy_from_slice(message.as_str().as_bytes());
-    let copy = OnceCell::new();
-    match Line::of(&line, &copy).message()?.kind {
-        Kind::Answer { id, .. } => Some(id.into()),
-        Kind::Request { .. } | Kind::Notification { .. } => None,
-    }
+    answered(&Bytes::copy_from_slice(message.as_str().as_bytes())).pop()
 }
 
 /// A result under this id.
@@ -218,6 +229,23 @@ pub fn unknown(id: &str) -> Json {
 #[must_use]
 pub fn not_started(id: &str) -> Json {
     lost(id, "the server ended before it had got this call, which was not started", "not_sent")
+}
+
+/// The server has refused the request that the call came in, with this status of HTTP and this body.
+#[must_use]
+pub fn refused_upstream(id: &str, status: StatusCode, body: &[u8]) -> Json {
+    #[derive(Deserialize)]
+    struct Body {
+        error: Reason,
+    }
+    #[derive(Deserialize)]
+    struct Reason {
+        message: String,
+    }
+    let says = serde_json::from_slice::<Body>(body).map(|body| format!(": {}", body.error.message));
+    let message = format!("the server has refused this call with HTTP {status}{}", says.unwrap_or_default());
+    // A server that fails may have begun.
+    lost(id, &message, if status.is_server_error() { "unknown" } else { "not_sent" })
 }
 
 /// A call that was refused before anything of it was sent to the server.

@@ -7,6 +7,7 @@ use mcp_sessiond_client::{ServiceName, Start};
 use mcp_sessiond_wrap::keeper::backend::Program;
 
 use crate::token::Token;
+use crate::upstream::url::Url;
 
 /// Where it listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +18,15 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
+/// What is behind.
+#[derive(Debug, Clone)]
+pub enum Behind {
+    /// A program, which is run for each session.
+    Program(Program),
+    /// A server that speaks Streamable HTTP itself.
+    Upstream(Url),
+}
+
 /// What is served, and how.
 #[derive(Debug)]
 pub struct Settings {
@@ -24,8 +34,8 @@ pub struct Settings {
     pub service: ServiceName,
     /// Whether a daemon is started where none runs.
     pub start: Start,
-    /// What is run for each session.
-    pub program: Program,
+    /// What is behind.
+    pub behind: Behind,
     /// Where it listens.
     pub listen: Listen,
     /// How long a request is held while the daemon is away.

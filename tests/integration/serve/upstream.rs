@@ -1,0 +1,321 @@
+//! Servers that speak Streamable HTTP themselves, behind `serve --upstream`: they are killed, and so is `serve`, in the middle of calls.
+
+use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, Upstream, World};
+use serde_json::{Value, json};
+
+use crate::wrap::{gate, open};
+use crate::{fixture, world};
+
+/// An Express server on the official SDK.
+fn express() -> Vec<String> {
+    vec!["node".into(), fixture("node/express.mjs")]
+}
+
+/// A FastMCP server.
+fn fastmcp() -> Vec<String> {
+    // Where tests/run has installed it.
+    vec![fixture("../target/fastmcp/bin/python"), fixture("python/upstream.py")]
+}
+
+/// A world with a daemon, with an Express server, and with `serve` in front of it.
+fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
+    in_front_of(&express(), configuration, options)
+}
+
+/// The same with any server.
+fn in_front_of(server: &[String], configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
+    let world = world(configuration);
+    let daemon = world.daemon();
+    let server = world.upstream(server, options);
+    let serve = world.serve(&["--name", "test", "--upstream", &server.url], &[]);
+    (world, daemon, server, serve)
+}
+
+/// Begins a call that waits at a gate. Returns its stream, and the event that it is resumed by.
+fn begin(client: &mut HttpClient, tool: &str, gate: &str) -> (Reply, String) {
+    let mut call = client.call(tool, &json!({"gate": gate, "n": 3}));
+    let event = call.said();
+    (call, event.id.expect("an id"))
+}
+
+fn outcome(answer: &Value) -> &Value {
+    &answer["error"]["data"]["outcome"]
+}
+
+#[test]
+fn calls_notifications_and_questions_pass() {
+    for options in [&[][..], &["events"], &["json"]] {
+        let (world, _daemon, server, serve) = behind("", options);
+        for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+            let mut client = serve.connected(version);
+            assert_eq!(client.text("increment", &json!({})), "1", "{options:?}");
+            let mut stream = client.listen();
+            let gate = gate(&world, version);
+            assert_eq!(client.text("notify", &json!({"n": 2, "gate": gate})), "2");
+            open(&gate);
+            for data in 1..=2 {
+                assert_eq!(stream.said().message()["params"]["data"], data, "{options:?} {version}");
+            }
+            if options != ["json"] {
+                let mut asking = client.call("ask", &json!({"prompt": "Well?"}));
+                let asked = asking.said().message();
+                assert_eq!(asked["method"], "sampling/createMessage", "{asked}");
+                let content = json!({"type": "text", "text": "Fine."});
+                let result = json!({"role": "assistant", "model": "none", "content": content});
+                client.post(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result})).must_be(202);
+                assert_eq!(asking.answer()["result"]["content"][0]["text"], "Fine.");
+            }
+            assert_eq!(client.text("increment", &json!({})), "2");
+            let before = server.told.len();
+            assert_eq!(client.ask("DELETE", &[], "").status, 204);
+            server.told.wait_from(before, &["closed"]);
+        }
+        assert_eq!(server.handshakes(), 3);
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_in_the_middle_of_a_call_has_it_answered_and_knows_the_session_again() {
+    for options in [&[][..], &["events"], &["json"]] {
+        let (world, _daemon, mut server, serve) = behind("", options);
+        let mut client = serve.connected("2025-11-25");
+        assert_eq!(client.text("increment", &json!({})), "1");
+        let waits = gate(&world, "gate");
+        let mut call = client.call("slow", &json!({"gate": waits}));
+        if options == ["json"] {
+            call.event().expect("primed");
+        } else {
+            assert_eq!(call.said().message()["params"]["logger"], "slow");
+        }
+        server.kill();
+        server.start_again();
+        let answer = call.answer();
+        assert_eq!(
+            (&answer["id"], outcome(&answer)),
+            (&json!(client.last), &json!("unknown")),
+            "{options:?}: {answer}"
+        );
+        assert_eq!(
+            client.text("increment", &json!({})),
+            "1",
+            "the new server counts anew, in the same session"
+        );
+        assert_eq!(server.handshakes(), 1, "the recorded handshake, once");
+    }
+}
+
+#[test]
+fn a_server_that_has_forgotten_its_sessions_is_told_them_again_and_no_call_fails() {
+    let (world, _daemon, mut server, serve) = behind("", &[]);
+    let mut clients: Vec<HttpClient> = (0..3).map(|_| serve.connected("2025-06-18")).collect();
+    for client in &mut clients {
+        assert_eq!(client.text("increment", &json!({})), "1");
+    }
+    let mut listener = clients.remove(0);
+    let mut stream = listener.listen();
+    server.kill();
+    // Held until the server is there again.
+    let waiting = |mut client: HttpClient| std::thread::spawn(move || client.text("increment", &json!({})));
+    let waiting: Vec<_> = clients.into_iter().map(waiting).collect();
+    server.start_again();
+    for waiting in waiting {
+        assert_eq!(waiting.join().expect("answered"), "1");
+    }
+    let said = stream.said().message();
+    assert_eq!(said["method"], "notifications/tools/list_changed", "it may be another server");
+    let gate = gate(&world, "gate");
+    assert_eq!(listener.text("notify", &json!({"n": 1, "gate": gate})), "1");
+    open(&gate);
+    assert_eq!(stream.said().message()["params"]["data"], 1);
+}
+
+#[test]
+fn the_official_client_keeps_its_session_when_its_server_is_killed() {
+    let (world, _daemon, mut server, serve) = behind("http.retry_ms = 50", &[]);
+    let mut host = world.node_host();
+    host.order(json!({"do": "connect", "as": "main", "url": serve.url()}));
+    assert_eq!(host.count("main"), 1);
+    let slow = host.begin_slow("main", &gate(&world, "gate"));
+    server.kill();
+    server.start_again();
+    let error = host.answer(slow).expect_err("nobody knows");
+    assert!(
+        error["message"].as_str().is_some_and(|said| said.contains("outcome of this call is unknown")),
+        "{error}"
+    );
+    assert_eq!(host.count("main"), 1, "in the same session, without a new handshake of the client's");
+    let sessions = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
+    assert_eq!(sessions.as_array().map(Vec::len), Some(1));
+}
+
+/// `serve` is killed in the middle of a call, of which the server says the rest again.
+fn the_rest_is_had(program: &[String], options: &[&str]) {
+    for version in ["2025-06-18", "2025-11-25"] {
+        let (world, _daemon, server, mut serve) = in_front_of(program, "", options);
+        let mut client = serve.connected(version);
+        let waits = gate(&world, "gate");
+        let (_, event) = begin(&mut client, "steps", &waits);
+        serve.kill();
+        serve.start_again();
+        let mut back = client.resume(&event);
+        open(&waits);
+        for step in 2..=3 {
+            let said = back.said().message();
+            assert_eq!(said["params"]["progress"].as_f64(), Some(f64::from(step)), "{version}: {said}");
+        }
+        let answer = back.said().message();
+        assert_eq!(answer["id"], client.last, "{answer}");
+        assert_eq!(answer["result"]["content"][0]["text"], "3", "{answer}");
+        assert_eq!(back.event(), None, "it is said to its end");
+        assert_eq!(client.text("increment", &json!({})), "1");
+        assert_eq!(server.handshakes(), 1, "the same session of the server's");
+    }
+}
+
+/// `serve` is killed in the middle of a call, and the server says nothing again.
+fn the_outcome_is_unknown(program: &[String]) {
+    let (world, _daemon, server, mut serve) = in_front_of(program, "", &[]);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let waits = gate(&world, "gate");
+    let (_, event) = begin(&mut client, "slow", &waits);
+    serve.kill();
+    serve.start_again();
+    let mut back = client.resume(&event);
+    let answer = back.answer();
+    assert_eq!((&answer["id"], outcome(&answer)), (&json!(client.last), &json!("unknown")), "{answer}");
+    assert_eq!(back.event(), None, "it is said to its end");
+    open(&waits);
+    let count = client.text("increment", &json!({})).parse::<u64>();
+    assert!(count.is_ok_and(|count| count > 1), "the same server");
+    assert_eq!(server.handshakes(), 1);
+}
+
+/// The server is killed in the middle of a call, and then between two.
+fn the_session_is_restored(program: &[String], options: &[&str]) {
+    let (world, _daemon, mut server, serve) = in_front_of(program, "", options);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let (mut call, _) = begin(&mut client, "steps", &gate(&world, "gate"));
+    for is_open in [true, false] {
+        server.kill();
+        server.start_again();
+        if is_open {
+            let answer = call.answer();
+            assert_eq!(
+                (&answer["id"], outcome(&answer)),
+                (&json!(client.last), &json!("unknown")),
+                "{answer}"
+            );
+        }
+        assert_eq!(client.text("increment", &json!({})), "1", "another server, in the same session");
+        assert_eq!(server.handshakes(), 1, "the recorded handshake, once");
+    }
+}
+
+/// Both are killed in the middle of a call.
+fn both_are_killed(program: &[String], options: &[&str]) {
+    let (world, _daemon, mut server, mut serve) = in_front_of(program, "", options);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let (_, event) = begin(&mut client, "steps", &gate(&world, "gate"));
+    serve.kill();
+    server.kill();
+    server.start_again();
+    serve.start_again();
+    let answer = client.resume(&event).answer();
+    assert_eq!(outcome(&answer), "unknown", "{answer}");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    assert_eq!(server.handshakes(), 1);
+}
+
+#[test]
+fn behind_express_on_the_official_sdk_serve_is_killed_and_the_rest_is_had() {
+    the_rest_is_had(&express(), &["events"]);
+}
+
+#[test]
+fn behind_express_without_events_serve_is_killed_and_the_outcome_is_unknown() {
+    the_outcome_is_unknown(&express());
+}
+
+#[test]
+fn behind_express_both_are_killed() {
+    both_are_killed(&express(), &[]);
+    both_are_killed(&express(), &["events"]);
+}
+
+#[test]
+fn behind_fastmcp_serve_is_killed_and_the_rest_is_had() {
+    the_rest_is_had(&fastmcp(), &["events"]);
+}
+
+#[test]
+fn behind_fastmcp_without_events_serve_is_killed_and_the_outcome_is_unknown() {
+    the_outcome_is_unknown(&fastmcp());
+}
+
+#[test]
+fn fastmcp_is_killed_and_its_session_is_restored() {
+    the_session_is_restored(&fastmcp(), &[]);
+    the_session_is_restored(&fastmcp(), &["events"]);
+}
+
+#[test]
+fn behind_fastmcp_both_are_killed() {
+    both_are_killed(&fastmcp(), &["events"]);
+}
+
+#[test]
+fn what_belongs_to_no_call_is_heard_after_a_kill_of_serve() {
+    let (world, _daemon, _server, mut serve) = behind("", &["events"]);
+    let mut client = serve.connected("2025-11-25");
+    let mut stream = client.listen();
+    let mut last = stream.event().expect("primed").id.expect("an id");
+    for round in 0..3 {
+        let gate = gate(&world, &format!("gate-{round}"));
+        assert_eq!(client.text("notify", &json!({"n": 2, "gate": gate})), "2");
+        // While nobody listens, in every other round.
+        if round % 2 == 1 {
+            serve.kill();
+            open(&gate);
+            serve.start_again();
+            stream = client.resume(&last);
+        } else {
+            open(&gate);
+        }
+        for data in 1..=2 {
+            let event = stream.said();
+            assert_eq!(event.message()["params"]["data"], data, "round {round}");
+            last = event.id.expect("an id");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_its_reason() {
+    let world = world("http.hold_ms = 200");
+    let _daemon = world.daemon();
+    let server = world.upstream(&express(), &[]);
+    let refused = |arguments: &[&str]| {
+        let output = world.sessiond(&[&["serve", "--no-start"], arguments].concat()).output().expect("serve");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = refused(&["--upstream", &server.url, "--", "cat"]);
+    assert!(code == Some(64) && said.contains("--upstream"), "{said}");
+    let (code, said) = refused(&["--upstream", "https://example.org/mcp"]);
+    assert!(code == Some(64) && said.contains("TLS"), "{said}");
+    let (code, said) = refused(&[]);
+    assert_eq!(code, Some(64), "{said}");
+
+    let elsewhere = server.url.replace("/mcp", "/elsewhere");
+    let serve = world.serve(&["--name", "elsewhere", "--upstream", &elsewhere], &[]);
+    let answer = serve.client().begin("2025-11-25", &[]).message();
+    assert!(answer["error"]["message"].as_str().is_some_and(|said| said.contains("404")), "{answer}");
+    let url = server.url.clone();
+    drop(server);
+    let serve = world.serve(&["--name", "nobody", "--upstream", &url], &[]);
+    let mut reply = serve.client().begin("2025-11-25", &[]);
+    reply.must_be(502);
+    assert!(reply.text().contains(&url));
+}

@@ -1,0 +1,265 @@
+//! What is on record of a session's server, in the state of the session: its own session id, and where each open stream is.
+//!
+//! It is on record before anything that needs it is passed on. How far a stream has come is written when what was said up to there is
+//! kept, some time later: what comes again by that has the same number, and is kept once.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use mcp_sessiond_client::{Error, Json, Session, SessionError, StateKey, StateWrite};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use super::numbers::base;
+
+/// The key of what is known of the server. Those of its streams begin with it.
+const KEY: &str = "upstream";
+/// Values that one call may write.
+const WRITES_MAX: usize = 50;
+/// The pause before the daemon is asked again that was away.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What is known of a session's server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Known {
+    /// What tells this server's lines from those of another.
+    pub(super) incarnation: String,
+    /// Processes that have served the session, this one among them.
+    pub(super) process: u16,
+    /// The id that the server has given the session, if it has.
+    pub(super) session: Option<String>,
+    /// The version of MCP that was agreed on.
+    pub(super) version: Option<String>,
+}
+
+/// Where an open stream of the server is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// The ids of its calls. None: it is the standalone stream.
+    pub(super) calls: Vec<Box<str>>,
+    /// The last event that is kept, by which the rest can be had.
+    pub(super) event: Option<String>,
+    /// Its number.
+    pub(super) number: u64,
+    /// What that event has said, where it may not be kept yet.
+    pub(super) line: Option<String>,
+}
+
+#[derive(Debug)]
+enum Move {
+    /// The stream is such from now on.
+    Opened(u64, Place),
+    /// What has this number has come with this event id.
+    Reached(u64, String),
+    /// Nothing follows on this number.
+    Last(u64),
+    /// What has this number is kept.
+    Confirmed(u64),
+    /// The stream is over.
+    Over(u64),
+}
+
+/// The record of one session.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    session: Session,
+    moves: mpsc::UnboundedSender<Move>,
+}
+
+/// What was found on record.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// What is known of the server.
+    pub(super) known: Known,
+    /// Its streams, by the numbers that stand for them.
+    pub(super) places: Vec<(u64, Place)>,
+}
+
+impl Ledger {
+    /// The record of this session.
+    #[must_use]
+    pub(super) fn of(session: Session) -> Self {
+        let (moves, moved) = mpsc::unbounded_channel();
+        tokio::spawn(follow(session.clone(), moved));
+        Self { session, moves }
+    }
+
+    /// What is on record. None: nothing is.
+    ///
+    /// # Errors
+    /// Those of reading state.
+    pub(super) async fn find(&self) -> Result<Option<Found>, SessionError> {
+        let mut found = Vec::new();
+        let mut known = None;
+        for info in self.session.keys().await? {
+            match info.key.as_str().strip_prefix(KEY) {
+                Some("") => known = self.session.get_as::<Known>(&info.key).await?,
+                Some(stream) => {
+                    let number = stream.strip_prefix('.').and_then(|hex| u64::from_str_radix(hex, 16).ok());
+                    if let (Some(number), Some(place)) = (number, self.session.get_as(&info.key).await?) {
+                        found.push((number, place));
+                    }
+                }
+                None => {}
+            }
+        }
+        Ok(known.map(|known| Found { known, places: found }))
+    }
+
+    /// Keeps what is known of the server.
+    pub(super) async fn know(&self, known: &Known) {
+        keep(&self.session, vec![(KEY.to_owned(), serde_json::to_string(known).ok())]).await;
+    }
+
+    /// Keeps where a stream begins, or from where on it can be had. Nothing that it has said since may have been passed on.
+    pub(super) async fn place(&self, stream: u64, place: Place) {
+        let _ = self.moves.send(Move::Opened(stream, place.clone()));
+        keep(&self.session, vec![(key(stream), serde_json::to_string(&place).ok())]).await;
+    }
+
+    /// This stream was found on record.
+    pub(super) fn found(&self, stream: u64, place: Place) {
+        let _ = self.moves.send(Move::Opened(stream, place));
+    }
+
+    /// What has this number has come with this event id, and is about to be passed on.
+    pub(super) fn reached(&self, number: u64, event: String) {
+        let _ = self.moves.send(Move::Reached(number, event));
+    }
+
+    /// What has this number is the last of its stream, and is about to be passed on.
+    pub(super) fn last(&self, number: u64) {
+        let _ = self.moves.send(Move::Last(number));
+    }
+
+    /// What has this number is kept.
+    pub(super) fn confirmed(&self, number: u64) {
+        let _ = self.moves.send(Move::Confirmed(number));
+    }
+
+    /// Nobody waits for what the stream would say.
+    pub(super) fn over(&self, stream: u64) {
+        let _ = self.moves.send(Move::Over(stream));
+    }
+}
+
+/// A stream, and what of it is not kept yet.
+#[derive(Debug)]
+struct Open {
+    place: Place,
+    coming: VecDeque<(u64, String)>,
+    last: Option<u64>,
+}
+
+/// Writes down how far streams have come, several steps at once where the daemon is slow.
+async fn follow(session: Session, mut moved: mpsc::UnboundedReceiver<Move>) {
+    let mut streams = HashMap::new();
+    while let Some(first) = moved.recv().await {
+        let mut writes = BTreeMap::new();
+        let mut next = Some(first);
+        while let Some(step) = next {
+            take(&mut streams, step, &mut writes);
+            next = moved.try_recv().ok();
+        }
+        let text = |place: Option<Place>| place.and_then(|place| serde_json::to_string(&place).ok());
+        keep(&session, writes.into_iter().map(|(stream, place)| (key(stream), text(place))).collect()).await;
+    }
+}
+
+/// Takes a step. What has to be written by it is in `writes`; none of a place: it goes.
+fn take(streams: &mut HashMap<u64, Open>, step: Move, writes: &mut BTreeMap<u64, Option<Place>>) {
+    match step {
+        Move::Opened(stream, place) => {
+            streams.insert(stream, Open { place, coming: VecDeque::new(), last: None });
+        }
+        Move::Reached(number, event) => {
+            if let Some(open) = streams.get_mut(&base(number)) {
+                open.coming.push_back((number, event));
+            }
+        }
+        Move::Last(number) => {
+            if let Some(open) = streams.get_mut(&base(number)) {
+                open.last = Some(number);
+            }
+        }
+        Move::Confirmed(number) => {
+            let stream = base(number);
+            let Some(open) = streams.get_mut(&stream) else { return };
+            if open.last == Some(number) {
+                streams.remove(&stream);
+                writes.insert(stream, None);
+                return;
+            }
+            let kept = open.coming.iter().take_while(|(coming, _)| *coming <= number).count();
+            if let Some((number, event)) = open.coming.drain(..kept).next_back() {
+                open.place = Place { event: Some(event), number, line: None, ..open.place.clone() };
+                writes.insert(stream, Some(open.place.clone()));
+            }
+        }
+        Move::Over(stream) => {
+            if streams.remove(&stream).is_some() {
+                writes.insert(stream, None);
+            }
+        }
+    }
+}
+
+fn key(stream: u64) -> String {
+    format!("{KEY}.{stream:016x}")
+}
+
+/// Writes values, for as long as it takes. None of a value: it goes.
+async fn keep(session: &Session, values: Vec<(String, Option<String>)>) {
+    let write = |(key, value): (String, Option<String>)| {
+        let key: StateKey = key.parse().ok()?;
+        Some(StateWrite { key, value: value.map(Json::trusted), expected: None })
+    };
+    let writes: Vec<StateWrite> = values.into_iter().filter_map(write).collect();
+    for part in writes.chunks(WRITES_MAX) {
+        while let Err(error) = session.write(part.to_vec()).await {
+            if error.passes() {
+                sleep(PAUSE).await;
+                continue;
+            }
+            if !matches!(error.refusal(), Some(Error::UnknownSession | Error::SessionTerminated)) {
+                let of = session.id();
+                crate::complain(format_args!(
+                    "what session {of} would go on by after a kill is not kept: {error}"
+                ));
+            }
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::numbers::Numbers;
+
+    fn place() -> Place {
+        Place { calls: vec!["1".into()], event: None, number: 0, line: None }
+    }
+
+    #[test]
+    fn a_stream_is_where_all_before_is_kept_and_goes_with_its_last_message() {
+        let mut numbers = Numbers::of(1, 1);
+        let (stream, first, second, last) = (numbers.base(), numbers.next(), numbers.next(), numbers.ours());
+        let mut streams = HashMap::new();
+        let mut step = |step| {
+            let mut writes = BTreeMap::new();
+            take(&mut streams, step, &mut writes);
+            writes.remove(&stream).map(|place| place.map(|place| (place.number, place.event)))
+        };
+        assert_eq!(step(Move::Opened(stream, place())), None);
+        for number in [first, second] {
+            assert_eq!(step(Move::Reached(number, number.to_string())), None);
+        }
+        assert_eq!(step(Move::Confirmed(first)), Some(Some((first, Some(first.to_string())))));
+        assert_eq!(step(Move::Last(last)), None);
+        assert_eq!(step(Move::Confirmed(second)), Some(Some((second, Some(second.to_string())))));
+        assert_eq!(step(Move::Confirmed(last)), Some(None));
+        assert_eq!(step(Move::Confirmed(last)), None, "it is not there any more");
+    }
+}

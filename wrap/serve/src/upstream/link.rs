@@ -1,0 +1,187 @@
+//! What all requests to one session's server have in common.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::HeaderValue;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use super::ledger::{Known, Ledger};
+use super::numbers::Numbers;
+use super::url::Url;
+use super::wire::{Connected, Stamp, connect};
+use crate::which::Id;
+
+/// Lines that wait to be kept. Until there is room, the server is not read from.
+pub(super) const WAITING_MAX: usize = 64;
+
+/// What all requests to one session's server have in common.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Where it is.
+    pub(super) url: Url,
+    /// How long a request waits for a server that can't be reached.
+    pub(super) hold: Duration,
+    /// What is on record.
+    pub(super) ledger: Ledger,
+    /// One handshake at a time.
+    pub(super) shaking: tokio::sync::Mutex<()>,
+    /// Sessions that the server has had for ours.
+    generation: watch::Sender<u64>,
+    lines: mpsc::Sender<(u64, Bytes)>,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug)]
+struct Now {
+    known: Known,
+    /// The parameters of `initialize`.
+    initialize: Option<Box<RawValue>>,
+    streams: u64,
+    open: HashMap<u64, Open>,
+}
+
+/// An open request, and what carries it out.
+#[derive(Debug)]
+struct Open {
+    calls: Vec<Id>,
+    task: Option<AbortHandle>,
+}
+
+impl Link {
+    /// To this server, which says its lines there.
+    pub(super) fn new(
+        url: Url,
+        hold: Duration,
+        ledger: Ledger,
+        known: Known,
+        initialize: Option<Box<RawValue>>,
+        lines: mpsc::Sender<(u64, Bytes)>,
+    ) -> Self {
+        let now = Now { known, initialize, streams: 0, open: HashMap::new() };
+        let (shaking, generation) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
+        Self { url, hold, ledger, shaking, generation, lines, now: Mutex::new(now) }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a request has to say of its session, and how many sessions there were before that.
+    pub(super) fn stamp(&self) -> (Stamp, u64) {
+        let now = self.now();
+        let header = |text: &Option<String>| HeaderValue::from_str(text.as_deref()?).ok();
+        let stamp = Stamp { session: header(&now.known.session), version: header(&now.known.version) };
+        (stamp, *self.generation.borrow())
+    }
+
+    /// Waits until the server has another session for ours than this one.
+    pub(super) async fn is_renewed(&self, generation: u64) {
+        // The sender lives as long as this does.
+        drop(self.generation.subscribe().wait_for(|now| *now != generation).await);
+    }
+
+    /// The parameters of `initialize`, once they are known.
+    pub(super) fn initialize(&self) -> Option<Box<RawValue>> {
+        self.now().initialize.clone()
+    }
+
+    /// The client has said `initialize` with these.
+    pub(super) fn initialized_by(&self, params: Box<RawValue>) {
+        self.now().initialize = Some(params);
+    }
+
+    /// The server has a new session for ours. It is on record when this returns.
+    pub(super) async fn has_session(&self, session: Option<HeaderValue>, version: Option<String>) {
+        let session = session.and_then(|session| Some(session.to_str().ok()?.to_owned()));
+        let known = Known { session, version, ..self.now().known.clone() };
+        self.ledger.know(&known).await;
+        let mut now = self.now();
+        now.known = known;
+        self.generation.send_modify(|generation| *generation += 1);
+    }
+
+    /// The standalone stream's numbers.
+    pub(super) fn standalone(&self) -> Numbers {
+        Numbers::of(self.now().known.process, 0)
+    }
+
+    /// Numbers for another stream.
+    pub(super) fn numbers(&self) -> Numbers {
+        let mut now = self.now();
+        now.streams += 1;
+        Numbers::of(now.known.process, now.streams)
+    }
+
+    /// These calls are open.
+    pub(super) fn open(&self, stream: u64, calls: Vec<Id>) {
+        self.now().open.insert(stream, Open { calls, task: None });
+    }
+
+    /// This carries them out.
+    pub(super) fn carried_out(&self, stream: u64, task: AbortHandle) {
+        if let Some(open) = self.now().open.get_mut(&stream) {
+            open.task = Some(task);
+        }
+    }
+
+    /// The calls of a stream that were not answered.
+    pub(super) fn unanswered(&self, stream: u64) -> Vec<Id> {
+        self.now().open.get(&stream).map(|open| open.calls.clone()).unwrap_or_default()
+    }
+
+    /// A call of the stream was answered. Whether it was the last one.
+    pub(super) fn answered(&self, stream: u64, id: &str) -> bool {
+        let mut now = self.now();
+        let Some(open) = now.open.get_mut(&stream) else { return false };
+        open.calls.retain(|call| normal(call) != normal(id));
+        let is_over = open.calls.is_empty();
+        if is_over {
+            now.open.remove(&stream);
+        }
+        is_over
+    }
+
+    /// Nobody waits for the answer to this call any more: a server may never answer it.
+    pub(super) fn cancelled(&self, id: &str) {
+        let mut now = self.now();
+        let is_it = |open: &Open| open.calls.iter().any(|call| normal(call) == normal(id));
+        let Some(stream) = now.open.iter().find_map(|(stream, open)| is_it(open).then_some(*stream)) else {
+            return;
+        };
+        let Some(open) = now.open.get_mut(&stream) else { return };
+        open.calls.retain(|call| normal(call) != normal(id));
+        if open.calls.is_empty() {
+            if let Some(task) = now.open.remove(&stream).and_then(|open| open.task) {
+                task.abort();
+            }
+            drop(now);
+            self.ledger.over(stream);
+        }
+    }
+
+    /// Hands on a line, once there is room for it.
+    pub(super) async fn say(&self, number: u64, line: impl Into<Bytes>) {
+        // Whoever does not listen any more has ended the session.
+        let _ = self.lines.send((number, line.into())).await;
+    }
+
+    /// Connects, as soon as the server can be reached.
+    ///
+    /// # Errors
+    /// Where it can't be for as long as a request may wait.
+    pub(super) async fn connect(&self) -> io::Result<Connected> {
+        connect(&self.url, self.hold).await
+    }
+}
+
+/// An id in the one way in which all write it.
+pub(super) fn normal(id: &str) -> Id {
+    serde_json::from_str::<Value>(id).map_or_else(|_| id.into(), |id| id.to_string().into())
+}

@@ -1,0 +1,60 @@
+//! The standalone stream: what a server says that belongs to no call.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::calls::{Stream, is_passing};
+use super::ledger::Place;
+use super::link::Link;
+use super::wire::{Reply, connect};
+
+/// The pause after a server could not be reached, at first and at most.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+impl Link {
+    /// Listens for as long as this is polled, from this place on where another process has listened before.
+    pub(super) async fn listen(&self, found: Option<Place>) {
+        let mut stream = match &found {
+            Some(place) => Stream::found(place),
+            None => Stream::new(self.standalone()),
+        };
+        if let Some(place) = &found {
+            self.again(place).await;
+        }
+        let (mut pause, mut of) = (PAUSE, self.stamp().1);
+        loop {
+            let (stamp, generation) = self.stamp();
+            stream.stamp = stamp;
+            if std::mem::replace(&mut of, generation) != generation {
+                stream.event = None;
+            }
+            let reply = match connect(&self.url, Duration::ZERO).await {
+                Ok(connected) => connected.get(stream.event.as_deref(), &stream.stamp).await.ok(),
+                Err(_) => None,
+            };
+            match reply.map(|replied| replied.reply) {
+                Some(Reply::Events(mut events)) => {
+                    self.listen_to(&mut stream, &mut events).await;
+                    pause = PAUSE;
+                    sleep(stream.pause().min(PAUSE_MAX)).await;
+                    continue;
+                }
+                // It has been started again, or has had enough of us.
+                Some(Reply::Lost) if self.renew(generation).await.is_ok() => continue,
+                Some(Reply::Lost) => {}
+                Some(Reply::Refused(why)) if is_passing(why.status) => {}
+                Some(_) if stream.event.take().is_some() => continue,
+                // There is none here.
+                Some(_) => {
+                    self.is_renewed(generation).await;
+                    continue;
+                }
+                None => {}
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}

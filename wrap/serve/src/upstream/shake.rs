@@ -1,0 +1,120 @@
+//! The handshake with a server, and how it is said again to one that has forgotten it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcp_sessiond_client::Json;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::link::{Link, normal};
+use super::wire::{Replied, Reply, Stamp};
+use crate::said::{answered, not_started, refused_upstream, unknown};
+use crate::which::Id;
+
+/// How long the handshake may take that is said again.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// The id of `initialize` where it is said again.
+const ID: &str = r#""mcp-sessiond-serve-initialize""#;
+
+/// What tells clients that a server has other things than before.
+const LISTS: [&str; 3] = ["tools", "resources", "prompts"];
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    result: Option<Chosen>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chosen {
+    protocol_version: Option<String>,
+    #[serde(default)]
+    capabilities: Value,
+}
+
+impl Link {
+    /// Says the client's `initialize`, and passes on what comes back.
+    pub(super) async fn begin(&self, id: Id, line: Bytes) {
+        let mut numbers = self.numbers();
+        match self.shake(&id, line).await {
+            Ok((said, _)) => {
+                for line in said {
+                    self.say(numbers.next(), line).await;
+                }
+            }
+            Err(error) => self.say(numbers.ours(), error.as_str().to_owned()).await,
+        }
+    }
+
+    /// The server has forgotten the session of this generation: says the handshake again that is on record.
+    ///
+    /// # Errors
+    /// One sentence, where the server does not take it.
+    pub(super) async fn renew(&self, generation: u64) -> Result<(), String> {
+        let _one = self.shaking.lock().await;
+        if self.stamp().1 != generation {
+            return Ok(());
+        }
+        let renewed = async {
+            let params = self.initialize().ok_or("no handshake is on record")?;
+            let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
+            let (_, chosen) = self.shake(ID, line.into()).await.map_err(|error| error.as_str().to_owned())?;
+            let chosen = chosen.ok_or("it has refused the handshake that is on record")?;
+            let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+            let connected = self.connect().await.map_err(|error| error.to_string())?;
+            connected.post(initialized.into(), &self.stamp().0).await.map_err(|_| "it has hung up")?;
+            Ok::<_, String>(chosen)
+        };
+        let chosen = match timeout(WAIT, renewed).await {
+            Ok(Ok(chosen)) => chosen,
+            Ok(Err(why)) => return Err(format!("the server at {} has forgotten a session: {why}", self.url)),
+            Err(_) => return Err(format!("the server at {} does not answer `initialize`", self.url)),
+        };
+        let mut numbers = self.numbers();
+        for list in LISTS.into_iter().filter(|list| chosen.capabilities[list]["listChanged"] == true) {
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#);
+            self.say(numbers.ours(), line).await;
+        }
+        Ok(())
+    }
+
+    /// Says `initialize`. Returns all that came up to the answer, and what that has chosen, if it is a result: then the session is on
+    /// record.
+    async fn shake(&self, id: &str, line: Bytes) -> Result<(Vec<Bytes>, Option<Chosen>), Json> {
+        let connected = self.connect().await.map_err(|_| not_started(id))?;
+        let replied = connected.post(line, &Stamp::default()).await;
+        let Replied { reply, session } = replied.map_err(|_| unknown(id))?;
+        let mut said = Vec::new();
+        match reply {
+            Reply::Message(text) => said.push(text),
+            Reply::Events(mut events) => {
+                while let Some(event) = events.next().await {
+                    if event.data.is_empty() || !event.is_message {
+                        continue;
+                    }
+                    let line = Bytes::from(event.data.replace(['\n', '\r'], " "));
+                    let is_it = is_answer(&line, id);
+                    said.push(line);
+                    if is_it {
+                        break;
+                    }
+                }
+            }
+            Reply::Refused(why) => return Err(refused_upstream(id, why.status, &why.body)),
+            Reply::Taken | Reply::Lost => {}
+        }
+        let answer = said.last().filter(|line| is_answer(line, id)).ok_or_else(|| unknown(id))?;
+        let chosen = serde_json::from_slice::<Answer>(answer).ok().and_then(|answer| answer.result);
+        if let Some(chosen) = &chosen {
+            self.has_session(session, chosen.protocol_version.clone()).await;
+        }
+        Ok((said, chosen))
+    }
+}
+
+fn is_answer(line: &Bytes, to: &str) -> bool {
+    answered(line).iter().any(|id| normal(id) == normal(to))
+}

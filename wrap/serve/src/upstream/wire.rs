@@ -1,0 +1,264 @@
+//! Requests to the server: one connection for each, so that a request is known not to have begun where none could be made.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::AbortHandle;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::sse::{EVENT_MAX, Event, Parser};
+use super::url::Url;
+
+/// How long one attempt to connect may take.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+/// The pause before another attempt.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of a refusal that are read.
+const REFUSAL_MAX: usize = 64 * 1024;
+/// How long a refusal may take to be read.
+const REFUSAL_WAIT: Duration = Duration::from_secs(5);
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+/// What a request says of its session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// The id that the server has given it, if it has.
+    pub(super) session: Option<HeaderValue>,
+    /// The version of MCP that was agreed on; none before that.
+    pub(super) version: Option<HeaderValue>,
+}
+
+/// A connection on which nothing was said yet.
+#[derive(Debug)]
+pub(super) struct Connected {
+    sender: SendRequest<Full<Bytes>>,
+    host: HeaderValue,
+    path: String,
+    connection: Connection,
+}
+
+/// A connection, which ends when this is dropped.
+#[derive(Debug)]
+struct Connection(AbortHandle);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What the server has answered.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// It was taken, and there is nothing to say.
+    Taken,
+    /// A message, or a batch.
+    Message(Bytes),
+    /// Events.
+    Events(Events),
+    /// The server does not know the session.
+    Lost,
+    /// It was not taken.
+    Refused(Refused),
+}
+
+/// Why a request was not taken.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// The status.
+    pub(super) status: StatusCode,
+    /// What the server says.
+    pub(super) body: Bytes,
+}
+
+/// A reply, and the id of the session that it has begun.
+#[derive(Debug)]
+pub(super) struct Replied {
+    /// It.
+    pub(super) reply: Reply,
+    /// The id.
+    pub(super) session: Option<HeaderValue>,
+}
+
+/// The request was said, and the connection broke before it was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Broken;
+
+/// Connects within this time, and tries again while there is some.
+///
+/// # Errors
+/// Those of the last attempt.
+pub(super) async fn connect(url: &Url, wait: Duration) -> io::Result<Connected> {
+    let until = Instant::now() + wait;
+    loop {
+        match connect_once(url).await {
+            Err(error) if Instant::now() + PAUSE >= until => return Err(error),
+            Err(_) => sleep(PAUSE).await,
+            connected => return connected,
+        }
+    }
+}
+
+async fn connect_once(url: &Url) -> io::Result<Connected> {
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
+    let stream = timeout(CONNECT_WAIT, TcpStream::connect((url.host(), url.port())));
+    let stream = stream.await.map_err(|_| late())??;
+    let _ = stream.set_nodelay(true);
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let (connection, handle) = futures::future::abortable(connection);
+    tokio::spawn(connection);
+    Ok(Connected {
+        sender,
+        host: url.authority(),
+        path: url.path().to_owned(),
+        connection: Connection(handle),
+    })
+}
+
+impl Connected {
+    /// Says a message, or a batch.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub(super) async fn post(self, line: Bytes, stamp: &Stamp) -> Result<Replied, Broken> {
+        let mut request = Request::new(Full::new(line));
+        *request.method_mut() = Method::POST;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        self.ask(request, stamp).await
+    }
+
+    /// Asks for the standalone stream, or for what follows on an event.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub(super) async fn get(self, after: Option<&str>, stamp: &Stamp) -> Result<Replied, Broken> {
+        let mut request = Request::new(Full::default());
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(EVENTS));
+        if let Some(after) = after.and_then(|after| HeaderValue::from_str(after).ok()) {
+            request.headers_mut().insert(LAST_EVENT, after);
+        }
+        self.ask(request, stamp).await
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub(super) async fn delete(self, stamp: &Stamp) -> Result<Replied, Broken> {
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = Method::DELETE;
+        self.ask(request, stamp).await
+    }
+
+    async fn ask(mut self, mut request: Request<Full<Bytes>>, stamp: &Stamp) -> Result<Replied, Broken> {
+        *request.uri_mut() = self.path.parse().map_err(|_| Broken)?;
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.host.clone());
+        let said = [(SESSION, &stamp.session), (VERSION, &stamp.version)];
+        for (name, value) in said.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))) {
+            headers.insert(name, value);
+        }
+        let response = self.sender.send_request(request).await.map_err(|_| Broken)?;
+        let session = response.headers().get(SESSION).cloned();
+        let reply = read(response, stamp, self.connection).await?;
+        Ok(Replied { reply, session })
+    }
+}
+
+async fn read(response: Response<Incoming>, stamp: &Stamp, connection: Connection) -> Result<Reply, Broken> {
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim().to_ascii_lowercase();
+    let body = response.into_body();
+    if status.is_success() {
+        return match &*kind {
+            EVENTS => Ok(Reply::Events(Events::new(body, connection))),
+            JSON if status == StatusCode::OK => {
+                let body = Limited::new(body, EVENT_MAX).collect().await.map_err(|_| Broken)?.to_bytes();
+                Ok(if body.trim_ascii().is_empty() { Reply::Taken } else { Reply::Message(body) })
+            }
+            _ => Ok(Reply::Taken),
+        };
+    }
+    let body = timeout(REFUSAL_WAIT, Limited::new(body, REFUSAL_MAX).collect()).await;
+    let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    if stamp.session.is_some() && is_lost(status, &body) {
+        return Ok(Reply::Lost);
+    }
+    Ok(Reply::Refused(Refused { status, body }))
+}
+
+/// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers say instead.
+fn is_lost(status: StatusCode, body: &[u8]) -> bool {
+    let says = |word: &str| String::from_utf8_lossy(body).to_ascii_lowercase().contains(word);
+    match status {
+        StatusCode::NOT_FOUND | StatusCode::GONE => true,
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => says("session") || says("not initialized"),
+        _ => false,
+    }
+}
+
+/// Events as they come.
+#[derive(Debug)]
+pub(super) struct Events {
+    body: Incoming,
+    parser: Parser,
+    events: VecDeque<Event>,
+    _connection: Connection,
+}
+
+impl Events {
+    fn new(body: Incoming, connection: Connection) -> Self {
+        Self { body, parser: Parser::default(), events: VecDeque::new(), _connection: connection }
+    }
+
+    /// The next one. None: the stream has ended, or broken off.
+    pub(super) async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let frame = self.body.frame().await?.ok()?;
+            let Ok(bytes) = frame.into_data() else { continue };
+            if let Err(error) = self.parser.read(&bytes, |event| self.events.push_back(event)) {
+                crate::complain(error);
+                return self.events.pop_front();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_lost_where_a_server_says_so_in_its_own_words() {
+        let said = |status: u16, body: &str| {
+            is_lost(StatusCode::from_u16(status).expect("a status"), body.as_bytes())
+        };
+        assert!(said(404, "") && said(410, ""));
+        assert!(said(400, "Bad Request: No valid session ID provided"));
+        assert!(
+            said(400, "Bad Request: Server not initialized") && said(401, "Unauthorized: Session not found")
+        );
+        assert!(
+            !said(400, "Parse error") && !said(401, "") && !said(403, "session") && !said(500, "session")
+        );
+    }
+}
