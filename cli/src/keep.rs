@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mcp_sessiond_client::{Label, SessionId};
+use mcp_sessiond_process::descriptors;
 use mcp_sessiond_proto::{Epoch, ServiceName};
 use mcp_sessiond_wrap::keeper::backend::Program;
 use mcp_sessiond_wrap::keeper::{self, Errand, launch};
@@ -35,6 +36,9 @@ pub(super) struct Arguments {
     /// The name that the user has given the session
     #[arg(long)]
     name: Option<Label>,
+    /// The most descriptors that the server may have; by default as many as whoever starts it
+    #[arg(long)]
+    descriptors: Option<u64>,
     /// The process behind it
     #[arg(long, hide = true)]
     detached: bool,
@@ -44,7 +48,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { session, service, epoch, wait_ms, name, detached, command } = arguments;
+    let Arguments { session, service, epoch, wait_ms, name, descriptors: most, detached, command } =
+        arguments;
+    if let Some(most) = most {
+        descriptors::restore(most);
+    }
     if detached {
         let program = Program { title: name, ..program(command) };
         let wait = Duration::from_millis(wait_ms);

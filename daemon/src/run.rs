@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use mcp_sessiond_process::directory::{Directory, DirectoryError, Lock};
 use mcp_sessiond_process::socket as sockets;
-use mcp_sessiond_process::{core_files, rank};
+use mcp_sessiond_process::{core_files, descriptors, rank};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::{PROTOCOL_VERSION, paths};
 use sd_notify::NotifyState;
@@ -157,12 +157,8 @@ fn load_for_client(options: &Options) -> Result<Loaded, ConfigError> {
 /// No core files, since there are tokens in memory; and as many descriptors as may be had, one for each process and
 /// connection.
 fn prepare_process() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-
     core_files::never_dump();
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
+    descriptors::raise();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
 }
 

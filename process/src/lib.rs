@@ -22,6 +22,7 @@ mod appearance;
 pub mod changes;
 pub mod clock;
 pub mod core_files;
+pub mod descriptors;
 pub mod directory;
 pub mod executable;
 mod exits;

@@ -44,6 +44,7 @@ use mcp_sessiond_tests::{Binaries, World};
 static BINARIES: Binaries = Binaries {
     daemon: env!("CARGO_BIN_EXE_sessiond-under-test"),
     broker: env!("CARGO_BIN_EXE_broker"),
+    holding: env!("CARGO_BIN_EXE_holding"),
     host: env!("CARGO_BIN_EXE_host"),
     instance: env!("CARGO_BIN_EXE_instance"),
     keeper: env!("CARGO_BIN_EXE_keeper"),

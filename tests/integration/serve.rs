@@ -5,6 +5,7 @@ mod cuts;
 mod errors;
 mod killed;
 mod limits;
+mod many;
 mod streams;
 mod thin;
 mod upstream;

@@ -7,6 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::Log;
+use crate::process::kib;
 
 /// A daemon in the foreground. It is killed when this is dropped.
 #[derive(Debug)]
@@ -156,9 +157,7 @@ impl Daemon {
     }
 
     fn kib(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
+        kib(self.pid(), name)
     }
 
     /// How many descriptors it has open.

@@ -56,6 +56,13 @@ pub fn stat(pid: u32) -> Vec<String> {
     fields(pid).expect("it is there")
 }
 
+/// A line of /proc/PID/status that tells KiB.
+pub(crate) fn kib(pid: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 /// When a process was started, in ticks since the boot: field 22.
 ///
 /// # Panics

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 pub use client::{HttpClient, Reply, SseEvent};
 
-use crate::process::exit_of;
+use crate::process::{exit_of, kib};
 use crate::{Log, World};
 
 /// A `serve` process, which is killed when this is dropped.
@@ -30,6 +30,21 @@ impl World {
     #[must_use]
     pub fn serve(&self, options: &[&str], server: &[String]) -> Serve {
         self.serve_at("127.0.0.1:0", options, server)
+    }
+
+    /// As [`World::serve`], started with this soft limit of descriptors.
+    ///
+    /// # Panics
+    /// When it does not listen.
+    #[must_use]
+    pub fn serve_limited(&self, descriptors: u64, server: &[String]) -> Serve {
+        let serve = self.sessiond(&["serve", "--listen", "127.0.0.1:0", "--no-start", "--"]);
+        let mut command = self.command("sh");
+        command.args(["-c", &format!("ulimit -S -n {descriptors}; exec \"$0\" \"$@\"")]);
+        command.arg(serve.get_program()).args(serve.get_args()).args(server);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (child, at, errors) = launch(&mut command);
+        Serve { child, command, at, errors }
     }
 
     /// As [`World::serve`], listening at `listen`.
@@ -68,6 +83,12 @@ impl Serve {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it holds in memory (VmRSS), in KiB.
+    #[must_use]
+    pub fn resident_kib(&self) -> u64 {
+        kib(self.pid(), "VmRSS:")
     }
 
     /// Its address, for a client.

@@ -21,6 +21,8 @@ pub struct Binaries {
     pub daemon: &'static str,
     /// `broker`.
     pub broker: &'static str,
+    /// `holding`.
+    pub holding: &'static str,
     /// `host`.
     pub host: &'static str,
     /// `instance`.

@@ -47,6 +47,8 @@ pub struct Options {
     pub control: Option<ControlOptions>,
     /// The executable `mcp-sessiond`, which starts keepers. By default this program's own.
     pub binary: Option<PathBuf>,
+    /// The most descriptors that a backend may have, where this process has raised its own limit. By default as many as this process.
+    pub descriptors: Option<u64>,
 }
 
 /// Why a name can't be served.
@@ -111,6 +113,7 @@ struct Inner {
     directory: PathBuf,
     binary: PathBuf,
     mask: GivenMask,
+    descriptors: Option<u64>,
 }
 
 impl Service {
@@ -120,6 +123,7 @@ impl Service {
     /// # Errors
     /// [`NotLeased`].
     pub async fn lease(name: ServiceName, options: Options) -> Result<Self, NotLeased> {
+        let descriptors = options.descriptors;
         let binary = options.binary.or_else(executable::own);
         let binary = binary
             .ok_or_else(|| NotLeased::Impossible("there is no executable to start keepers with".into()))?;
@@ -128,7 +132,7 @@ impl Service {
         let control = Control::new(options.control.unwrap_or_else(start));
         let epoch = Mutex::new(leased(&control, &name).await?);
         let mask = GivenMask::block(&[]);
-        Ok(Self(Arc::new(Inner { name, epoch, control, directory, binary, mask })))
+        Ok(Self(Arc::new(Inner { name, epoch, control, directory, binary, mask, descriptors })))
     }
 
     /// The name.
@@ -233,9 +237,10 @@ impl Service {
     ) -> Result<KeeperName, NoBackend> {
         let (service, session, command) = (self.clone(), session.clone(), command.clone());
         let started = tokio::task::spawn_blocking(move || {
-            let Inner { name, binary, mask, .. } = &*service.0;
+            let Inner { name, binary, mask, descriptors, .. } = &*service.0;
             let binary: &Path = binary;
             let launch = Launch {
+                descriptors: *descriptors,
                 binary,
                 session: &session,
                 service: Some(name),

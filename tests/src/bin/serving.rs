@@ -31,7 +31,7 @@ type Backends = HashMap<String, Arc<Backend>>;
 async fn main() -> ExitCode {
     let name = std::env::args().nth(1).and_then(|name| name.parse().ok()).expect("usage: serving NAME");
     let binary = std::env::var_os("MCP_SESSIOND_BIN").map(Into::into);
-    let service = match Service::lease(name, Options { control: None, binary }).await {
+    let service = match Service::lease(name, Options { control: None, binary, descriptors: None }).await {
         Ok(service) => service,
         Err(NotLeased::Taken { pid, since }) => {
             let since_ms = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());

@@ -22,13 +22,17 @@ pub struct Keepers {
 }
 
 impl Keepers {
-    /// Leases the service.
+    /// Leases the service. `descriptors`: the most that a server may have.
     ///
     /// # Errors
     /// When another process has leased it, or there is no daemon.
-    pub async fn of(settings: &Settings, program: Program) -> Result<Self, NotLeased> {
+    pub async fn of(
+        settings: &Settings,
+        program: Program,
+        descriptors: Option<u64>,
+    ) -> Result<Self, NotLeased> {
         let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
-        let options = Options { control: Some(control), ..Options::default() };
+        let options = Options { control: Some(control), descriptors, ..Options::default() };
         let service = Service::lease(settings.service.clone(), options).await?;
         let command = Command { program, environment: Vec::new() };
         Ok(Self { service, command })

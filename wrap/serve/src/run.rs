@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use mcp_sessiond_client::{Options, ServiceName, Sessions};
-use mcp_sessiond_process::tcp;
+use mcp_sessiond_process::{descriptors, tcp};
 use mcp_sessiond_wrap::service::NotLeased;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -91,7 +91,9 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     let sessions = Sessions::of_service(settings.service.clone(), options);
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     sessions.list().await.map_err(NotServed::NoDaemon)?;
-    let backends = backends(&settings).await.map_err(|error| match error {
+    // One for each client's connection, and two for each server's keeper.
+    let former = descriptors::raise();
+    let backends = backends(&settings, former).await.map_err(|error| match error {
         NotLeased::Taken { pid, .. } => NotServed::Taken { pid, service: settings.service.clone() },
         error => NotServed::NotLeased(error),
     })?;
@@ -116,9 +118,9 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     Ok(())
 }
 
-async fn backends(settings: &Settings) -> Result<Arc<dyn Backends>, NotLeased> {
+async fn backends(settings: &Settings, descriptors: Option<u64>) -> Result<Arc<dyn Backends>, NotLeased> {
     Ok(match settings.behind.clone() {
-        Behind::Program(program) => Arc::new(Keepers::of(settings, program).await?),
+        Behind::Program(program) => Arc::new(Keepers::of(settings, program, descriptors).await?),
         Behind::Upstream(url) => Arc::new(Upstreams::of(settings, url).await?),
     })
 }

@@ -262,6 +262,7 @@ impl Door {
         let passing = |error: io::Error| NoBackend::Passing(format!("no keeper could be started: {error}"));
         let binary = executable::own().ok_or_else(|| passing(io::ErrorKind::NotFound.into()))?;
         let launch = Launch {
+            descriptors: None,
             binary: &binary,
             session: &lease.session,
             service: None,

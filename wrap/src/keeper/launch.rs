@@ -73,6 +73,8 @@ pub struct Launch<'a> {
     pub epoch: Epoch,
     /// How long the keeper waits for its first front.
     pub wait: Duration,
+    /// The most descriptors that the backend may have; none: as many as this process.
+    pub descriptors: Option<u64>,
     /// What it runs.
     pub program: &'a Program,
     /// Variables that the backend gets in addition to those of this process.
@@ -91,6 +93,9 @@ impl Launch<'_> {
             command.args(["--service", service.as_str()]);
         }
         command.args(["--wait-ms", &self.wait.as_millis().to_string()]);
+        if let Some(descriptors) = self.descriptors {
+            command.args(["--descriptors", &descriptors.to_string()]);
+        }
         if let Some(title) = &self.program.title {
             command.args(["--name", title.as_str()]);
         }
