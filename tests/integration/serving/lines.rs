@@ -69,6 +69,22 @@ fn the_next_front_learns_which_calls_the_keeper_has_taken() {
     assert_eq!(bench.serving.calls("s"), json!([1]));
 }
 
+/// A keeper that ends hands out what waits, as the front confirms what it has got.
+#[test]
+fn what_waits_when_a_backend_is_ended_still_arrives() {
+    const LINES: u64 = 600;
+    let mut bench = Bench::new("");
+    let flood = r#"{"jsonrpc":"2.0","id":1,"method":"flood","params":{"lines":600,"bytes":10}}"#;
+    bench.serving.send("s", flood);
+    bench.world.backend().wait("all of it waits", |status| status.waiting as u64 > LINES);
+    bench.serving.tell(json!({"end": "s"}));
+    for number in 1..=LINES + 1 {
+        assert_eq!(bench.serving.line().0, number);
+        bench.serving.tell(json!({"confirm": "s", "number": number}));
+    }
+    bench.serving.wait("ended");
+}
+
 /// While the front confirms nothing, the keeper stops reading from the backend; no line is lost.
 #[test]
 fn a_full_queue_stops_the_backend_and_loses_nothing() {

@@ -87,8 +87,11 @@ async fn obey(service: &Service, backends: &mut Backends, command: &Value) {
     } else if let Some(session) = of("calls") {
         say(&json!({"calls": backend(&session).open_calls().await.ok()}));
     } else if let Some(session) = of("end") {
-        backend(&session).end().await;
-        say(&json!({"ended": session}));
+        let backend = backend(&session);
+        tokio::spawn(async move {
+            backend.end().await;
+            say(&json!({"ended": session}));
+        });
     } else if let Some(session) = of("drop") {
         backends.remove(&session);
         say(&json!({"dropped": session}));

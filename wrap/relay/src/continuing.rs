@@ -96,6 +96,13 @@ impl Relay {
         }
     }
 
+    /// Whether there are lines that the attached front was not handed: it has to confirm others first.
+    #[must_use]
+    pub fn waits_for_confirmation(&self) -> bool {
+        let unhanded = |numbered: &Numbered| numbered.lines.len() > numbered.handed;
+        self.numbered.as_ref().is_some_and(unhanded) || !self.to_front.entries.is_empty()
+    }
+
     /// The next line for the attached front, and its number.
     pub fn pull_numbered(&mut self) -> Option<(u64, Bytes)> {
         self.number_lines();

@@ -1,16 +1,18 @@
 //! Streamable HTTP in front of MCP servers.
 //!
-//! What has to last is the daemon's: each session of a client is a session of a service, with its handshake, its streams and their
-//! events. Everything that a server says is kept there before it is sent. So this process may be killed, and another one goes on.
+//! Everything that has to survive this process is in the daemon: each session of a client is a session of a service, with its
+//! handshake, its streams and their events. `serve` stores what a server says before it sends it. So this process may be killed, and
+//! the next one goes on.
 //!
-//! - [`http`]: requests. [`who`]: who may make them. [`refusal`]: what is refused.
-//! - [`live`]: a session, its server and its readers. [`which`]: which stream a message goes to. [`tail`]: what a reader is sent.
-//! - [`backend`]: what stands between HTTP and a server. [`kept`]: a server in a keeper, which goes on without this process.
+//! - [`http`]: requests. [`who`]: who may make them. [`refusal`]: why they are refused.
+//! - [`live`]: a session, its server and its readers. [`which`]: the stream that a message goes to. [`tail`]: the events that a reader
+//!   is sent. [`said`]: the messages themselves.
+//! - [`backend`]: the trait between HTTP and a server. [`kept`]: a server that a keeper holds, which survives this process.
 //!   [`upstream`]: a server that speaks HTTP itself.
-//! - [`run`]: listening, until somebody asks to end.
+//! - [`run`]: the listener.
 //!
-//! **Architecture Invariant:** nothing is sent to a client that the daemon has not kept, but for the answer to `initialize`, which is
-//! on record, and comments.
+//! **Architecture Invariant:** `serve` sends a client nothing that the daemon has not stored, other than comments and errors that refuse
+//! a request.
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -32,7 +34,7 @@ pub mod who;
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Says what went wrong, on standard error, in one line.
+/// Writes a line to standard error.
 pub(crate) fn complain(message: impl Display) {
     let _ = writeln!(std::io::stderr(), "mcp-sessiond serve: {message}");
 }

@@ -30,42 +30,42 @@ const WAITING_MAX: usize = 64;
 
 /// What all sessions of this process share.
 pub struct Shared {
-    /// How it serves.
+    /// The settings of this process.
     pub settings: Settings,
     /// The daemon's sessions of this service.
     pub sessions: mcp_sessiond_client::Sessions,
-    /// Where servers come from.
+    /// Starts servers, and finds those that run.
     pub backends: Arc<dyn Backends>,
 }
 
-/// An event that is kept, and may be sent.
+/// An event that the daemon has stored, and that may be sent.
 #[derive(Debug, Clone)]
 pub struct Sent {
     /// Its position in its stream.
     pub position: u64,
-    /// Its id.
+    /// The session's id.
     pub id: EventId,
     /// The message.
     pub message: Json,
 }
 
-/// Why a reader gets nothing more.
+/// Why a reader gets no more events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// The stream is said to its end, or the session has ended.
+    /// The stream or the session has ended.
     Ended,
-    /// Another reader has come for the stream: each message goes to one.
+    /// Another reader has taken its place: each message goes to one reader.
     Replaced,
-    /// It reads too slowly: the rest is in the daemon.
+    /// It reads too slowly. It has to read the rest from the daemon.
     Lagging,
 }
 
-/// The end of a stream where events come out.
+/// The receiving end of a stream.
 #[derive(Debug)]
 pub struct Reading {
     /// The events.
     pub events: mpsc::Receiver<Sent>,
-    /// Why there are no more, once there are none.
+    /// Why there are no more events, once the channel is closed.
     pub over: Arc<OnceLock<Over>>,
 }
 
@@ -85,7 +85,7 @@ impl Reader {
 struct State {
     which: Which,
     readers: HashMap<StreamId, Reader>,
-    /// Streams whose last message is being appended.
+    /// Streams whose last message is being stored.
     finishing: HashSet<StreamId>,
     /// The last event of the standalone stream that was sent to a reader.
     told: Option<(u64, EventId)>,
@@ -143,13 +143,13 @@ impl Live {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its id.
+    /// The session's id.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         self.session.id()
     }
 
-    /// The daemon's side of it.
+    /// The session in the daemon.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
@@ -161,7 +161,7 @@ impl Live {
         &self.record
     }
 
-    /// How it is served.
+    /// The settings of this process.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
@@ -173,10 +173,10 @@ impl Live {
         self.state().ended
     }
 
-    /// Whether it was made for this caller.
+    /// Checks that the session was made for this caller.
     ///
     /// # Errors
-    /// Forbidden, where it was not.
+    /// 403.
     pub fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
         self.state().active = Instant::now();
         if same(&self.caller, caller) { Ok(()) } else { Err(crate::who::bound_to_another()) }
@@ -322,13 +322,13 @@ impl State {
         });
     }
 
-    /// Gives an event to whoever reads the stream.
+    /// Sends an event to the reader of its stream.
     fn give(&mut self, stream: &StreamId, sent: Sent) {
         let Some(reader) = self.readers.get(stream) else { return };
         match reader.events.try_send(sent) {
             Ok(()) => self.which.resumable(stream),
             Err(mpsc::error::TrySendError::Full(_)) => {
-                // It comes again, and is one still.
+                // Its connection stays: it reads the rest from the daemon, and then reads here again.
                 if let Some(reader) = self.readers.remove(stream) {
                     reader.end(Over::Lagging);
                 }
@@ -340,7 +340,7 @@ impl State {
         }
     }
 
-    /// A stream is said to its end.
+    /// A stream has ended.
     fn finish(&mut self, stream: &StreamId) {
         self.finishing.remove(stream);
         self.which.reader(stream, false);
@@ -350,7 +350,7 @@ impl State {
     }
 }
 
-/// In constant time where it is about a credential.
+/// Compares two callers; credentials in constant time.
 fn same(one: &Caller, other: &Caller) -> bool {
     match (one, other) {
         (Caller::Credential { hash: one }, Caller::Credential { hash: other }) => {

@@ -1,4 +1,4 @@
-//! How `serve` serves.
+//! The settings of one `serve` process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use mcp_sessiond_wrap::keeper::backend::Program;
 use crate::token::Token;
 use crate::upstream::url::Url;
 
-/// Where it listens.
+/// Where `serve` listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// An address, and a port; 0: one that is free.
+    /// An address and a port; 0: a free port.
     Tcp(std::net::SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
@@ -27,37 +27,37 @@ pub enum Behind {
     Upstream(Url),
 }
 
-/// What is served, and how.
+/// What `serve` serves, and how.
 #[derive(Debug)]
 pub struct Settings {
     /// The service that the sessions belong to.
     pub service: ServiceName,
-    /// Whether a daemon is started where none runs.
+    /// Whether to start a daemon if none runs.
     pub start: Start,
     /// What is behind.
     pub behind: Behind,
-    /// Where it listens.
+    /// Where `serve` listens.
     pub listen: Listen,
-    /// How long a request is held while the daemon is away.
+    /// How long a request waits for the daemon.
     pub hold: Duration,
-    /// After how long without a stream and without a call a session ends; 0: never.
+    /// A session ends after this time without a stream and without a call; 0: never.
     pub idle: Duration,
     /// Sessions at one time.
     pub sessions: usize,
-    /// After what time a client is told to come back whose connection has ended, in ms.
+    /// How long a client is told to wait before it comes back, in ms.
     pub retry_ms: u64,
     /// How long a client may take to send the head of a request, and again its body.
     pub peer_wait: Duration,
-    /// After how long without a message a comment is sent.
+    /// A stream is sent a comment after this time without a message.
     pub keep_alive: Duration,
-    /// Whether messages of a stream whose reader is gone go to the standalone stream until it is back.
+    /// Whether the messages of a stream without a reader go to the standalone stream, answers excepted.
     pub redirect: bool,
-    /// Names of this host, beside those of loopback, that `Host` may say.
+    /// Names that `Host` may have, beside those of loopback.
     pub hosts: Vec<String>,
-    /// Origins of pages that may come.
+    /// Origins of pages that may connect.
     pub origins: Vec<String>,
-    /// Whether the session id may come, and goes, in a cookie.
+    /// Whether the session id is sent as a cookie, too, and taken from there.
     pub cookie: bool,
-    /// What a caller has to show whom the kernel does not vouch for.
+    /// The token that every caller has to show. None: the kernel has to say that a connection is of our own user.
     pub token: Option<Token>,
 }

@@ -11,16 +11,16 @@ use tokio::time::sleep;
 use crate::live::{Began, Live, Shared};
 use crate::refusal::Refusal;
 
-/// How often it is looked whether sessions are in use, as a part of how long they may be idle.
+/// So many times within `http.idle_ms` each session is checked for whether it is in use.
 const LOOKS: u32 = 4;
 
 type Slot = Arc<OnceCell<Arc<Live>>>;
 
-/// The sessions that were begun here, or found on record since this process was started.
+/// The sessions that this process has begun, or has taken up from a former one.
 pub struct Table {
     shared: Arc<Shared>,
     slots: Mutex<HashMap<SessionId, Slot>>,
-    /// Those that are about to begin.
+    /// One reference for each session that is about to begin, and one for the table.
     beginning: Arc<()>,
 }
 
@@ -31,13 +31,13 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    /// None yet.
+    /// A table with no sessions.
     #[must_use]
     pub fn new(shared: Shared) -> Self {
         Self { shared: Arc::new(shared), slots: Mutex::default(), beginning: Arc::default() }
     }
 
-    /// What they share.
+    /// What all sessions share.
     #[must_use]
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
@@ -52,12 +52,12 @@ impl Table {
     /// Begins a session.
     ///
     /// # Errors
-    /// Where there are as many as there may be, no daemon, or no server.
+    /// When there are as many sessions as there may be, no daemon, or no server can be started.
     pub async fn begin(&self, caller: Caller, params: Box<RawValue>) -> Result<Began, Refusal> {
         let beginning = {
             let slots = self.slots();
             let beginning = self.beginning.clone();
-            // This one holds it, too, and so does the table.
+            // Without the references of the table and of this call.
             self.room(served(&slots) + Arc::strong_count(&beginning) - 2)?;
             beginning
         };
@@ -80,10 +80,10 @@ impl Table {
         Err(Refusal::for_now(message))
     }
 
-    /// The session of an id, on behalf of a caller. One that another process has served is taken up.
+    /// The session of an id, on behalf of a caller. A session of a former process is taken up.
     ///
     /// # Errors
-    /// Where there is none, it is somebody else's, or there is no daemon.
+    /// When there is no such session, it was made for another caller, or there is no daemon.
     pub async fn find(&self, id: &SessionId, caller: &Caller) -> Result<Arc<Live>, Refusal> {
         let slot = {
             let mut slots = self.slots();
@@ -107,7 +107,7 @@ impl Table {
         Ok(live.clone())
     }
 
-    /// Ends sessions that are idle for too long, for as long as this is polled.
+    /// Ends sessions that are idle for too long, until it is dropped.
     pub async fn look_after(&self) {
         let idle = self.shared.settings.idle;
         if idle.is_zero() {
@@ -120,7 +120,7 @@ impl Table {
         }
     }
 
-    /// Lets go of all sessions. They stay, with their servers.
+    /// Lets go of all sessions. They go on, with their servers, for the process that serves the name next.
     pub fn close(&self) {
         self.slots().drain().filter_map(|(_, slot)| slot.get().cloned()).for_each(|live| live.close());
     }
@@ -135,7 +135,7 @@ impl Table {
     }
 }
 
-/// Sessions that are there, and not only asked for.
+/// How many sessions are served. An id that is being looked up does not count.
 fn served(slots: &HashMap<SessionId, Slot>) -> usize {
     slots.values().filter(|slot| slot.initialized()).count()
 }

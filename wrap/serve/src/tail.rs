@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::live::{Live, Over, Reading};
 use crate::said::gap;
 
-/// A comment: it says that the connection is there.
+/// A comment, so that proxies and clients see that the connection is alive.
 pub const COMMENT: &[u8] = b": still here\n\n";
 
 /// The events that the reader of a stream is sent.
@@ -21,11 +21,11 @@ pub struct Tail {
     stream: StreamId,
     /// The position of the last event that was sent.
     position: u64,
-    /// Where to go on from, in the daemon.
+    /// Where to go on reading in the daemon.
     after: Cursor,
-    /// Where events come from as they are said. None: nothing more will be said.
+    /// Where new events come from. None: there will be none.
     reading: Option<Reading>,
-    /// Whether something may have been missed that is not in `reading`.
+    /// Whether the daemon may have events that did not come by `reading`.
     behind: bool,
     waiting: VecDeque<Bytes>,
     over: bool,

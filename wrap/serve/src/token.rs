@@ -1,4 +1,4 @@
-//! The bearer token: made at first start, kept in a file of mode 0600, shown to nobody.
+//! The bearer token. `serve` makes it at its first start, keeps it in a file of mode 0600, and never shows it.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq as _;
 
 /// Bytes of randomness in a token that is made here.
 const RANDOM: usize = 32;
-/// Characters that a token has at least, and at most.
+/// How many characters a token may have.
 const LENGTH: std::ops::RangeInclusive<usize> = 32..=4_096;
 
 /// A bearer token (RFC 6750). It is never shown.
@@ -26,10 +26,10 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The token in this file, which is made if it is not there.
+    /// Reads the token from this file. Makes the file if it is missing.
     ///
     /// # Errors
-    /// Those of the operating system; a file that others can read, or that holds no token.
+    /// Those of the operating system; when others can read the file, or it holds no token.
     pub fn at(path: &Path) -> io::Result<Self> {
         let opened = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path);
         match opened {
@@ -46,7 +46,7 @@ impl Token {
         let mut random = [0; RANDOM];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        // Whole, or not at all; and whoever else does the same at this moment is first, or second.
+        // Another process may do the same at this moment: one of the two links its file, whole, and both use that.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let linked = (|| {
@@ -81,7 +81,7 @@ impl Token {
         Ok(Self(token.into()))
     }
 
-    /// Whether this is it, in a time that does not tell how much of it is.
+    /// Whether these are the bytes of the token. The time that this takes does not tell how many of them are.
     #[must_use]
     pub fn is(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()

@@ -1,12 +1,18 @@
 //! The backend of a session, as the process that serves the session sees it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use mcp_sessiond_proto::KeeperName;
 use mcp_sessiond_proto::backends::Attached;
 use serde_json::Value;
 use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::link::{Gone, Link, Message, Wish};
+
+/// How long a keeper may take to end: longer than the longest `backends.stop_wait_ms`, which is a minute.
+const END_WAIT: Duration = Duration::from_secs(75);
 
 /// The backend of a session. Its standard error is copied to this process's. The backend survives this value
 /// and this process; the next front that attaches gets every line that was not confirmed.
@@ -68,9 +74,11 @@ impl Backend {
 
     /// Ends the backend. Returns when the keeper says that it ends, or is gone. Before that the keeper passes
     /// on the answers that come in time, and answers the other open calls with an error.
+    ///
+    /// A keeper that hangs is waited for no longer than 75 s.
     pub async fn end(&self) {
         if self.wishes.send(Wish::End).is_ok() {
-            self.wishes.closed().await;
+            drop(timeout(END_WAIT, self.wishes.closed()).await);
         }
     }
 

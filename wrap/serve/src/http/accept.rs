@@ -1,18 +1,18 @@
-//! What a client says that it takes, and what it sends.
+//! The headers `Accept` and `Content-Type`.
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
 use crate::refusal::Refusal;
 
-/// A message.
+/// The type of a message.
 pub(super) const JSON: &str = "application/json";
-/// A stream of events.
+/// The type of a stream of events.
 pub(super) const EVENTS: &str = "text/event-stream";
 
-/// Whether the client takes all of these.
+/// Checks that the client accepts all of these types.
 ///
 /// # Errors
-/// Not acceptable.
+/// 406.
 pub(super) fn takes(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Refusal> {
     let fits = |wanted: &&str| {
         let kind = wanted.split('/').next().unwrap_or_default();
@@ -29,10 +29,10 @@ pub(super) fn takes(headers: &HeaderMap, wanted: &[&str]) -> Result<(), Refusal>
     Err(Refusal::new(StatusCode::NOT_ACCEPTABLE, message))
 }
 
-/// Whether the body is JSON.
+/// Checks that the body is JSON.
 ///
 /// # Errors
-/// Unsupported.
+/// 415.
 pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Refusal> {
     if types(headers, &header::CONTENT_TYPE).any(|sent| sent.eq_ignore_ascii_case(JSON)) {
         return Ok(());

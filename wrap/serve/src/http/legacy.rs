@@ -1,5 +1,5 @@
-//! The transport of MCP 2024-11-05: one stream of events, on which everything is said, and an address to post to. It has no way
-//! back: a session ends with its stream.
+//! The transport HTTP with SSE of MCP 2024-11-05: one stream of events, which carries everything that the server says, and an
+//! address to post to. A client can't resume the stream, so its session ends with it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -22,14 +22,14 @@ use crate::refusal::Refusal;
 use crate::said::{self, Posted, PostedKind, posted};
 use crate::tail::{COMMENT, Tail};
 
-/// Where the stream is.
+/// The path of the stream.
 const STREAM: &str = "/sse";
-/// Where to post to.
+/// The path to post to.
 const MESSAGES: &str = "/message";
 /// Events that wait for a connection.
 const WAITING_MAX: usize = 64;
 
-/// The streams of this kind that are open.
+/// The open streams, by the ids in the addresses to post to.
 struct Streams {
     table: Server,
     open: Mutex<HashMap<String, Arc<Connection>>>,
@@ -41,7 +41,7 @@ struct Connection {
     live: OnceCell<Arc<Live>>,
 }
 
-/// What answers requests of this kind.
+/// The routes of this transport.
 pub(super) fn router(table: &Server) -> Router {
     let streams = Arc::new(Streams { table: table.clone(), open: Mutex::default() });
     Router::new()
@@ -57,7 +57,7 @@ impl Streams {
     }
 }
 
-/// Goes when the connection does.
+/// The response's body. When its connection ends, it is dropped, and ends the session.
 struct Open {
     streams: Arc<Streams>,
     key: String,
@@ -117,9 +117,9 @@ async fn message(
     if connection.caller != caller {
         return Err(crate::who::bound_to_another());
     }
-    // To its end, though the client may hang up.
+    // In a task of its own, which goes on when the client hangs up.
     let carried = tokio::spawn(async move { connection.carry(&streams.table, messages, is_batch).await });
-    carried.await.unwrap_or_else(|_| Err(Refusal::invalid("this was not carried out to its end")))?;
+    carried.await.unwrap_or_else(|_| Err(Refusal::invalid("`serve` has failed at this request")))?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -157,12 +157,12 @@ impl Connection {
         }
     }
 
-    /// Says on the one stream what is said on another.
+    /// Copies the messages of a stream to the client's only one.
     fn forward(&self, mut tail: Tail) {
         let out = self.out.clone();
         tokio::spawn(async move {
             while let Some(part) = tail.next().await {
-                // What is for coming back is of no use here.
+                // Comments and events without data serve to resume a stream.
                 if part.starts_with(b"event: message") && out.send(part).await.is_err() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! How a session begins, and how its server is started again.
+//! Begins a session, and starts a new server for it when the former one is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::said::{Handshaken, answers};
 
-/// How long a server may take to answer `initialize`: some are downloaded first.
+/// How long a server may take to answer `initialize`: `npx` and `uvx` download some first.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(120);
 
-/// The id of our own `initialize`.
+/// The id of the `initialize` that `serve` sends.
 const ID: &str = r#""mcp-sessiond-serve-initialize""#;
 
-/// How it began.
+/// How a session has begun.
 #[derive(Debug)]
 pub enum Began {
-    /// As a session.
+    /// The server has answered `initialize`.
     Session(Arc<Live>),
-    /// The server has refused, with this error.
+    /// The server has refused `initialize`, with this error.
     Refused(Box<RawValue>),
 }
 
-/// Lines that came before the answer to `initialize`.
+/// Lines of the server from before its answer to `initialize`.
 type Early = Vec<(u64, Bytes)>;
 
 impl Live {
@@ -148,7 +148,7 @@ pub(super) async fn held<T>(
     }
 }
 
-/// Says `initialize`, and waits for the answer.
+/// Sends `initialize`, and waits for the answer.
 async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, Early), Refusal> {
     let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
     backend.send(line.into()).await.map_err(|_| mute())?;

@@ -117,8 +117,18 @@ impl Keeper {
                 let lane = front.continuing.as_mut().and_then(|continuing| continuing.lane.pop_front());
                 let message =
                     || self.relay.pull_numbered().map(|(number, line)| Said::message(number, &line));
-                let Some(line) = lane.or_else(message) else { break };
-                front.outlet.put(line);
+                if let Some(line) = lane.or_else(message) {
+                    front.outlet.put(line);
+                    continue;
+                }
+                if !self.relay.waits_for_confirmation() {
+                    break;
+                }
+                match front.reader.next().await.ok().flatten().and_then(Said::read) {
+                    Some(Said::Confirmed(number)) => self.relay.confirm(number),
+                    Some(_) => {}
+                    None => break,
+                }
             }
             front.outlet.put(Bytes::from_static(b"e"));
             front.outlet.write(&mut front.writer).await
