@@ -78,6 +78,11 @@ def cut(chance, at):
     return Cut(at, what, how, chance.choice(["one", "all"]), chance.uniform(0, 0.2))
 
 
+def made_of(call, drawn):
+    """The cuts that came about."""
+    return set(drawn.cuts + drawn.return_cuts) - set(call.cuts + call.return_cuts)
+
+
 def judge(call, said, executed, steps, client_ended):
     """What became of a call: one of GOOD or BAD, and why. `client_ended`: by an error of its own, with all its calls."""
     mine = [one for one in said if one.get("key") == call.key]
@@ -159,9 +164,11 @@ class Campaign:
         for one in said:
             if "trouble" in one:
                 self.wire.note(f"-- {self.client.name} says: {one['trouble']}")
+        if any(made.what == "server" for call, one in zip(calls, drawn) for made in made_of(call, one)):
+            await self.world.servers_back()
         client_ended = "gone" in said[-1] and any(not call.resumable for call in calls)
         for call, one in zip(calls, drawn):
-            for made in set(one.cuts + one.return_cuts) - set(call.cuts + call.return_cuts):
+            for made in made_of(call, one):
                 self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
             verdict, why = judge(call, said, self.world.executed(call.key), one.steps, client_ended)
             self.wire.note(f"== {call.key}: {verdict} {why}")
