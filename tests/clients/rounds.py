@@ -4,7 +4,7 @@ import asyncio
 import random
 from dataclasses import dataclass
 
-from wire import Call, Wire
+from wire import ASKED, BEFORE, Call, Wire
 from world import Driver, World
 
 # How long a client waits for an answer, in seconds. A call that takes longer hangs.
@@ -14,7 +14,7 @@ CUT = ["connection", "serve", "daemon", "serve and daemon", "server"]
 BAD = ["hung", "answered twice", "lost", "executed twice"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Cut:
     """What is cut once `at` events of a call were passed on."""
 
@@ -27,6 +27,11 @@ class Cut:
     # Of `serve`: how long it is away, in seconds.
     away: float
 
+    @property
+    def breaks(self):
+        """Whether it ends connections. A client keeps its own when the daemon or the server is gone."""
+        return self.what not in ("daemon", "server")
+
 
 @dataclass
 class Drawn:
@@ -37,6 +42,7 @@ class Drawn:
     # The number after which the server waits for the first cut of the round; -1: it says everything at once.
     hold: int
     cuts: list
+    return_cuts: list
 
 
 def draw(chance, number, most):
@@ -45,16 +51,18 @@ def draw(chance, number, most):
     for letter in "abc"[:chance.choice([1, 1, 2, 3])]:
         # Now and then more than comes in one page of a replay.
         steps = chance.randint(2, 8) if chance.random() < 0.95 else 300
-        calls.append(Drawn(f"r{number}{letter}", steps, chance.choice([-1, chance.randint(0, steps)]), []))
+        calls.append(Drawn(f"r{number}{letter}", steps, chance.choice([-1, chance.randint(0, steps)]), [], []))
     left = 1
     while left and most:
         call, most = chance.choice(calls), most - 1
         # Before the answer to the POST begins, or after any event: the first has no message, the last is the answer.
         early = chance.random() < 0.1
-        at = chance.choice([-2, -1]) if early else chance.randint(0, call.steps + 1)
-        if at not in [cut.at for cut in call.cuts]:
+        at = chance.choice([BEFORE, ASKED]) if early else chance.randint(0, call.steps + 1)
+        if any(cut.breaks for cut in call.cuts) and chance.random() < 0.3:
+            call.return_cuts.append(cut(chance, chance.choice([BEFORE, ASKED])))
+        elif at not in [cut.at for cut in call.cuts]:
             call.cuts.append(cut(chance, at))
-        left = chance.random() < 0.3
+        left = chance.random() < 0.4
     for call in calls:
         call.cuts.sort(key=lambda cut: cut.at)
         if call.cuts:
@@ -70,6 +78,11 @@ def cut(chance, at):
     return Cut(at, what, how, chance.choice(["one", "all"]), chance.uniform(0, 0.2))
 
 
+def made_of(call, drawn):
+    """The cuts that came about."""
+    return set(drawn.cuts + drawn.return_cuts) - set(call.cuts + call.return_cuts)
+
+
 def judge(call, said, executed, steps, client_ended):
     """What became of a call: one of GOOD or BAD, and why. `client_ended`: by an error of its own, with all its calls."""
     mine = [one for one in said if one.get("key") == call.key]
@@ -81,6 +94,8 @@ def judge(call, said, executed, steps, client_ended):
         return "answered twice", f"by events {call.answers}"
     if any(len(events) > 1 for events in call.progress.values()):
         return "answered twice", f"progress by events {call.progress}"
+    if list(call.progress) != sorted(call.progress):
+        return "lost", f"progress in another order: {list(call.progress)}"
     if "result" in last:
         if last["result"] != f"{call.key} {steps}":
             return "lost", f"another answer: {last['result']}"
@@ -95,7 +110,7 @@ def judge(call, said, executed, steps, client_ended):
     if outcome == "not_sent":
         return ("lost", f"it was started: {why}") if executed else ("not started", why)
     # Each of them tries twice by default, and then lets the call be.
-    if client_ended or not call.resumable or call.refused >= 2:
+    if client_ended or not call.resumable or call.failed >= 2:
         return "its own error", why
     if last.get("late") or "silent" in last:
         return "hung", why
@@ -134,7 +149,7 @@ class Campaign:
     async def _round(self, number, tell):
         drawn, self.until_back = draw(self.chance, number, self.client.cuts)
         self.gate = self.world.root / f"gate-{number}"
-        calls = [Call(one.key, list(one.cuts)) for one in drawn]
+        calls = [Call(one.key, list(one.cuts), list(one.return_cuts)) for one in drawn]
         self.wire.expect(calls)
         for one in drawn:
             self.wire.note(f"-- {one}")
@@ -149,9 +164,11 @@ class Campaign:
         for one in said:
             if "trouble" in one:
                 self.wire.note(f"-- {self.client.name} says: {one['trouble']}")
+        if any(made.what == "server" for call, one in zip(calls, drawn) for made in made_of(call, one)):
+            await self.world.servers_back()
         client_ended = "gone" in said[-1] and any(not call.resumable for call in calls)
         for call, one in zip(calls, drawn):
-            for made in one.cuts[:len(one.cuts) - len(call.cuts)]:
+            for made in made_of(call, one):
                 self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
             verdict, why = judge(call, said, self.world.executed(call.key), one.steps, client_ended)
             self.wire.note(f"== {call.key}: {verdict} {why}")

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 # Time that a client gets to read the event that gives it the stream's first id, before the cut that follows on it.
 TO_READ = 0.05
+# Places of cuts: before a request is passed on, and right after that.
+BEFORE, ASKED = -2, -1
 
 
 @dataclass
@@ -20,8 +22,10 @@ class Call:
     """What went over the wire for one call."""
 
     key: str
-    # What is cut once so many of its events were passed on: -2 before the request is, -1 right after that.
+    # What is cut once so many of its events were passed on, or BEFORE or ASKED.
     cuts: list = field(default_factory=list)
+    # What is cut when its client comes back for the rest: before it is asked for, or right after that.
+    return_cuts: list = field(default_factory=list)
     id: object = None
     events: int = 0
     # The ids of the events that answer it.
@@ -31,8 +35,8 @@ class Call:
     # The status of its POST, and of each GET for the rest.
     statuses: list = field(default_factory=list)
     resumed: int = 0
-    # How many of its requests found nobody, as `serve` was away.
-    refused: int = 0
+    # How many of its requests were not answered, as `serve` was away or the connection was cut.
+    failed: int = 0
     # Whether its client could come back: an event with an id was passed on before its connection was cut for the first time.
     resumable: bool = False
     was_cut: bool = False
@@ -143,18 +147,20 @@ class Visit:
     async def _exchange(self, line, headers, head, body):
         wire = self.wire
         call = self.call = self._call(line, headers, body)
-        await self._reach(call, -2)
+        await self._reach(call, BEFORE)
+        await self._return(call, BEFORE)
         if not self.up_writer:
             try:
                 self.up_reader, self.up_writer = await asyncio.open_connection("127.0.0.1", wire.serve_port)
             except OSError:
                 if call:
-                    call.refused += 1
+                    call.failed += 1
                     call.was_cut = True
                 raise
         self.up_writer.write(head + framed(headers, body))
         await self.up_writer.drain()
-        await self._reach(call, -1)
+        await self._reach(call, ASKED)
+        await self._return(call, ASKED)
         head = await self.up_reader.readuntil(b"\r\n\r\n")
         status, headers = parsed(head)
         code = int(status.split()[1])
@@ -239,25 +245,33 @@ class Visit:
     async def _reach(self, call, place):
         """Cuts, if this is where."""
         while call and call.cuts and call.cuts[0].at <= place:
-            cut = call.cuts.pop(0)
             if place >= 0:
                 await self.wire.others_begin()
             if place == 0:
                 await asyncio.sleep(TO_READ)
-            # A client keeps its connection when the daemon or the server is gone.
-            call.was_cut |= cut.what not in ("daemon", "server")
-            self.wire.note(f"{self.name} CUT {cut.what} ({cut.how}) at {place} of {call.key}")
-            await self.wire.act(cut)
-            if cut.what == "connection":
-                if cut.how == "end" and place >= 0:
-                    self.writer.write(b"0\r\n\r\n")
-                    await self.writer.drain()
-                if cut.scope == "all":
-                    self.wire.cut_all()
-                self.cut(cut.how)
-                raise Broken("cut")
-            if self.writer.is_closing():
-                raise Broken("serve was killed")
+            await self._make(call.cuts.pop(0), call, place)
+
+    async def _return(self, call, place):
+        """Cuts, if this is a client that is back, and where."""
+        if call and call.resumed and call.return_cuts and call.return_cuts[0].at == place:
+            cut = call.return_cuts.pop(0)
+            call.failed += cut.breaks
+            await self._make(cut, call, place)
+
+    async def _make(self, cut, call, place):
+        call.was_cut |= cut.breaks
+        self.wire.note(f"{self.name} CUT {cut.what} ({cut.how}) at {place} of {call.key}")
+        await self.wire.act(cut)
+        if cut.what == "connection":
+            if cut.how == "end" and place >= 0:
+                self.writer.write(b"0\r\n\r\n")
+                await self.writer.drain()
+            if cut.scope == "all":
+                self.wire.cut_all()
+            self.cut(cut.how)
+            raise Broken("cut")
+        if self.writer.is_closing():
+            raise Broken("serve was killed")
 
 
 def parsed(head):

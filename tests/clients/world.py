@@ -28,6 +28,8 @@ class World:
         self.environment = {"HOME": str(self.root), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMPDIR": str(self.root),
                             "MCP_SESSIOND_DIR": str(self.run), "MCP_SESSIOND_CONFIG": str(self.root / "config.toml")}
         self.serve, self.at = None, "127.0.0.1:0"
+        # Servers that were killed last.
+        self.killed = 0
 
     async def start(self):
         """Starts `serve`, and waits until it listens."""
@@ -52,13 +54,29 @@ class World:
         await self._kill(lambda arguments: Path(arguments[0]).name == PROGRAM.name and arguments[1:2] == ["run"])
 
     async def kill_server(self):
-        """Kills the server, and waits until it is gone. Its keeper starts it again."""
-        await self._kill(lambda arguments: arguments[0] == PYTHON and arguments[-1] == str(self.journal))
+        """Kills the servers, and waits until they are gone. A keeper starts each again."""
+        self.killed = len(self._found(self._is_server))
+        await self._kill(self._is_server)
+
+    async def servers_back(self, seconds=30):
+        """Waits until there are as many as were killed. A keeper waits longer each time that it starts one that died."""
+        for _ in range(seconds * 10):
+            if len(self._found(self._is_server)) >= self.killed:
+                return
+            await asyncio.sleep(0.1)
+        raise RuntimeError("the keeper does not start the server again")
+
+    def _is_server(self, arguments):
+        return arguments[0] == PYTHON and arguments[-1] == str(self.journal)
+
+    def _found(self, is_meant):
+        """These processes of this directory, each with its start."""
+        mine = f"MCP_SESSIOND_DIR={self.run}"
+        return {pid: start_of(pid) for pid, arguments, environment in processes()
+                if mine in environment and arguments and is_meant(arguments)}
 
     async def _kill(self, is_meant):
-        mine = f"MCP_SESSIOND_DIR={self.run}"
-        pids = {pid: start_of(pid) for pid, arguments, environment in processes()
-                if mine in environment and arguments and is_meant(arguments)}
+        pids = self._found(is_meant)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
