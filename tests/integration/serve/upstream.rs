@@ -17,6 +17,11 @@ fn fastmcp() -> Vec<String> {
     vec![fixture("../target/fastmcp/bin/python"), fixture("python/upstream.py")]
 }
 
+/// A server on the official Rust SDK, which numbers its events.
+fn rmcp() -> Vec<String> {
+    vec![env!("CARGO_BIN_EXE_rmcp-server").into()]
+}
+
 /// A world with a daemon, with an Express server, and with `serve` in front of it.
 fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Upstream, Serve) {
     in_front_of(&express(), configuration, options)
@@ -148,8 +153,8 @@ fn the_official_client_keeps_its_session_when_its_server_is_killed() {
     assert_eq!(sessions.as_array().map(Vec::len), Some(1));
 }
 
-/// `serve` is killed in the middle of a call, of which the server says the rest again.
-fn the_rest_is_had(program: &[String], options: &[&str]) {
+/// `serve` is killed in the middle of a call, of which the server says the rest again, once it is `ready`.
+fn the_rest_is_had(program: &[String], options: &[&str], ready: impl Fn(&Upstream)) {
     for version in ["2025-06-18", "2025-11-25"] {
         let (world, _daemon, server, mut serve) = in_front_of(program, "", options);
         let mut client = serve.connected(version);
@@ -158,6 +163,7 @@ fn the_rest_is_had(program: &[String], options: &[&str]) {
         serve.kill();
         serve.start_again();
         let mut back = client.resume(&event);
+        ready(&server);
         open(&waits);
         for step in 2..=3 {
             let said = back.said().message();
@@ -231,7 +237,7 @@ fn both_are_killed(program: &[String], options: &[&str]) {
 
 #[test]
 fn behind_express_on_the_official_sdk_serve_is_killed_and_the_rest_is_had() {
-    the_rest_is_had(&express(), &["events"]);
+    the_rest_is_had(&express(), &["events"], |_| ());
 }
 
 #[test]
@@ -247,7 +253,7 @@ fn behind_express_both_are_killed() {
 
 #[test]
 fn behind_fastmcp_serve_is_killed_and_the_rest_is_had() {
-    the_rest_is_had(&fastmcp(), &["events"]);
+    the_rest_is_had(&fastmcp(), &["events"], |_| ());
 }
 
 #[test]
@@ -264,6 +270,22 @@ fn fastmcp_is_killed_and_its_session_is_restored() {
 #[test]
 fn behind_fastmcp_both_are_killed() {
     both_are_killed(&fastmcp(), &["events"]);
+}
+
+#[test]
+fn behind_rmcp_serve_is_killed_and_the_rest_is_had() {
+    // The stream of the first call, whose events are 0/0, 1/0 and so on.
+    the_rest_is_had(&rmcp(), &[], |server| drop(server.told.wait("/0")));
+}
+
+#[test]
+fn rmcp_is_killed_and_its_session_is_restored() {
+    the_session_is_restored(&rmcp(), &[]);
+}
+
+#[test]
+fn behind_rmcp_both_are_killed() {
+    both_are_killed(&rmcp(), &[]);
 }
 
 #[test]

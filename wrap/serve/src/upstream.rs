@@ -95,7 +95,7 @@ impl Upstreams {
         connected
             .map_err(|error| Refusal::no_server(format_args!("{} can't be reached: {error}", self.url)))?;
         let incarnation = RequestId::mint().to_string();
-        let known = Known { incarnation, process: 1, session: None, version: None };
+        let known = Known { incarnation, process: 1, session: None, version: None, ready: false };
         Ok(self.upstream(ledger, known, None, false, Vec::new()))
     }
 
@@ -238,6 +238,11 @@ impl Upstream {
             self.call(calls, line).await;
             return Ok(());
         }
+        // Each process that takes the session up sends it.
+        let is_ready = |posted: &Posted| matches!(posted.kind, PostedKind::Initialized);
+        if self.link.knows_ready() && messages.iter().all(is_ready) {
+            return Ok(());
+        }
         let mut is_worth_repeating = true;
         for Posted { kind, .. } in &messages {
             is_worth_repeating &= !matches!(kind, PostedKind::Answer(_) | PostedKind::Cancelled(_));
@@ -246,7 +251,10 @@ impl Upstream {
         for Posted { kind, .. } in messages {
             match kind {
                 PostedKind::Cancelled(id) => self.link.cancelled(&id),
-                PostedKind::Initialized => self.listen(None),
+                PostedKind::Initialized => {
+                    self.link.is_ready().await;
+                    self.listen(None);
+                }
                 _ => {}
             }
         }

@@ -153,6 +153,10 @@ impl Link {
             stream.mute = 0;
             stream.retry =
                 event.retry.map(Duration::from_millis).or(stream.retry).map(|retry| retry.min(RETRY_MAX));
+            if event.id.is_some() && event.id == stream.event {
+                // Some servers say again the very event that we come back with.
+                continue;
+            }
             stream.event = event.id.clone().or(stream.event.take());
             if !event.data.is_empty() && event.is_message {
                 if self.hear(stream, &event.data, event.id).await {
@@ -164,6 +168,10 @@ impl Link {
                 let place = Place { calls, event: Some(event), number, line: None };
                 self.ledger.place(stream.id(), place).await;
             }
+        }
+        if events.broke_off {
+            // The server has not asked for a pause.
+            stream.retry = None;
         }
         false
     }

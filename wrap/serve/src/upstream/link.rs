@@ -100,11 +100,26 @@ impl Link {
     /// The server has a new session for ours. It is on record when this returns.
     pub(super) async fn has_session(&self, session: Option<HeaderValue>, version: Option<String>) {
         let session = session.and_then(|session| Some(session.to_str().ok()?.to_owned()));
-        let known = Known { session, version, ..self.now().known.clone() };
+        let known = Known { session, version, ready: false, ..self.now().known.clone() };
         self.ledger.know(&known).await;
         let mut now = self.now();
         now.known = known;
         self.generation.send_modify(|generation| *generation += 1);
+    }
+
+    /// Whether the server has got `notifications/initialized`.
+    pub(super) fn knows_ready(&self) -> bool {
+        self.now().known.ready
+    }
+
+    /// The server has got `notifications/initialized`.
+    pub(super) async fn is_ready(&self) {
+        let known = {
+            let mut now = self.now();
+            now.known.ready = true;
+            now.known.clone()
+        };
+        self.ledger.know(&known).await;
     }
 
     /// The standalone stream's numbers.

@@ -66,6 +66,7 @@ impl Link {
             let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
             let connected = self.connect().await.map_err(|error| error.to_string())?;
             connected.post(initialized.into(), &self.stamp().0).await.map_err(|_| "it has hung up")?;
+            self.is_ready().await;
             Ok::<_, String>(chosen)
         };
         let chosen = match timeout(WAIT, renewed).await {

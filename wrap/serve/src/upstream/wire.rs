@@ -219,12 +219,20 @@ pub(super) struct Events {
     body: Incoming,
     parser: Parser,
     events: VecDeque<Event>,
+    /// Whether the connection broke, and the server has not ended the stream.
+    pub(super) broke_off: bool,
     _connection: Connection,
 }
 
 impl Events {
     fn new(body: Incoming, connection: Connection) -> Self {
-        Self { body, parser: Parser::default(), events: VecDeque::new(), _connection: connection }
+        Self {
+            body,
+            parser: Parser::default(),
+            events: VecDeque::new(),
+            broke_off: false,
+            _connection: connection,
+        }
     }
 
     /// The next one. None: the stream has ended, or broken off.
@@ -233,7 +241,10 @@ impl Events {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let frame = self.body.frame().await?.ok()?;
+            let Ok(frame) = self.body.frame().await? else {
+                self.broke_off = true;
+                return None;
+            };
             let Ok(bytes) = frame.into_data() else { continue };
             if let Err(error) = self.parser.read(&bytes, |event| self.events.push_back(event)) {
                 crate::complain(error);
