@@ -175,6 +175,19 @@ fn the_official_client_keeps_its_session_when_serve_is_killed() {
     assert_eq!(sessions.as_array().map(Vec::len), Some(1));
 }
 
+/// The keeper asks the daemon whether the name is served, by a later lease than the one that it knows.
+#[test]
+fn a_server_waits_for_its_client_for_as_long_as_the_name_is_served() {
+    let (world, _daemon, mut serve) = serving("http.linger_ms = 2000", counter);
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    serve.kill();
+    serve.start_again();
+    let asked = || world.stat("refused_stale_epoch_total") > 0;
+    until("the linger time is over", || asked().then_some(()));
+    assert_eq!(client.text("increment", &json!({})), "2", "the same server");
+}
+
 #[test]
 fn a_session_that_is_idle_ends_with_its_server_and_one_that_is_read_does_not() {
     let (world, _daemon, serve) = serving("http.idle_ms = 3000\nhttp.sessions = 3", counter);

@@ -389,7 +389,10 @@ impl Keeper {
                 }
                 let lingered = self.since.elapsed() >= self.linger();
                 if self.front.is_none() && lingered {
-                    return Some(End::Lonely);
+                    if !self.is_served().await {
+                        return Some(End::Lonely);
+                    }
+                    self.since = Instant::now();
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! Continuing fronts: the fronts of a service's session. Each takes over where the former one stopped.
 
 use bytes::Bytes;
+use mcp_sessiond_client::SessionError;
 use mcp_sessiond_process::Pinned;
-use mcp_sessiond_proto::Epoch;
-use mcp_sessiond_proto::backends::{Attached, KeeperReply, RELAYED_MAX};
+use mcp_sessiond_proto::backends::{Attached, FrontRequest, KeeperReply, RELAYED_MAX};
+use mcp_sessiond_proto::{Epoch, Error};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, timeout};
 
@@ -11,7 +12,7 @@ use super::{End, FAREWELL, Keeper};
 use crate::keeper::continuing::{Continuing, PREFIX_MAX, Said};
 use crate::keeper::front::Front;
 use crate::keeper::lines::{Line, Lines};
-use crate::keeper::visits::reply;
+use crate::keeper::visits::{House, reply};
 
 impl Keeper {
     /// Whether its fronts continue each other: the session is a service's.
@@ -134,6 +135,30 @@ impl Keeper {
             front.outlet.write(&mut front.writer).await
         };
         let _ = timeout(FAREWELL, farewell).await;
+    }
+
+    /// Whether a process serves the name, which may take up the session when its client comes back. The daemon ends the session
+    /// if that takes too long. A keeper to which no front has ever attached is not wanted any more.
+    pub(super) async fn is_served(&self) -> bool {
+        let (mut epoch, Some(_)) = self.last else { return false };
+        if !self.continues() {
+            return false;
+        }
+        // A later process has a later epoch.
+        for _ in 0..2 {
+            let House { session, keeper, .. } = &*self.house;
+            let request = FrontRequest { session: session.clone(), keeper: *keeper, epoch };
+            let asked = self.control.call(|connection, context| {
+                let request = request.clone();
+                async move { connection.check_front(context, request).await }
+            });
+            match timeout(FAREWELL, asked).await {
+                Ok(Ok(_)) => return true,
+                Ok(Err(SessionError::Refused(Error::StaleEpoch { newest, .. }))) => epoch = newest,
+                _ => return false,
+            }
+        }
+        false
     }
 
     fn age_ms(&self) -> u64 {
