@@ -30,6 +30,7 @@ mod streams;
 mod sweep;
 mod tally;
 mod unused;
+mod wills;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -46,6 +47,7 @@ pub use head::Why;
 pub use locks::Locks;
 pub use sweep::{Standing, SweptSession};
 pub use tally::Tally;
+pub use wills::Recorded;
 
 use crate::counters::{Meters, count};
 use crate::storage::{Place, Storage, StorageError, Version};

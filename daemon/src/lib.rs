@@ -18,6 +18,7 @@ pub mod run;
 pub mod service;
 pub mod storage;
 pub mod tokens;
+pub mod wills;
 pub mod writer;
 
 #[cfg(test)]

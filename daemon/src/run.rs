@@ -32,6 +32,7 @@ use crate::metered::Metered;
 use crate::reaper::Reaper;
 use crate::service::Daemon;
 use crate::storage;
+use crate::wills::Wills;
 use signals::{Signal, Signals};
 use socket::Origin;
 use watch::Place;
@@ -185,15 +186,18 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let (dropped, incoming) = mpsc::unbounded_channel();
     let (charges, charged) = mpsc::unbounded_channel();
     let edge = Arc::new(Edge::start(&directory, loaded, meters.clone(), dropped, charges)?);
-    let told = Arc::downgrade(&edge);
+    let wills = Arc::new(Wills::new(edge.clone(), contents.clone())?);
+    let told = (Arc::downgrade(&edge), Arc::downgrade(&wills));
     contents.on_end(move |place| {
-        if let Some(edge) = told.upgrade() {
+        if let (Some(edge), Some(wills)) = (told.0.upgrade(), told.1.upgrade()) {
             edge.forget(place);
+            wills.ended(place);
         }
     });
     // Before any client gets an answer.
     end_strays(&edge).await;
     let reaper = tokio::spawn(Reaper::new(edge.clone(), contents.clone(), incoming).run());
+    let executor = tokio::spawn(wills.clone().run());
     let killer = tokio::spawn(Killer::new(edge.clone(), charged).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
@@ -201,7 +205,8 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let placed = listener.try_clone()?;
     let mut place = Place::new(directory.clone(), listener.try_clone()?);
     let about = about(&directory, started_by);
-    let daemon = Arc::new(Daemon { edge, contents, meters, opener, connections: Arc::default(), about });
+    let daemon =
+        Arc::new(Daemon { edge, contents, wills, meters, opener, connections: Arc::default(), about });
     let (drain, draining) = channel::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
     let mut exits = {
@@ -236,6 +241,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     exits.abort();
     reaper.abort();
     killer.abort();
+    executor.abort();
     let closing = async {
         daemon.edge.close_records().await;
         daemon.contents.storage().close().await;

@@ -4,6 +4,7 @@
 
 mod conversation;
 mod metrics;
+mod streams;
 mod sweep;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use crate::counters::{Histogram, Meters, us_since};
 use crate::edge::Edge;
 use crate::gauge::Gauge;
 use crate::storage::{Opener, Place};
+use crate::wills::Wills;
 pub use conversation::Conversation;
 
 /// What every connection shares.
@@ -48,6 +50,8 @@ pub struct Daemon {
     pub edge: Arc<Edge>,
     /// What sessions contain.
     pub contents: Arc<Contents>,
+    /// The last wills of streams.
+    pub wills: Arc<Wills>,
     /// What is counted and measured.
     pub meters: Arc<Meters>,
     /// What opens the storage of the contents.
@@ -248,8 +252,7 @@ impl Sessiond for Service {
 
     async fn open_stream(self, _: Context, request: OpenStreamRequest) -> Result<Stream, Error> {
         let peer = self.0.clone();
-        let work =
-            async move { peer.daemon.contents.open_stream(&peer.access(&request.of).await?, &request).await };
+        let work = async move { peer.open_stream(request).await };
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
@@ -260,9 +263,7 @@ impl Sessiond for Service {
 
     async fn close_stream(self, _: Context, request: StreamRef) -> Result<Stream, Error> {
         let peer = self.0.clone();
-        let work = async move {
-            peer.daemon.contents.close_stream(&peer.access(&request.of).await?, &request).await
-        };
+        let work = async move { peer.close_stream(request).await };
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 

@@ -11,7 +11,7 @@
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
 //! | 20 | 4 | 0 |
-//! | 24 | 8 | feature bits; unknown ones are ignored. From the daemon: [`REQUESTS`], [`SERVICES`]; from a keeper: [`CONTINUES`] |
+//! | 24 | 8 | feature bits; unknown ones are ignored. From the daemon: [`REQUESTS`], [`SERVICES`], [`WILLS`]; from a keeper: [`CONTINUES`] |
 //!
 //! Numbers are big-endian. Fields that are 0 here are ignored by the receiver.
 
@@ -34,6 +34,9 @@ pub const REQUESTS: u64 = 1;
 /// The feature bit of a daemon that leases services, and accepts `service` in `keep_backend` and
 /// `find_backend`.
 pub const SERVICES: u64 = 2;
+
+/// The feature bit of a daemon whose `open_stream` takes a `will`: an older one refuses it.
+pub const WILLS: u64 = 4;
 
 /// The feature bit of a keeper whose fronts may attach with `service` and `continues`.
 pub const CONTINUES: u64 = 1;
@@ -146,7 +149,7 @@ impl Hello {
             codec: self.codec,
             answer: answer as u8,
             frame_max: FRAME_MAX,
-            features: REQUESTS | SERVICES,
+            features: REQUESTS | SERVICES | WILLS,
         }
     }
 

@@ -40,7 +40,7 @@ pub struct StreamRef {
     pub stream: StreamId,
 }
 
-/// A stream to be opened. One that is open already stays as it is.
+/// A stream to be opened. One that is open already stays as it is, but for its will.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenStreamRequest {
@@ -51,6 +51,11 @@ pub struct OpenStreamRequest {
     /// The id of the request that opened it, as JSON: a string or a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_by: Option<Json>,
+    /// A message that the daemon appends, and with which it closes the stream, when the process that has sent this has exited and the
+    /// stream is still open. For a stream that is open already it takes the place of the former will. Only for a daemon whose hello
+    /// has [`WILLS`](crate::hello::WILLS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub will: Option<Json>,
 }
 
 /// Streams to be listed.

@@ -55,7 +55,8 @@ const DAEMON: Rooms = &[
     ),
     ("killer", &["edge", "keepers", "process", "registry"]),
     ("reaper", &["contents", "edge"]),
-    ("service", &["contents", "counters", "edge", "gauge", "storage", "process", "registry"]),
+    ("wills", &["contents", "edge", "storage", "process"]),
+    ("service", &["contents", "counters", "edge", "gauge", "storage", "wills", "process", "registry"]),
     ("listener", &["counters", "service", "process"]),
     ("metered", &["counters", "storage"]),
     ("exporter", &["service"]),
@@ -63,7 +64,7 @@ const DAEMON: Rooms = &[
         "run",
         &[
             "config", "contents", "counters", "edge", "exporter", "killer", "listener", "logging", "metered",
-            "reaper", "service", "storage", "process",
+            "reaper", "service", "storage", "wills", "process",
         ],
     ),
 ];

@@ -34,6 +34,7 @@ mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;
 mod tokens;
+mod wills;
 mod wrap;
 mod writers;
 

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use mcp_sessiond_proto::client::Client;
-use mcp_sessiond_proto::hello::{Hello, REQUESTS};
+use mcp_sessiond_proto::hello::{Hello, REQUESTS, WILLS};
 use tokio::sync::watch;
 
 use crate::directory::Directory;
@@ -44,6 +44,12 @@ impl Connection {
     /// Whether writing and emptying may say a `request`: a daemon of before would refuse that.
     pub(crate) fn takes_requests(&self) -> bool {
         self.hello.features & REQUESTS != 0
+    }
+
+    /// Whether a stream may have a will: a daemon of before would refuse that.
+    #[cfg(feature = "sessions")]
+    pub(crate) fn takes_wills(&self) -> bool {
+        self.hello.features & WILLS != 0
     }
 
     /// Whether it has ended, as far as is known.

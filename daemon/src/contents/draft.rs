@@ -10,7 +10,7 @@ use bytes::Bytes;
 use mcp_sessiond_proto::{Error, RequestId, StreamId};
 
 use super::bounds::Bounds;
-use super::head::{self, Done, Head, StreamRow};
+use super::head::{self, Done, Head, StreamRow, Will};
 use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, Scan, StorageError, Version};
 
 /// Bytes that a head may grow by unnoticed: numbers in it become longer.
@@ -152,6 +152,13 @@ impl<'a> Draft<'a> {
         self.dirty = true;
         self.rows.insert(stream, row);
         Ok(())
+    }
+
+    /// Puts a will on a stream that is about to be put on record, or takes it off.
+    pub(super) fn set_will(&mut self, row: &mut StreamRow, will: Option<Will>) {
+        let (had, has) = (row.will.is_some(), will.is_some());
+        self.head.wills = self.head.wills.saturating_sub(had.into()) + u32::from(has);
+        row.will = will;
     }
 
     /// Takes a stream off the record.

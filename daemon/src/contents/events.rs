@@ -148,7 +148,7 @@ fn is_answer(message: &Json) -> bool {
     })
 }
 
-fn put(
+pub(super) fn put(
     draft: &mut Draft<'_>,
     request: Option<RequestId>,
     stream: StreamId,

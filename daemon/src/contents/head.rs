@@ -1,5 +1,7 @@
 //! What the head of a session's record says, and the rows under it.
 
+use std::fmt;
+
 use bytes::Bytes;
 use mcp_sessiond_proto::sessions::Status;
 use mcp_sessiond_proto::{Json, RequestId, StateKey, StreamId};
@@ -51,6 +53,8 @@ pub(super) struct Head {
     pub(super) event_bytes: u64,
     pub(super) oldest_ms: u64,
     pub(super) streams: u32,
+    /// Streams that have a will.
+    pub(super) wills: u32,
     /// The version that was given to a state value last.
     pub(super) state_version: u64,
     pub(super) state_keys: u32,
@@ -121,7 +125,7 @@ impl Head {
     pub(super) fn empty(&mut self) {
         self.secret = super::draw();
         self.pruned = self.last_number;
-        (self.events, self.event_bytes, self.streams) = (0, 0, 0);
+        (self.events, self.event_bytes, self.streams, self.wills) = (0, 0, 0, 0);
         (self.state_keys, self.state_bytes) = (0, 0);
     }
 
@@ -183,6 +187,23 @@ pub(super) struct StreamRow {
     pub(super) pruned: u64,
     pub(super) first_number: u64,
     pub(super) bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) will: Option<Will>,
+}
+
+/// The last will of a stream.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Will {
+    /// What is appended.
+    pub(super) message: String,
+    /// When this process has exited: as the registry's edge writes it.
+    pub(super) author: String,
+}
+
+impl fmt::Debug for Will {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Will({} bytes, {})", self.message.len(), self.author)
+    }
 }
 
 impl StreamRow {

@@ -183,8 +183,9 @@ impl World {
     }
 
     async fn open(&mut self, stream: StreamId) {
-        let request = OpenStreamRequest { of: Self::of(), stream: stream.clone(), opened_by: None };
-        let opened = self.contents.open_stream(&self.access, &request).await;
+        let request =
+            OpenStreamRequest { of: Self::of(), stream: stream.clone(), opened_by: None, will: None };
+        let opened = self.contents.open_stream(&self.access, &request, None).await;
         match self.streams.get(&stream) {
             Some((_, true)) => assert_eq!(opened, Err(Error::StreamClosed)),
             Some((_, false)) => assert!(opened.is_ok()),

@@ -8,8 +8,8 @@ use mcp_sessiond_proto::{Error, Json, StreamId};
 
 use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
-use super::head::{self, StreamRow};
-use super::{Access, Admit, Contents, prune, replay};
+use super::head::{self, StreamRow, Will};
+use super::{Access, Admit, Bounds, Contents, prune, replay};
 use crate::storage::{Scan, StorageError};
 
 /// Bytes that the id of the request that opened a stream may have: it is a JSON-RPC id.
@@ -19,12 +19,18 @@ const OPENED_BY_MAX: usize = 256;
 const RETIRED_CHUNKS_MAX: usize = 256;
 
 impl Contents {
-    /// Opens a stream. One that is open already stays as it is.
+    /// Opens a stream. One that is open already stays as it is, but for its will, if the request has one: that is the author's from
+    /// now on.
     ///
     /// # Errors
     /// [`Error::StreamClosed`]; [`Error::QuotaExceeded`] where all of the session's streams are open; those of a session
     /// that is not there, not the caller's, or terminated.
-    pub async fn open_stream(&self, access: &Access, request: &OpenStreamRequest) -> Result<Stream, Error> {
+    pub async fn open_stream(
+        &self,
+        access: &Access,
+        request: &OpenStreamRequest,
+        author: Option<&str>,
+    ) -> Result<Stream, Error> {
         let is_id =
             |json: &Json| json.len() <= OPENED_BY_MAX && !json.as_str().trim_start().starts_with(['{', '[']);
         if !request.opened_by.as_ref().is_none_or(is_id) {
@@ -33,22 +39,28 @@ impl Contents {
             );
             return Err(Error::InvalidArgument { sentence });
         }
+        let will = will_of(request.will.as_ref(), author, &self.bounds())?;
         let open = |draft: &mut Draft<'_>| {
             let known = draft.stream(&request.stream)?;
             if draft.has_row(&request.stream)?
-                && let Some(row) = known
+                && let Some(mut row) = known
             {
-                return if row.closed {
-                    Err(Error::StreamClosed.into())
-                } else {
-                    Ok(Some(view(draft, request.stream.clone(), row)))
-                };
+                if row.closed {
+                    return Err(Error::StreamClosed.into());
+                }
+                if will.is_some() {
+                    draft.set_will(&mut row, will.clone());
+                    draft.set_stream(request.stream.clone(), row.clone())?;
+                }
+                return Ok(Some(view(draft, request.stream.clone(), row)));
             }
             if draft.head.streams as usize >= draft.bounds.limits.streams && !retire(draft)? {
                 return Ok(None);
             }
             let opened_at = draft.head.last_number;
-            let row = StreamRow { opened_by: request.opened_by.clone(), opened_at, ..StreamRow::default() };
+            let mut row =
+                StreamRow { opened_by: request.opened_by.clone(), opened_at, ..StreamRow::default() };
+            draft.set_will(&mut row, will.clone());
             draft.set_stream(request.stream.clone(), row.clone())?;
             Ok(Some(view(draft, request.stream.clone(), row)))
         };
@@ -130,6 +142,9 @@ impl Contents {
             let mut row = draft.stream(&request.stream)?.ok_or(Error::UnknownStream)?;
             let before = row.clone();
             mark(&mut row);
+            if row.closed {
+                draft.set_will(&mut row, None);
+            }
             if row != before {
                 draft.set_stream(request.stream.clone(), row.clone())?;
             }
@@ -137,6 +152,20 @@ impl Contents {
         })
         .await
     }
+}
+
+/// The will of a stream that is opened, if that is one which may be kept.
+fn will_of(message: Option<&Json>, author: Option<&str>, bounds: &Bounds) -> Result<Option<Will>, Error> {
+    let Some(message) = message else { return Ok(None) };
+    let limit = bounds.limits.message_bytes;
+    if message.len() > limit {
+        let what = format!("a will of {} bytes", message.len());
+        return Err(Error::QuotaExceeded { what, limit: limit as u64 });
+    }
+    let Some(author) = author else {
+        return Err(Error::InvalidArgument { sentence: "a will has an author".into() });
+    };
+    Ok(Some(Will { message: message.as_str().to_owned(), author: author.to_owned() }))
 }
 
 /// Streams on record after `after`, in order of their ids.

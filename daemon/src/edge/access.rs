@@ -138,6 +138,12 @@ impl Edge {
         format!("host {} {pid} {}{inode}", self.home, start.0)
     }
 
+    /// The process that [`Edge::owner`] has written so. None: it belongs to another machine, boot or runtime directory.
+    #[must_use]
+    pub fn process_of(&self, owner: &str) -> Option<ProcessId> {
+        host_of(at_home(owner.strip_prefix("host ")?, &self.home)?)
+    }
+
     /// What is known of the owner of a record.
     #[must_use]
     pub fn standing(&self, place: &Place) -> Standing {

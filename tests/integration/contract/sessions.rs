@@ -20,6 +20,7 @@ mod replay;
 mod state;
 mod visit;
 mod waits;
+mod wills;
 
 use mcp_sessiond_daemon::config::Limits;
 
@@ -37,6 +38,7 @@ pub(crate) use pruning::*;
 pub(crate) use replay::*;
 pub(crate) use state::*;
 pub(crate) use waits::*;
+pub(crate) use wills::*;
 
 /// The cases of this layer.
 macro_rules! cases {
@@ -86,6 +88,9 @@ macro_rules! cases {
             a_silent_stream_holds_nobody_up
             cursors_that_go_together
             another_stream_of_that_name
+
+            a_will_is_carried_out_once_and_closes_its_stream
+            a_will_ends_with_its_session
 
             nothing_to_wait_for
             woken_by_an_append

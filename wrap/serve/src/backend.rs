@@ -41,6 +41,11 @@ pub trait Backend: Send + Sync {
 
     /// Whether the server has answered `initialize` in this session before. If not, it has to be sent the recorded handshake.
     fn continues(&self) -> bool;
+
+    /// Whether a later process can get the answers to the calls that this one sends. If not, each stream gets a last will.
+    fn outlasts(&self) -> bool {
+        true
+    }
 }
 
 /// Where backends come from.

@@ -95,7 +95,8 @@ impl Upstreams {
         connected
             .map_err(|error| Refusal::no_server(format_args!("{} can't be reached: {error}", self.url)))?;
         let incarnation = RequestId::mint().to_string();
-        let known = Known { incarnation, process: 1, session: None, version: None, ready: false };
+        let known =
+            Known { incarnation, process: 1, session: None, version: None, numbers: false, ready: false };
         Ok(self.upstream(ledger, known, None, false, Vec::new()))
     }
 
@@ -320,5 +321,9 @@ impl Backend for Upstream {
 
     fn continues(&self) -> bool {
         self.continues
+    }
+
+    fn outlasts(&self) -> bool {
+        self.link.says_again()
     }
 }

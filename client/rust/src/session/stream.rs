@@ -23,8 +23,33 @@ impl Session {
     /// # Errors
     /// `stream_closed`, `invalid_argument`; those of every change ([`Session::update`]).
     pub async fn open_stream(&self, id: &StreamId, opened_by: Option<Json>) -> Result<Stream, SessionError> {
+        self.open(id, opened_by, None).await
+    }
+
+    /// The same with a last will: a message that the daemon appends, and with which it closes the stream, within a second after this
+    /// process has exited, or when the next daemon starts, if the stream is still open then. A later call for the same stream puts
+    /// another will in the place of the former one, also of another process. A daemon that is older than wills keeps none.
+    ///
+    /// # Errors
+    /// As [`Session::open_stream`].
+    pub async fn open_stream_with_will(
+        &self,
+        id: &StreamId,
+        opened_by: Option<Json>,
+        will: Json,
+    ) -> Result<Stream, SessionError> {
+        self.open(id, opened_by, Some(will)).await
+    }
+
+    async fn open(
+        &self,
+        id: &StreamId,
+        opened_by: Option<Json>,
+        will: Option<Json>,
+    ) -> Result<Stream, SessionError> {
         self.call(|connection, context, of| {
-            let request = OpenStreamRequest { of, stream: id.clone(), opened_by: opened_by.clone() };
+            let will = will.clone().filter(|_| connection.takes_wills());
+            let request = OpenStreamRequest { of, stream: id.clone(), opened_by: opened_by.clone(), will };
             async move { connection.open_stream(context, request).await }
         })
         .await?;

@@ -147,13 +147,30 @@ impl Visit {
     }
 
     pub(super) async fn open_stream(&self, name: &str) -> Result<Stream, Error> {
-        let request = OpenStreamRequest { of: self.of(), stream: stream(name), opened_by: None };
-        self.contents.open_stream(&self.access, &request).await
+        let request = OpenStreamRequest { of: self.of(), stream: stream(name), opened_by: None, will: None };
+        self.contents.open_stream(&self.access, &request, None).await
     }
 
     pub(super) async fn open_stream_by(&self, name: &str, opened_by: Json) -> Result<Stream, Error> {
-        let request = OpenStreamRequest { of: self.of(), stream: stream(name), opened_by: Some(opened_by) };
-        self.contents.open_stream(&self.access, &request).await
+        let request =
+            OpenStreamRequest { of: self.of(), stream: stream(name), opened_by: Some(opened_by), will: None };
+        self.contents.open_stream(&self.access, &request, None).await
+    }
+
+    /// Opens a stream with a will of this author's.
+    pub(super) async fn open_stream_with(
+        &self,
+        name: &str,
+        will: &str,
+        author: &str,
+    ) -> Result<Stream, Error> {
+        let request = OpenStreamRequest {
+            of: self.of(),
+            stream: stream(name),
+            opened_by: None,
+            will: Some(json(will)),
+        };
+        self.contents.open_stream(&self.access, &request, Some(author)).await
     }
 
     pub(super) async fn close_stream(&self, name: &str) -> Result<Stream, Error> {

@@ -88,7 +88,9 @@ impl Live {
         loop {
             let server = self.server().await?;
             let stream = name(server.incarnation(), is_batch)?;
-            let (opened, primed) = self.open(&stream, &origin).await?;
+            // A batch has several answers, and a will is one message.
+            let will = calls.first().filter(|_| !is_batch && !server.outlasts()).map(|id| unknown(id));
+            let (opened, primed) = self.open(&stream, &origin, will).await?;
             let is_primed = primed.is_some();
             match self.opened(&stream, &calls, is_primed, server.incarnation()) {
                 Ok(Some(reading)) => {
@@ -105,10 +107,19 @@ impl Live {
         }
     }
 
-    async fn open(&self, stream: &StreamId, origin: &Json) -> Result<(Stream, Option<Appended>), Refusal> {
+    async fn open(
+        &self,
+        stream: &StreamId,
+        origin: &Json,
+        will: Option<Json>,
+    ) -> Result<(Stream, Option<Appended>), Refusal> {
         let primes = self.record.primes();
         self.held(async {
-            let opened = self.session.open_stream(stream, Some(origin.clone())).await?;
+            let origin = Some(origin.clone());
+            let opened = match will {
+                Some(will) => self.session.open_stream_with_will(stream, origin, will).await?,
+                None => self.session.open_stream(stream, origin).await?,
+            };
             let primed = if primes { Some(opened.prime().await?) } else { None };
             Ok((opened, primed))
         })

@@ -31,6 +31,9 @@ pub(super) struct Known {
     pub(super) session: Option<String>,
     /// The version of MCP that was agreed on.
     pub(super) version: Option<String>,
+    /// Whether the server numbers its events.
+    #[serde(default)]
+    pub(super) numbers: bool,
     /// Whether the server has got `notifications/initialized`.
     #[serde(default)]
     pub(super) ready: bool,

@@ -97,14 +97,24 @@ impl Link {
         self.now().initialize = Some(params);
     }
 
-    /// The server has a new session for ours. It is on record when this returns.
-    pub(super) async fn has_session(&self, session: Option<HeaderValue>, version: Option<String>) {
+    /// The server has a new session for ours, and `numbers` its events, or not. It is on record when this returns.
+    pub(super) async fn has_session(
+        &self,
+        session: Option<HeaderValue>,
+        version: Option<String>,
+        numbers: bool,
+    ) {
         let session = session.and_then(|session| Some(session.to_str().ok()?.to_owned()));
-        let known = Known { session, version, ready: false, ..self.now().known.clone() };
+        let known = Known { session, version, numbers, ready: false, ..self.now().known.clone() };
         self.ledger.know(&known).await;
         let mut now = self.now();
         now.known = known;
         self.generation.send_modify(|generation| *generation += 1);
+    }
+
+    /// Whether the server can be asked for what follows on an event.
+    pub(super) fn says_again(&self) -> bool {
+        self.now().known.numbers
     }
 
     /// Whether the server has got `notifications/initialized`.

@@ -88,11 +88,12 @@ impl Link {
         let connected = self.connect().await.map_err(|_| not_started(id))?;
         let replied = connected.post(line, &Stamp::default()).await;
         let Replied { reply, session } = replied.map_err(|_| unknown(id))?;
-        let mut said = Vec::new();
+        let (mut said, mut numbers) = (Vec::new(), false);
         match reply {
             Reply::Message(text) => said.push(text),
             Reply::Events(mut events) => {
                 while let Some(event) = events.next().await {
+                    numbers |= event.id.is_some();
                     if event.data.is_empty() || !event.is_message {
                         continue;
                     }
@@ -110,7 +111,7 @@ impl Link {
         let answer = said.last().filter(|line| is_answer(line, id)).ok_or_else(|| unknown(id))?;
         let chosen = serde_json::from_slice::<Answer>(answer).ok().and_then(|answer| answer.result);
         if let Some(chosen) = &chosen {
-            self.has_session(session, chosen.protocol_version.clone()).await;
+            self.has_session(session, chosen.protocol_version.clone(), numbers).await;
         }
         Ok((said, chosen))
     }

@@ -1,0 +1,96 @@
+//! The last will of a stream: a message that is appended, and with which the stream is closed, when its author has exited.
+
+use mcp_sessiond_proto::{Error, Json, StreamId};
+
+use super::draft::{Draft, Halt};
+use super::head::{self, Head};
+use super::{Access, Admit, Contents, Writer, events, prune, streams};
+use crate::storage::Place;
+
+/// Records that are asked for at once.
+const BATCH: usize = 100;
+
+/// Where a will is on record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// The session.
+    pub place: Place,
+    /// The stream.
+    pub stream: StreamId,
+    /// Whose will it is.
+    pub author: String,
+}
+
+impl Contents {
+    /// Appends a stream's will and closes the stream, if it is open and the will is this author's. Tells whether it was.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`]; [`Error::UnknownSession`] if the session has ended; [`Error::QuotaExceeded`].
+    pub async fn carry_out(&self, will: &Recorded) -> Result<bool, Error> {
+        let access = Access::unchecked(will.place.clone());
+        let done = self.change(&access, Admit::Unchecked, |draft| carry_out(draft, will)).await?;
+        if done {
+            self.tell_news(&will.place);
+        }
+        Ok(done)
+    }
+
+    /// The wills on record.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub async fn wills(&self) -> Result<Vec<Recorded>, Error> {
+        let mut found = Vec::new();
+        let mut after: Option<Place> = None;
+        loop {
+            let page =
+                self.storage.list_all(after.as_ref(), BATCH).await.map_err(|error| self.failed(&error))?;
+            let Some(last) = page.last() else { return Ok(found) };
+            after = Some(last.place.clone());
+            for listed in page {
+                if head::decode::<Head>(&listed.head).is_ok_and(|head| head.wills > 0) {
+                    found.extend(self.wills_of(listed.place).await?);
+                }
+            }
+        }
+    }
+
+    async fn wills_of(&self, place: Place) -> Result<Vec<Recorded>, Error> {
+        let access = Access::unchecked(place.clone());
+        let rows =
+            self.look_quietly(&access, Admit::Unchecked, &[], |draft| streams::rows(draft, None, usize::MAX));
+        let rows = match rows.await {
+            Err(Error::UnknownSession) => return Ok(Vec::new()),
+            rows => rows?.0,
+        };
+        let with_will = rows.into_iter().filter_map(|(stream, row)| Some((stream, row.will?)));
+        Ok(with_will
+            .map(|(stream, will)| Recorded { place: place.clone(), stream, author: will.author })
+            .collect())
+    }
+}
+
+impl Access {
+    /// Of the daemon itself.
+    fn unchecked(place: Place) -> Self {
+        Self { place, caller: None, writer: Writer::Anyone, claimed: false }
+    }
+}
+
+fn carry_out(draft: &mut Draft<'_>, will: &Recorded) -> Result<bool, Halt> {
+    // Nobody has used the session by this.
+    draft.quietly();
+    if draft.head.is_terminated() {
+        return Ok(false);
+    }
+    let row = draft.stream(&will.stream)?.filter(|row| !row.closed);
+    let message = row.and_then(|row| row.will).filter(|made| made.author == will.author);
+    let Some(message) = message.map(|made| made.message) else { return Ok(false) };
+    events::put(draft, None, will.stream.clone(), &[Some(Json::trusted(message))])?;
+    let Some(mut row) = draft.stream(&will.stream)? else { return Ok(false) };
+    draft.set_will(&mut row, None);
+    row.closed = true;
+    draft.set_stream(will.stream.clone(), row)?;
+    prune::prune(draft, [&will.stream])?;
+    Ok(true)
+}

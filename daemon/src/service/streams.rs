@@ -1,0 +1,27 @@
+//! Streams that are opened, perhaps with a last will, and closed.
+
+use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::streams::{OpenStreamRequest, Stream, StreamRef};
+
+use super::Conversation;
+
+impl Conversation {
+    /// Opens a stream. The author of its will is the peer.
+    pub(super) async fn open_stream(&self, request: OpenStreamRequest) -> Result<Stream, Error> {
+        let access = self.access(&request.of).await?;
+        let wills = &self.daemon.wills;
+        let author = request.will.as_ref().map(|_| wills.author(&self.peer));
+        let opened = self.daemon.contents.open_stream(&access, &request, author.as_deref()).await?;
+        if author.is_some() {
+            wills.made(self.peer.clone(), access.place, request.stream)?;
+        }
+        Ok(opened)
+    }
+
+    pub(super) async fn close_stream(&self, request: StreamRef) -> Result<Stream, Error> {
+        let access = self.access(&request.of).await?;
+        let closed = self.daemon.contents.close_stream(&access, &request).await?;
+        self.daemon.wills.closed(&access.place, &request.stream);
+        Ok(closed)
+    }
+}

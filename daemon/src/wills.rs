@@ -1,0 +1,163 @@
+//! Carries out the last wills of streams: those whose authors were connected to this daemon, or to a former one of its directory.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mcp_sessiond_process::{ExitWatch, Pinned, ProcessId, sys};
+use mcp_sessiond_proto::{Error, StreamId};
+
+use crate::contents::{Contents, Recorded};
+use crate::edge::Edge;
+use crate::storage::Place;
+
+/// The pause before the next attempt when the storage did not answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The wills whose authors are watched.
+pub struct Wills {
+    edge: Arc<Edge>,
+    contents: Arc<Contents>,
+    watched: Mutex<Watched>,
+}
+
+struct Watched {
+    exits: ExitWatch,
+    authors: HashMap<(Place, StreamId), ProcessId>,
+}
+
+impl std::fmt::Debug for Wills {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Wills({})", self.lock().authors.len())
+    }
+}
+
+impl Wills {
+    /// Watches nobody yet.
+    ///
+    /// # Errors
+    /// When the kernel does not tell of exits.
+    pub fn new(edge: Arc<Edge>, contents: Arc<Contents>) -> io::Result<Self> {
+        let watched = Watched { exits: ExitWatch::new()?, authors: HashMap::new() };
+        Ok(Self { edge, contents, watched: Mutex::new(watched) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As whom a process is on record.
+    #[must_use]
+    pub fn author(&self, process: &Pinned) -> String {
+        self.edge.owner(process.id())
+    }
+
+    /// A stream's will is on record. This process has made it.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], if the process can't be watched: the next daemon carries the will out.
+    pub fn made(&self, author: Pinned, place: Place, stream: StreamId) -> Result<(), Error> {
+        let mut watched = self.lock();
+        let id = author.id();
+        watched.exits.add(author).map_err(|error| {
+            let sentence = format!("the author of a will can't be watched: {error}");
+            Error::Unavailable { sentence, retry_after_ms: 1_000 }
+        })?;
+        watched.authors.insert((place, stream), id);
+        Ok(())
+    }
+
+    /// A stream was closed: its will is void.
+    pub fn closed(&self, place: &Place, stream: &StreamId) {
+        let mut watched = self.lock();
+        if !watched.authors.is_empty()
+            && let Some(author) = watched.authors.remove(&(place.clone(), stream.clone()))
+        {
+            watched.leave(author);
+        }
+    }
+
+    /// A session has ended, with all its streams.
+    pub fn ended(&self, place: &Place) {
+        let mut watched = self.lock();
+        let of = |(at, _): &(Place, StreamId)| at == place;
+        let authors: Vec<ProcessId> =
+            watched.authors.extract_if(|key, _| of(key)).map(|(_, id)| id).collect();
+        authors.into_iter().for_each(|author| watched.leave(author));
+    }
+
+    /// Carries out wills, until it is dropped.
+    ///
+    /// # Errors
+    /// When the kernel no longer tells of exits.
+    pub async fn run(self: Arc<Self>) -> io::Result<()> {
+        tokio::spawn(self.clone().find());
+        let readable = sys::when_readable(self.lock().exits.as_fd().try_clone_to_owned()?)?;
+        loop {
+            readable.readable().await?.clear_ready();
+            for will in self.left() {
+                let wills = self.clone();
+                tokio::spawn(async move { wills.carry_out(will).await });
+            }
+        }
+    }
+
+    /// The wills of the processes that have exited.
+    fn left(&self) -> Vec<Recorded> {
+        let mut watched = self.lock();
+        let exited = watched.exits.drain();
+        let left = watched.authors.extract_if(|_, author| exited.contains(author));
+        left.map(|((place, stream), author)| Recorded { place, stream, author: self.edge.owner(author) })
+            .collect()
+    }
+
+    /// Carries out the wills of processes that have exited while no daemon ran, and watches the others.
+    async fn find(self: Arc<Self>) {
+        let found = loop {
+            match self.contents.wills().await {
+                Ok(found) => break found,
+                Err(_) => tokio::time::sleep(RETRY).await,
+            }
+        };
+        for will in found {
+            match self.edge.process_of(&will.author).map(|process| Pinned::reopen(&process)) {
+                Some(Ok(Some(author))) => {
+                    // If it can't be watched, it is for the next daemon.
+                    let _ = self.made(author, will.place, will.stream);
+                }
+                Some(Ok(None)) => self.carry_out(will).await,
+                Some(Err(error)) => tracing::warn!(%error, "could not look for the author of a will"),
+                // Of another boot, since the storage is local.
+                None if !self.contents.storage().is_shared() => self.carry_out(will).await,
+                None => {}
+            }
+        }
+    }
+
+    async fn carry_out(&self, will: Recorded) {
+        loop {
+            match self.contents.carry_out(&will).await {
+                Err(Error::Unavailable { .. } | Error::OutcomeUnknown { .. }) => {
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(Error::UnknownSession) | Ok(_) => return,
+                Err(error) => {
+                    let (session, stream) = (&will.place.name, &will.stream);
+                    tracing::warn!(session, %stream, %error, "could not carry out the will of a stream");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Watched {
+    /// Watches a process no longer that has no will left.
+    fn leave(&mut self, author: ProcessId) {
+        if !self.authors.values().any(|other| *other == author) {
+            self.exits.remove(&author);
+        }
+    }
+}
