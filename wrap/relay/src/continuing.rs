@@ -120,7 +120,10 @@ impl Relay {
     /// The ids of the calls that fronts have made and whose answers none has confirmed: raw JSON, as it came.
     #[must_use]
     pub fn known_calls(&self) -> Vec<Box<str>> {
-        let open = self.calls.open.values().filter(|call| self.is_current(call.asker) && !call.kind.ours());
+        let open = self.calls.open.values().filter(|call| {
+            // A backend may never answer what was cancelled.
+            self.is_current(call.asker) && !call.kind.ours() && call.cancelled.is_none()
+        });
         let unconfirmed = self.numbered.iter().flat_map(|numbered| &numbered.lines);
         let waiting = self.to_front.entries.iter().map(|entry| &entry.line);
         let answered = unconfirmed.chain(waiting).flat_map(answered);

@@ -96,12 +96,21 @@ struct State {
     /// The incarnation of the server that was sent `notifications/initialized`.
     welcomed: Option<String>,
     /// The calls that a former process has left open, until the server has said which of them it knows.
-    left: Vec<(StreamId, Vec<Id>)>,
+    left: Vec<Left>,
     /// When a client last read, called or waited.
     active: Instant,
     /// Whether somebody was told that there is no room for events.
     has_complained: bool,
     ended: bool,
+}
+
+/// A stream of a former process, with calls that were not answered on it.
+#[derive(Debug)]
+struct Left {
+    stream: StreamId,
+    calls: Vec<Id>,
+    /// Whether all of its events are still there. If not, an answer may be among those that are gone.
+    is_whole: bool,
 }
 
 /// A session that this process serves.
@@ -209,6 +218,9 @@ impl Live {
             let refusal = Refusal::from(error);
             if refusal == Refusal::unknown_session() {
                 self.close();
+                if let Some(backend) = self.backend.try_lock().ok().and_then(|mut slot| slot.take()) {
+                    tokio::spawn(async move { backend.end().await });
+                }
             }
             refusal
         })

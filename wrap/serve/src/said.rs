@@ -3,7 +3,8 @@
 //!
 //! A client may use an id again while a former call of that id is open: a page that was reloaded counts from 0. So the server gets
 //! other ids and progress tokens, which name the stream of the call as well: `"STREAM/ID"`. What it answers is given the client's own
-//! again before it is stored.
+//! again before it is stored. A server that was started again may use an id again, too, while its client still thinks about the former
+//! request. So the client gets `"INCARNATION/ID"`, and an answer to a former server is dropped.
 
 use std::cell::OnceCell;
 
@@ -41,6 +42,8 @@ pub enum PostedKind {
     Cancelled(Id),
     /// The answer to the server's request of this id.
     Answer(Id),
+    /// Progress of the server's request that has this token.
+    Progress(Id),
     /// Any other notification.
     Other,
 }
@@ -86,6 +89,9 @@ fn posted_one(message: &Message<'_>) -> Option<Posted> {
         Kind::Notification { method } if method == "notifications/cancelled" => {
             message.cancelled().map_or(PostedKind::Other, |id| PostedKind::Cancelled(id.into()))
         }
+        Kind::Notification { method } if method == "notifications/progress" => {
+            message.progress().map_or(PostedKind::Other, |token| PostedKind::Progress(token.into()))
+        }
         Kind::Notification { .. } => PostedKind::Other,
         Kind::Answer { id, .. } => PostedKind::Answer((*id).into()),
     };
@@ -100,14 +106,37 @@ fn one_line(text: &str) -> String {
 /// An id or a progress token of a client, as the server gets it.
 #[must_use]
 pub fn addressed(stream: &StreamId, id: &str) -> Id {
-    serde_json::Value::String(format!("{stream}/{id}")).to_string().into()
+    prefixed(stream.as_str(), id)
 }
 
-/// The stream and the client's own id, of what [`addressed`] has made.
-fn address(id: &str) -> Option<(StreamId, Id)> {
+fn prefixed(prefix: &str, id: &str) -> Id {
+    serde_json::Value::String(format!("{prefix}/{id}")).to_string().into()
+}
+
+/// What [`prefixed`] has made an id of.
+fn parts(id: &str) -> Option<(String, Id)> {
     let text: String = serde_json::from_str(id).ok()?;
-    let (stream, own) = text.split_once('/')?;
-    Some((stream.parse().ok()?, own.into()))
+    text.split_once('/').map(|(prefix, own)| (prefix.to_owned(), own.into()))
+}
+
+/// The server's own id, or token, of a request that this server has made. None: another server has made it.
+#[must_use]
+pub fn asked_by(incarnation: &str, id: &str) -> Option<Id> {
+    parts(id).and_then(|(by, own)| (by == incarnation).then_some(own))
+}
+
+/// An answer of a client to a request of the server, or progress of it, with the server's own id.
+#[must_use]
+pub fn answering(line: &Bytes, own: &str) -> Bytes {
+    edited(line, |message, edits| {
+        let id = match &message.kind {
+            Kind::Answer { id, .. } => Some(*id),
+            Kind::Request { .. } | Kind::Notification { .. } => message.progress(),
+        };
+        if let Some(id) = id {
+            edits.replace(message, id, own);
+        }
+    })
 }
 
 /// A request of a client, as the server gets it.
@@ -143,15 +172,15 @@ fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
 
 /// Reads a line of the server, and tells of each message in it, as it is stored: with the client's own ids. Anything that is no
 /// JSON-RPC message is skipped.
-pub fn heard(line: &Bytes, mut hear: impl FnMut(Said, Json)) {
+pub fn heard(line: &Bytes, incarnation: &str, mut hear: impl FnMut(Said, Json)) {
     let copy = OnceCell::new();
     let mut one = |part: &Part<'_>| {
         let Part::Message(message) = part else { return };
         let mut edits = Edits::default();
         let mut own = |text: &str| {
-            let (stream, own) = address(text)?;
+            let (stream, own) = parts(text)?;
             edits.replace(message, text, own.clone());
-            Some((stream, own))
+            Some((stream.parse().ok()?, own))
         };
         let said = match &message.kind {
             Kind::Answer { id, .. } => match own(id) {
@@ -159,12 +188,21 @@ pub fn heard(line: &Bytes, mut hear: impl FnMut(Said, Json)) {
                 // Nobody has asked for it.
                 None => return,
             },
-            Kind::Request { id, .. } => Said::Ask((*id).into()),
+            Kind::Request { id, .. } => {
+                edits.replace(message, id, prefixed(incarnation, id));
+                if let Some(token) = message.asked_progress() {
+                    edits.replace(message, token, prefixed(incarnation, token));
+                }
+                Said::Ask((*id).into())
+            }
             Kind::Notification { method } if method == "notifications/progress" => {
                 message.progress().and_then(own).map_or(Said::Other, |(stream, _)| Said::Progress(stream))
             }
             Kind::Notification { method } if method == "notifications/cancelled" => {
-                message.cancelled().map_or(Said::Other, |id| Said::Cancelled(id.into()))
+                message.cancelled().map_or(Said::Other, |id| {
+                    edits.replace(message, id, prefixed(incarnation, id));
+                    Said::Cancelled(id.into())
+                })
             }
             Kind::Notification { .. } => Said::Other,
         };
@@ -313,7 +351,7 @@ mod tests {
                 "params": {"progressToken": sent["id"], "progress": 1}})
             .to_string();
             let mut got = Vec::new();
-            heard(&format!("[{answer},{progress}]").into(), |said, message| got.push((said, message)));
+            heard(&format!("[{answer},{progress}]").into(), "x", |said, message| got.push((said, message)));
             assert_eq!(got[0].0, Said::Answer(stream.clone(), id.into()));
             assert_eq!(answers(&got[0].1).as_deref(), Some(id));
             assert!(got[0].1.as_str().contains(r#""result":{"id":"call-x/1"}"#), "only the id is replaced");
@@ -324,6 +362,22 @@ mod tests {
                 got[1].1.as_str()
             );
         }
-        heard(&r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.into(), |said, _| panic!("{said:?}"));
+        heard(&r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.into(), "x", |said, _| panic!("{said:?}"));
+    }
+
+    #[test]
+    fn an_answer_to_a_request_of_a_former_server_is_known() {
+        let ask = json!({"jsonrpc": "2.0", "id": 0, "method": "elicitation/create"}).to_string();
+        let mut id = None;
+        heard(&ask.into(), "server-1", |said, message| {
+            assert_eq!(said, Said::Ask("0".into()));
+            let message: serde_json::Value = serde_json::from_str(message.as_str()).expect("JSON");
+            id = Some(message["id"].to_string());
+        });
+        let id = id.expect("it is heard");
+        assert_eq!(asked_by("server-1", &id).as_deref(), Some("0"));
+        assert_eq!((asked_by("server-2", &id), asked_by("server-1", "0")), (None, None));
+        let answer: Bytes = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into();
+        assert_eq!(&answering(&answer, "0")[..], br#"{"jsonrpc":"2.0","id":0,"result":{}}"#);
     }
 }

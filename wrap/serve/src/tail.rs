@@ -12,7 +12,7 @@ use crate::live::{Live, Over, Reading};
 use crate::said::gap;
 
 /// A comment, so that proxies and clients see that the connection is alive.
-pub const COMMENT: &[u8] = b": still here\n\n";
+pub const COMMENT: &str = ": still here\n\n";
 
 /// The events that the reader of a stream is sent.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ pub struct Tail {
     reading: Option<Reading>,
     /// Whether the daemon may have events that did not come by `reading`.
     behind: bool,
-    waiting: VecDeque<Bytes>,
+    /// Parts of the body, and of each event its position and its id.
+    waiting: VecDeque<(Bytes, Option<(u64, EventId)>)>,
     over: bool,
 }
 
@@ -55,13 +56,16 @@ impl Tail {
     /// Sends an event without data: an id to resume with, and how long the client is to wait before it does.
     pub fn prime(&mut self, id: &EventId) {
         let retry = self.live.settings().retry_ms;
-        self.waiting.push_back(format!("id: {}\nretry: {retry}\ndata: \n\n", id.0).into());
+        self.wait(format!("id: {}\nretry: {retry}\ndata: \n\n", id.0));
     }
 
     /// The next part of the body. None: the body ends.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(part) = self.waiting.pop_front() {
+            if let Some((part, event)) = self.waiting.pop_front() {
+                if let (Some((position, id)), StreamId::STANDALONE) = (event, self.stream.as_str()) {
+                    self.live.tell(position, &id);
+                }
                 return Some(part);
             }
             if self.over {
@@ -80,7 +84,7 @@ impl Tail {
         let page = match self.live.session().replay(&self.after).await {
             Ok(page) => page,
             Err(error) if error.passes() && !self.live.has_ended() => {
-                self.waiting.push_back(Bytes::from_static(COMMENT));
+                self.wait(COMMENT);
                 sleep(self.live.settings().keep_alive / 4).await;
                 return;
             }
@@ -95,7 +99,7 @@ impl Tail {
             .map(|gap| gap.last + 1 - gap.first.max(self.position + 1).min(gap.last + 1))
             .sum();
         if lost > 0 {
-            self.waiting.push_back(format!("event: message\ndata: {}\n\n", gap(lost)).into());
+            self.wait(format!("event: message\ndata: {}\n\n", gap(lost)));
         }
         for event in page.events {
             self.send(event.position, &event.id, event.message.as_str());
@@ -123,7 +127,7 @@ impl Tail {
                 }
                 (None, _) => self.over = true,
             },
-            () = sleep(keep_alive) => self.waiting.push_back(Bytes::from_static(COMMENT)),
+            () = sleep(keep_alive) => self.wait(COMMENT),
         }
     }
 
@@ -133,9 +137,12 @@ impl Tail {
         }
         self.position = position;
         self.after = Cursor::Event(id.clone());
-        if self.stream.as_str() == StreamId::STANDALONE {
-            self.live.tell(position, id);
-        }
-        self.waiting.push_back(format!("event: message\nid: {}\ndata: {message}\n\n", id.0).into());
+        let part = format!("event: message\nid: {}\ndata: {message}\n\n", id.0);
+        self.waiting.push_back((part.into(), Some((position, id.clone()))));
+    }
+
+    /// What has no place in the stream is sent in its turn, too.
+    fn wait(&mut self, part: impl Into<Bytes>) {
+        self.waiting.push_back((part.into(), None));
     }
 }

@@ -1,6 +1,6 @@
 //! Which stream a message of the server goes to: a state machine without I/O.
 //!
-//! Answers and progress go to the stream of their call. A cancellation goes to the stream that the cancelled request went to. Any
+//! Answers and progress go to the stream of their call, and nowhere else. A cancellation goes to the stream that the cancelled request went to. Any
 //! other message goes to the call's stream if exactly one call is open; else to the standalone stream if somebody reads it; else to
 //! the newest open call.
 
@@ -130,14 +130,13 @@ impl Which {
         self.open.drain(..).map(|open| (open.stream, open.calls)).collect()
     }
 
-    /// Where a message of the server goes. None: it answers a call that is not open.
+    /// Where a message of the server goes. None: it is about a call that is not open.
     pub fn place(&mut self, said: &Said) -> Option<Place> {
         match said {
             Said::Answer(stream, id) => self.answered(stream, id),
             Said::Progress(stream) => {
-                let at = self.open.iter().position(|open| open.stream == *stream);
-                let stream = at.map(|at| self.redirected(at));
-                Some(stays(stream.unwrap_or_else(|| self.anything())))
+                // Elsewhere its token might be taken for that of another call.
+                self.is_open(stream).then(|| stays(stream.clone()))
             }
             Said::Cancelled(id) => {
                 let went = self.asks.remove(id).filter(|stream| {

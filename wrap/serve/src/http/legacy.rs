@@ -90,7 +90,7 @@ async fn stream(
     let parts = futures::stream::unfold(open, move |mut open| async move {
         let part = match timeout(keep_alive, open.events.recv()).await {
             Ok(part) => part?,
-            Err(_) => Bytes::from_static(COMMENT),
+            Err(_) => COMMENT.into(),
         };
         Some((Ok::<_, Infallible>(part), open))
     });
@@ -150,7 +150,18 @@ impl Connection {
         }
         let live = self.live.get().ok_or_else(|| Refusal::invalid("`initialize` comes first, and alone"))?;
         if messages.iter().any(|message| matches!(message.kind, PostedKind::Call(_))) {
-            self.forward(live.call(messages, is_batch).await?);
+            let calls: Vec<_> = messages.iter().filter_map(|message| message.kind.call().cloned()).collect();
+            match live.call(messages, is_batch).await {
+                Ok(tail) => self.forward(tail),
+                // Some clients give up their session at a status that tells of an error.
+                Err(refusal) => {
+                    for id in calls {
+                        let error = said::refused(&id, &refusal);
+                        let part = format!("event: message\ndata: {}\n\n", error.as_str());
+                        drop(self.out.send(part.into()).await);
+                    }
+                }
+            }
             Ok(())
         } else {
             live.post(messages).await

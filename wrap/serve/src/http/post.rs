@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
-use mcp_sessiond_client::{Caller, SessionId};
+use mcp_sessiond_client::{Caller, Json, SessionId};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
@@ -48,9 +48,16 @@ pub(super) async fn post(
         return Ok(StatusCode::ACCEPTED.into_response());
     }
     let called = tokio::spawn(async move { live.call(messages, is_batch).await });
-    match called.await.unwrap_or_else(|_| Err(broken())) {
+    let Ok(called) = called.await else {
+        let unknown: Vec<_> = calls.iter().map(|id| said::unknown(id)).collect();
+        return Ok(json(errors(&unknown, is_batch)));
+    };
+    match called {
         Ok(tail) => Ok(events(&session, tail)),
-        Err(refusal) if is_about_the_call(&refusal) => Ok(json(refused(&calls, is_batch, &refusal))),
+        Err(refusal) if is_about_the_call(&refusal) => {
+            let refused: Vec<_> = calls.iter().map(|id| said::refused(id, &refusal)).collect();
+            Ok(json(errors(&refused, is_batch)))
+        }
         Err(refusal) => Err(refusal),
     }
 }
@@ -62,10 +69,9 @@ fn is_about_the_call(refusal: &Refusal) -> bool {
         || refusal.status.is_server_error() && refusal.status != StatusCode::SERVICE_UNAVAILABLE
 }
 
-/// The errors that refused calls are answered by.
-fn refused(calls: &[Id], is_batch: bool, refusal: &Refusal) -> String {
-    let errors: Vec<_> = calls.iter().map(|id| said::refused(id, refusal)).collect();
-    let errors: Vec<&str> = errors.iter().map(|error| error.as_str()).collect();
+/// A response of these errors: one, or a batch.
+fn errors(errors: &[Json], is_batch: bool) -> String {
+    let errors: Vec<&str> = errors.iter().map(Json::as_str).collect();
     match &errors[..] {
         [error] if !is_batch => (*error).to_owned(),
         errors => format!("[{}]", errors.join(",")),

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_sessiond_client::{Appended, Cursor, Json, RequestId, Stream, StreamId};
+use mcp_sessiond_client::{Appended, Cursor, Error, Json, RequestId, SessionError, Stream, StreamId};
 use serde_json::value::RawValue;
 
 use super::pump::closed;
 use super::{Live, Reading};
 use crate::backend::{Backend, Ended};
 use crate::refusal::Refusal;
-use crate::said::{Posted, PostedKind, cancelling, not_started, to_server, unknown};
+use crate::said::{Posted, PostedKind, answering, asked_by, cancelling, not_started, to_server, unknown};
 use crate::tail::Tail;
 use crate::which::Id;
 
@@ -25,25 +25,35 @@ impl Live {
     pub async fn post(self: &Arc<Self>, messages: Vec<Posted>) -> Result<(), Refusal> {
         let server = self.server().await?;
         for Posted { kind, mut line } in messages {
-            let mut cancelled = None;
+            let mut initialized = false;
             match kind {
                 // A client says it again when it has sent `initialize` again. The server gets it once.
-                PostedKind::Initialized if self.welcomed(server.incarnation()) => continue,
-                PostedKind::Answer(id) => self.state().which.ask_answered(&id),
+                PostedKind::Initialized if self.is_welcomed(server.incarnation()) => continue,
+                PostedKind::Initialized => initialized = true,
+                PostedKind::Answer(id) => {
+                    let Some(asked) = asked_by(server.incarnation(), &id) else { continue };
+                    line = answering(&line, &asked);
+                    self.state().which.ask_answered(&asked);
+                }
+                PostedKind::Progress(token) => {
+                    let Some(token) = asked_by(server.incarnation(), &token) else { continue };
+                    line = answering(&line, &token);
+                }
                 PostedKind::Cancelled(id) => {
                     let stream = self.state().which.stream_of(&id).cloned();
-                    cancelled = stream.map(|stream| (stream, id));
+                    if let Some(stream) = stream {
+                        line = cancelling(&line, &stream);
+                        // At once, though the server may be busy, or gone.
+                        self.drop_call(&stream, &id).await;
+                    }
                 }
                 _ => {}
-            }
-            if let Some((stream, _)) = &cancelled {
-                line = cancelling(&line, stream);
             }
             if server.send(line).await.is_err() {
                 return Err(Refusal::for_now("the server has ended, and is started again"));
             }
-            if let Some((stream, id)) = cancelled {
-                self.drop_call(&stream, &id).await;
+            if initialized {
+                self.state().welcomed = Some(server.incarnation().to_owned());
             }
         }
         Ok(())
@@ -87,10 +97,10 @@ impl Live {
         let origin = origin(&calls, is_batch)?;
         loop {
             let server = self.server().await?;
-            let stream = name(server.incarnation(), is_batch)?;
             // A batch has several answers, and a will is one message.
             let will = calls.first().filter(|_| !is_batch && !server.outlasts()).map(|id| unknown(id));
-            let (opened, primed) = self.open(&stream, &origin, will).await?;
+            let (opened, primed) = self.open(server.incarnation(), is_batch, &origin, will).await?;
+            let stream = opened.id().clone();
             let is_primed = primed.is_some();
             match self.opened(&stream, &calls, is_primed, server.incarnation()) {
                 Ok(Some(reading)) => {
@@ -109,21 +119,45 @@ impl Live {
 
     async fn open(
         &self,
-        stream: &StreamId,
+        incarnation: &str,
+        is_batch: bool,
         origin: &Json,
         will: Option<Json>,
     ) -> Result<(Stream, Option<Appended>), Refusal> {
-        let primes = self.record.primes();
+        let (first, second) = (name(incarnation, is_batch)?, name(incarnation, is_batch)?);
         self.held(async {
-            let origin = Some(origin.clone());
-            let opened = match will {
-                Some(will) => self.session.open_stream_with_will(stream, origin, will).await?,
-                None => self.session.open_stream(stream, origin).await?,
-            };
-            let primed = if primes { Some(opened.prime().await?) } else { None };
-            Ok((opened, primed))
+            let is_full = |error: &SessionError| matches!(error.refusal(), Some(Error::QuotaExceeded { .. }));
+            match self.open_as(&first, origin, will.clone()).await {
+                Err(error) if is_full(&error) && self.make_room().await => {
+                    self.open_as(&second, origin, will).await
+                }
+                opened => opened,
+            }
         })
         .await
+    }
+
+    async fn open_as(
+        &self,
+        stream: &StreamId,
+        origin: &Json,
+        will: Option<Json>,
+    ) -> Result<(Stream, Option<Appended>), SessionError> {
+        let origin = Some(origin.clone());
+        let opened = match will {
+            Some(will) => self.session.open_stream_with_will(stream, origin, will).await?,
+            None => self.session.open_stream(stream, origin).await?,
+        };
+        if !self.record.primes() {
+            return Ok((opened, None));
+        }
+        match opened.prime().await {
+            Ok(primed) => Ok((opened, Some(primed))),
+            Err(error) => {
+                drop(opened.close().await);
+                Err(error)
+            }
+        }
     }
 
     async fn send(&self, server: &dyn Backend, stream: &StreamId, calls: &[Id], lines: Vec<Bytes>) {

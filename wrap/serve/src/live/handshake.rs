@@ -97,10 +97,19 @@ impl Live {
                 self.close();
             }
         })?;
-        let mut early = Vec::new();
         self.settle_left(&*backend).await;
+        let early = self.ready(&*backend).await.inspect_err(|_| self.unsettle())?;
+        self.state().welcomed = Some(backend.incarnation().to_owned());
+        self.run(&backend, early);
+        *slot = Some(backend.clone());
+        Ok(backend)
+    }
+
+    /// Sends the server the recorded handshake, as far as it needs that.
+    async fn ready(&self, backend: &dyn Backend) -> Result<Early, Refusal> {
+        let mut early = Vec::new();
         if !backend.continues() {
-            let (handshaken, said) = shake(&*backend, &self.record.initialize).await?;
+            let (handshaken, said) = shake(backend, &self.record.initialize).await?;
             early = said;
             if handshaken.result.is_none() {
                 backend.end().await;
@@ -111,10 +120,7 @@ impl Live {
         // A former process may have been killed before it had sent this. A keeper passes it on once.
         let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         backend.send(initialized.into()).await.map_err(|_| mute())?;
-        self.state().welcomed = Some(backend.incarnation().to_owned());
-        self.run(&backend, early);
-        *slot = Some(backend.clone());
-        Ok(backend)
+        Ok(early)
     }
 
     /// Attaches to the session's server, or starts one, so that a client that only listens hears it.

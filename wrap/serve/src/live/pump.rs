@@ -42,7 +42,7 @@ impl Live {
     async fn hear(&self, backend: &dyn Backend, number: u64, line: &Bytes) {
         let mut messages = Vec::new();
         let mut nth = 0_u32;
-        heard(line, |said, message| {
+        heard(line, backend.incarnation(), |said, message| {
             // The line may come again. Then each message in it has to have the same number.
             nth += 1;
             let mut state = self.state();
@@ -104,6 +104,7 @@ impl Live {
                 match shorter() {
                     _ if has_room => {}
                     Some(shorter) => message = shorter,
+                    None if answers(&message).is_none() => return Stored::No,
                     None => sleep(PAUSE).await,
                 }
             } else if error.passes() || matches!(error, SessionError::Refused(Error::WriteFailed { .. })) {
@@ -117,7 +118,7 @@ impl Live {
     }
 
     /// Deletes the oldest events of the session. False: there are none to delete.
-    async fn make_room(&self) -> bool {
+    pub(super) async fn make_room(&self) -> bool {
         for keep in KEPT_WHEN_FULL {
             if self.session.prune(keep).await.is_ok_and(|pruned| pruned > 0) {
                 return true;
@@ -169,12 +170,9 @@ impl Live {
         }
     }
 
-    /// Whether the server was sent `notifications/initialized` before. From now on it counts as sent.
-    pub(super) fn welcomed(&self, incarnation: &str) -> bool {
-        let mut state = self.state();
-        let was = state.welcomed.as_deref() == Some(incarnation);
-        state.welcomed = Some(incarnation.to_owned());
-        was
+    /// Whether the server was sent `notifications/initialized` before.
+    pub(super) fn is_welcomed(&self, incarnation: &str) -> bool {
+        self.state().welcomed.as_deref() == Some(incarnation)
     }
 }
 

@@ -9,7 +9,7 @@ use mcp_sessiond_client::{
 
 use super::calls::{calls_of, is_for};
 use super::handshake::held;
-use super::{Live, Shared, TOLD};
+use super::{Left, Live, Shared, TOLD};
 use crate::backend::Backend;
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -40,8 +40,7 @@ impl Live {
         let mut left = Vec::new();
         for stream in streams {
             if stream.stream.as_str() != StreamId::STANDALONE && !stream.closed {
-                let calls = held(shared.settings.hold, live.unanswered(&stream)).await?;
-                left.push((stream.stream, calls));
+                left.push(held(shared.settings.hold, live.unanswered(&stream)).await?);
             }
         }
         if let Ok(key) = TOLD.parse() {
@@ -54,19 +53,37 @@ impl Live {
         {
             let mut state = live.state();
             // Something may come there, until the server has said which of these calls it knows.
-            state.finishing.extend(left.iter().map(|(stream, _)| stream.clone()));
+            state.finishing.extend(left.iter().map(|left| left.stream.clone()));
             state.left = left;
         }
         tokio::spawn({
             let live = live.clone();
             async move {
                 if live.server().await.is_err() {
-                    let left = std::mem::take(&mut live.state().left);
-                    live.give_up(left, unknown).await;
+                    live.give_up_left().await;
                 }
             }
         });
         Ok(live)
+    }
+
+    /// The outcome of the calls that a former process has left open is unknown.
+    async fn give_up_left(&self) {
+        let left = std::mem::take(&mut self.state().left);
+        let left = left.into_iter().map(|left| (left.stream, left.calls)).collect();
+        self.give_up(left, unknown).await;
+    }
+
+    /// The server was gone again before anything was heard of it: the outcome of all open calls is unknown.
+    pub(super) fn unsettle(self: &Arc<Self>) {
+        let open = {
+            let mut state = self.state();
+            let open = state.which.clear();
+            state.finishing.extend(open.iter().map(|(stream, _)| stream.clone()));
+            open
+        };
+        let live = self.clone();
+        tokio::spawn(async move { live.give_up(open, unknown).await });
     }
 
     /// Goes on with the calls that this server has taken from a former process. Each other call is answered here. If it was meant
@@ -80,21 +97,24 @@ impl Live {
             Err(_) => (Vec::new(), true),
         };
         let known: HashSet<Id> = known.into_iter().map(|id| normal(&id)).collect();
-        let words = |stream: &StreamId| {
-            if is_gone || !is_for(stream, backend.incarnation()) { unknown } else { not_started }
+        let words = |left: &Left| {
+            let is_certain = !is_gone && left.is_whole && is_for(&left.stream, backend.incarnation());
+            if is_certain { not_started } else { unknown }
         };
         let mut lost = Vec::new();
         let left = std::mem::take(&mut self.state().left);
-        for (stream, calls) in left {
+        for left in left {
+            let words = words(&left);
+            let Left { stream, calls, .. } = left;
             let (open, others): (Vec<_>, Vec<_>) =
                 calls.into_iter().partition(|id| known.contains(&normal(&addressed(&stream, id))));
             if open.is_empty() {
-                lost.push((words(&stream), (stream, others)));
+                lost.push((words, (stream, others)));
                 continue;
             }
             // These come before the last answer, which ends the stream.
             for id in others {
-                self.say(&stream, RequestId::mint(), words(&stream)(&id)).await;
+                self.say(&stream, RequestId::mint(), words(&id)).await;
             }
             let mut state = self.state();
             state.finishing.remove(&stream);
@@ -109,11 +129,12 @@ impl Live {
     }
 
     /// The calls of an open stream that were not answered on it.
-    async fn unanswered(&self, stream: &StreamView) -> Result<Vec<Id>, SessionError> {
+    async fn unanswered(&self, stream: &StreamView) -> Result<Left, SessionError> {
         let said = self.session.replay_all(&Cursor::Stream(stream.stream.clone())).await?;
         let answered: HashSet<Id> = said.events.iter().filter_map(|event| answers(&event.message)).collect();
         let calls = stream.opened_by.as_ref().map(|origin| calls_of(&stream.stream, origin));
-        Ok(calls.unwrap_or_default().into_iter().filter(|id| !answered.contains(id)).collect())
+        let calls = calls.unwrap_or_default().into_iter().filter(|id| !answered.contains(id)).collect();
+        Ok(Left { stream: stream.stream.clone(), calls, is_whole: said.gaps.is_empty() })
     }
 }
 

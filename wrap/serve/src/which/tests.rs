@@ -35,6 +35,7 @@ fn answers_and_progress_go_to_their_calls() {
     assert_eq!(which.place(&answer("s2", "1")), None, "another stream's");
     goes(&mut which, &answer("s1", "1"), "s1");
     assert!(which.is_idle());
+    assert_eq!(which.place(&Said::Progress(stream("s1"))), None, "its call is not open");
 }
 
 #[test]
@@ -86,11 +87,11 @@ fn messages_wait_for_a_reader_that_can_come_back() {
 }
 
 #[test]
-fn messages_of_a_stream_that_nobody_can_come_back_to_are_redirected_but_for_the_answer() {
+fn messages_of_a_stream_that_nobody_can_come_back_to_are_redirected_but_for_answer_and_progress() {
     let mut which = with(&["1"]);
     which.reader(&stream("s1"), false);
-    goes(&mut which, &Said::Progress(stream("s1")), StreamId::STANDALONE);
     goes(&mut which, &Said::Other, StreamId::STANDALONE);
+    goes(&mut which, &Said::Progress(stream("s1")), "s1");
     goes(&mut which, &answer("s1", "1"), "s1");
 }
 
