@@ -9,7 +9,7 @@ from world import Driver, World
 
 # How long a client waits for an answer, in seconds. A call that takes longer hangs.
 PATIENCE = 12
-GOOD = ["ok", "outcome unknown", "not started", "its own error"]
+GOOD = ["ok", "outcome unknown", "not started", "no event id", "client ended", "gave up"]
 CUT = ["connection", "serve", "daemon", "serve and daemon", "server"]
 BAD = ["hung", "answered twice", "lost", "executed twice"]
 
@@ -109,9 +109,14 @@ def judge(call, said, executed, steps, client_ended):
         return "outcome unknown", why
     if outcome == "not_sent":
         return ("lost", f"it was started: {why}") if executed else ("not started", why)
-    # Each of them tries twice by default, and then lets the call be.
-    if client_ended or not call.resumable or call.failed >= 2:
-        return "its own error", why
+    # What follows is the client's own error.
+    if not call.resumable:
+        return "no event id", why
+    if client_ended:
+        return "client ended", why
+    # Most try twice, and then give the call up.
+    if call.failed >= 2:
+        return "gave up", why
     if last.get("late") or "silent" in last:
         return "hung", why
     return "lost", why
@@ -166,7 +171,10 @@ class Campaign:
                 self.wire.note(f"-- {self.client.name} says: {one['trouble']}")
         if any(made.what == "server" for call, one in zip(calls, drawn) for made in made_of(call, one)):
             await self.world.servers_back()
-        client_ended = "gone" in said[-1] and any(not call.resumable for call in calls)
+        ended = "gone" in said[-1] or any(one.get("ended") for one in said)
+        client_ended = ended and any(not call.resumable for call in calls)
+        if ended and self.driver.process:
+            await self.driver.end(seconds=0)
         for call, one in zip(calls, drawn):
             for made in made_of(call, one):
                 self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
