@@ -83,8 +83,9 @@ def made_of(call, drawn):
     return set(drawn.cuts + drawn.return_cuts) - set(call.cuts + call.return_cuts)
 
 
-def judge(call, said, executed, steps, client_ended):
-    """What became of a call: one of GOOD or BAD, and why. `client_ended`: by an error of its own, with all its calls."""
+def judge(call, said, executed, steps, client_ended, counts_breaks):
+    """What became of a call: one of GOOD or BAD, and why. `client_ended`: by an error of its own, with all its calls.
+    `counts_breaks`: whether a stream with the rest that breaks is an attempt that failed, for this client."""
     mine = [one for one in said if one.get("key") == call.key]
     last = next((one for one in mine if one.keys() & {"result", "error"}), said[-1])
     numbers = [one["progress"] for one in mine if "progress" in one]
@@ -115,7 +116,7 @@ def judge(call, said, executed, steps, client_ended):
     if client_ended:
         return "client ended", why
     # Most try twice, and then give the call up.
-    if call.failed >= 2:
+    if call.failed + call.broken * counts_breaks >= 2:
         return "gave up", why
     if last.get("late") or "silent" in last:
         return "hung", why
@@ -178,7 +179,7 @@ class Campaign:
         for call, one in zip(calls, drawn):
             for made in made_of(call, one):
                 self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
-            verdict, why = judge(call, said, self.world.executed(call.key), one.steps, client_ended)
+            verdict, why = judge(call, said, self.world.executed(call.key), one.steps, client_ended, self.client.counts_breaks)
             self.wire.note(f"== {call.key}: {verdict} {why}")
             self.counts[verdict] += 1
             tell(f"{call.key}: {verdict}", verdict in BAD, f"{why} {drawn} statuses {call.statuses}")

@@ -37,6 +37,8 @@ class Call:
     resumed: int = 0
     # How many of its requests were not answered, as `serve` was away or the connection was cut.
     failed: int = 0
+    # How many streams with the rest of it broke.
+    broken: int = 0
     # Whether its client could come back: an event with an id was passed on before its connection was cut for the first time.
     resumable: bool = False
     was_cut: bool = False
@@ -210,13 +212,18 @@ class Visit:
     async def _events(self, call, headers):
         """Passes a stream of events on, one by one."""
         buffer = b""
-        async for data in parts(self.up_reader, headers):
-            buffer += data
-            while (end := buffer.find(b"\n\n")) >= 0:
-                event, buffer = buffer[:end + 2], buffer[end + 2:]
-                self.writer.write(chunk(event))
-                await self.writer.drain()
-                await self._passed(call, event)
+        try:
+            async for data in parts(self.up_reader, headers):
+                buffer += data
+                while (end := buffer.find(b"\n\n")) >= 0:
+                    event, buffer = buffer[:end + 2], buffer[end + 2:]
+                    self.writer.write(chunk(event))
+                    await self.writer.drain()
+                    await self._passed(call, event)
+        except Exception:
+            if call and call.resumed:
+                call.broken += 1
+            raise
         self.wire.note(f"{self.name} <- end of stream")
         self.writer.write(b"0\r\n\r\n")
 
