@@ -19,7 +19,9 @@ async def main():
                 return {"result": result.content[0].text}
             except MCPError as error:
                 late = error.code == REQUEST_TIMEOUT
-                return {"error": error.message, "code": error.code, "data": error.data, "late": late}
+                said = {"error": error.message, "code": error.code, "data": error.data, "late": late}
+                # It does not come back from that.
+                return said | {"ended": error.message == "Connection closed"}
 
         await make_all(call)
 

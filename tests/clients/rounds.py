@@ -9,7 +9,7 @@ from world import Driver, World
 
 # How long a client waits for an answer, in seconds. A call that takes longer hangs.
 PATIENCE = 12
-GOOD = ["ok", "outcome unknown", "not started", "its own error"]
+GOOD = ["ok", "outcome unknown", "not started", "no event id", "client ended", "gave up"]
 CUT = ["connection", "serve", "daemon", "serve and daemon", "server"]
 BAD = ["hung", "answered twice", "lost", "executed twice"]
 
@@ -83,8 +83,9 @@ def made_of(call, drawn):
     return set(drawn.cuts + drawn.return_cuts) - set(call.cuts + call.return_cuts)
 
 
-def judge(call, said, executed, steps, client_ended):
-    """What became of a call: one of GOOD or BAD, and why. `client_ended`: by an error of its own, with all its calls."""
+def judge(call, said, executed, steps, client_ended, counts_breaks):
+    """What became of a call: one of GOOD or BAD, and why. `client_ended`: by an error of its own, with all its calls.
+    `counts_breaks`: whether a stream with the rest that breaks is an attempt that failed, for this client."""
     mine = [one for one in said if one.get("key") == call.key]
     last = next((one for one in mine if one.keys() & {"result", "error"}), said[-1])
     numbers = [one["progress"] for one in mine if "progress" in one]
@@ -109,9 +110,14 @@ def judge(call, said, executed, steps, client_ended):
         return "outcome unknown", why
     if outcome == "not_sent":
         return ("lost", f"it was started: {why}") if executed else ("not started", why)
-    # Each of them tries twice by default, and then lets the call be.
-    if client_ended or not call.resumable or call.failed >= 2:
-        return "its own error", why
+    # What follows is the client's own error.
+    if not call.resumable:
+        return "no event id", why
+    if client_ended:
+        return "client ended", why
+    # Most try twice, and then give the call up.
+    if call.failed + call.broken * counts_breaks >= 2:
+        return "gave up", why
     if last.get("late") or "silent" in last:
         return "hung", why
     return "lost", why
@@ -166,11 +172,14 @@ class Campaign:
                 self.wire.note(f"-- {self.client.name} says: {one['trouble']}")
         if any(made.what == "server" for call, one in zip(calls, drawn) for made in made_of(call, one)):
             await self.world.servers_back()
-        client_ended = "gone" in said[-1] and any(not call.resumable for call in calls)
+        ended = "gone" in said[-1] or any(one.get("ended") for one in said)
+        client_ended = ended and any(not call.resumable for call in calls)
+        if ended and self.driver.process:
+            await self.driver.end(seconds=0)
         for call, one in zip(calls, drawn):
             for made in made_of(call, one):
                 self.cuts[made.what] = self.cuts.get(made.what, 0) + 1
-            verdict, why = judge(call, said, self.world.executed(call.key), one.steps, client_ended)
+            verdict, why = judge(call, said, self.world.executed(call.key), one.steps, client_ended, self.client.counts_breaks)
             self.wire.note(f"== {call.key}: {verdict} {why}")
             self.counts[verdict] += 1
             tell(f"{call.key}: {verdict}", verdict in BAD, f"{why} {drawn} statuses {call.statuses}")

@@ -37,9 +37,13 @@ class Call:
     resumed: int = 0
     # How many of its requests were not answered, as `serve` was away or the connection was cut.
     failed: int = 0
+    # How many streams with the rest of it broke.
+    broken: int = 0
     # Whether its client could come back: an event with an id was passed on before its connection was cut for the first time.
     resumable: bool = False
     was_cut: bool = False
+    # Whether it is about to be cut.
+    waits: bool = False
 
 
 class Broken(Exception):
@@ -80,10 +84,11 @@ class Wire:
         self.now = calls
         self.calls.update((call.key, call) for call in calls)
 
-    async def others_begin(self):
-        """Waits until every call has its first event, or was cut before: what is cut then can be resumed."""
+    async def others_begin(self, call):
+        """Waits until every other call has its first event, or is about to be cut before that: the rest can be resumed."""
+        call.waits = True
         for _ in range(1000):
-            if all(call.resumable or call.was_cut for call in self.now):
+            if all(other.resumable or other.was_cut or other.waits for other in self.now):
                 return
             await asyncio.sleep(0.005)
 
@@ -207,13 +212,18 @@ class Visit:
     async def _events(self, call, headers):
         """Passes a stream of events on, one by one."""
         buffer = b""
-        async for data in parts(self.up_reader, headers):
-            buffer += data
-            while (end := buffer.find(b"\n\n")) >= 0:
-                event, buffer = buffer[:end + 2], buffer[end + 2:]
-                self.writer.write(chunk(event))
-                await self.writer.drain()
-                await self._passed(call, event)
+        try:
+            async for data in parts(self.up_reader, headers):
+                buffer += data
+                while (end := buffer.find(b"\n\n")) >= 0:
+                    event, buffer = buffer[:end + 2], buffer[end + 2:]
+                    self.writer.write(chunk(event))
+                    await self.writer.drain()
+                    await self._passed(call, event)
+        except Exception:
+            if call and call.resumed:
+                call.broken += 1
+            raise
         self.wire.note(f"{self.name} <- end of stream")
         self.writer.write(b"0\r\n\r\n")
 
@@ -245,8 +255,7 @@ class Visit:
     async def _reach(self, call, place):
         """Cuts, if this is where."""
         while call and call.cuts and call.cuts[0].at <= place:
-            if place >= 0:
-                await self.wire.others_begin()
+            await self.wire.others_begin(call)
             if place == 0:
                 await asyncio.sleep(TO_READ)
             await self._make(call.cuts.pop(0), call, place)

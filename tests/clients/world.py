@@ -146,16 +146,14 @@ class Driver:
             await self.end()
         return said
 
-    async def end(self):
-        """Ends it: by its end of input, or else by SIGKILL. What it still said is returned."""
-        said = []
+    async def end(self, seconds=10):
+        """Ends it: by its end of input, or after so many seconds by SIGKILL."""
         self.process.stdin.close()
-        while not said or not said[-1].keys() & {"gone", "silent"}:
-            said.append(await self._line(10))
-        try:
-            await asyncio.wait_for(self.process.wait(), 10)
-        except asyncio.TimeoutError:
+        with contextlib.suppress(asyncio.TimeoutError):
+            while "gone" not in await asyncio.wait_for(self._line(seconds), seconds):
+                pass
+            await asyncio.wait_for(self.process.wait(), seconds)
+        if self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
         self.process = None
-        return said[:-1]
