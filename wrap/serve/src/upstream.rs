@@ -1,13 +1,13 @@
-//! A server that speaks Streamable HTTP itself, and forgets everything when it ends.
+//! A server that speaks Streamable HTTP itself, and forgets its sessions when it restarts.
 //!
-//! No keeper holds it: what it would take to go on with its calls after a kill of this process is on record, in the session's state,
-//! before anything is passed on. A server that has forgotten the session is told the recorded handshake again; what was open then is
-//! answered "outcome unknown".
+//! No keeper holds the server. Before `serve` passes a message on, the daemon has stored, in the session's state, what the next
+//! process needs to fetch the rest of each call. If the server has forgotten the session, `serve` repeats the recorded handshake to it,
+//! and answers the calls that were open "outcome unknown".
 //!
-//! - [`url`]: where it is. [`wire`]: requests to it. [`sse`]: events.
-//! - [`link`]: what all requests of one session share. [`calls`]: those that want an answer. [`shake`]: the handshake. [`listen`]: the
-//!   standalone stream.
-//! - [`ledger`]: what is on record. [`numbers`]: what tells the same message again from another one.
+//! - [`url`]: where the server is. `wire.rs`: requests to it. `sse.rs`: events.
+//! - `link.rs`: what all requests of one session share. `calls.rs`: requests that want an answer. `shake.rs`: the handshake.
+//!   `listen.rs`: the standalone stream.
+//! - `ledger.rs`: what is stored. `numbers.rs`: how a message is recognised that the server repeats.
 
 mod calls;
 mod ledger;

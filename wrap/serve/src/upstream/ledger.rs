@@ -1,7 +1,9 @@
-//! What is on record of a session's server, in the state of the session: its own session id, and where each open stream is.
+//! What the daemon stores of a session's server, in the state of the session: the server's own session id, and how far each open
+//! stream is.
 //!
-//! It is on record before anything that needs it is passed on. How far a stream has come is written when what was said up to there is
-//! kept, some time later: what comes again by that has the same number, and is kept once.
+//! `serve` stores it before it passes on a message that depends on it. Only how far a stream has come is written later, once the
+//! daemon has stored the messages up to there: a message that the server repeats because of that has the same number, and is stored
+//! once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
