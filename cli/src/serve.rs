@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser};
 use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
@@ -98,6 +98,28 @@ impl FromStr for At {
     }
 }
 
+/// Arguments of `serve` by themselves.
+#[derive(Debug, Parser)]
+#[command(name = "mcp-sessiond serve", no_binary_name = true)]
+struct Alone {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// Whether `serve` takes these words. Returns where it would listen, and how many of the words are the server's command.
+pub(super) fn check(words: &[OsString]) -> Result<(String, usize), String> {
+    let parsed = Alone::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
+    })?;
+    let Arguments { listen: At(listen), command, .. } = parsed.arguments;
+    let at = match listen {
+        Listen::Tcp(at) => format!("http://{at}/mcp"),
+        Listen::Unix(path) => format!("unix:{}", path.display()),
+    };
+    Ok((at, command.len()))
+}
+
 pub(super) fn run(arguments: Arguments) -> ExitCode {
     let path = config::usual_path();
     let config = match config::load(path.as_deref(), &[]) {
@@ -147,6 +169,8 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     Ok(Settings {
         service: format!("serve.{name}").parse().map_err(|error| format!("--name: {error}"))?,
         start,
+        // systemd gives a service up that exits with 75.
+        waits: std::env::var_os("NOTIFY_SOCKET").is_some(),
         behind,
         listen,
         hold: Duration::from_millis(http.hold_ms),

@@ -34,6 +34,8 @@ pub struct Settings {
     pub service: ServiceName,
     /// Whether to start a daemon if none runs.
     pub start: Start,
+    /// Whether it waits where no daemon can be had, instead of giving up.
+    pub waits: bool,
     /// What is behind.
     pub behind: Behind,
     /// Where `serve` listens.
