@@ -85,7 +85,7 @@ enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
-/// Serves until SIGTERM or SIGINT. After SIGINT the sessions have ended, too.
+/// Serves until SIGTERM or SIGINT. After SIGINT the sessions have ended, too, unless they are to be kept.
 ///
 /// # Errors
 /// [`NotServed`], before anything was served.
@@ -113,7 +113,7 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         () = serving => false,
         () = table.look_after() => false,
         _ = term.recv() => false,
-        _ = int.recv() => true,
+        _ = int.recv() => !table.shared().settings.keep,
     };
     if let Listener::Unix(_, path) = &listener {
         let _ = std::fs::remove_file(path);
