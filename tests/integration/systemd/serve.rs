@@ -117,15 +117,25 @@ fn it_waits_for_a_daemon() {
     let machine = Machine::new();
     let world = &machine.world;
     log(&machine);
-    // `--no-start` behind the name is an option of `serve`.
-    std::thread::scope(|scope| {
-        let installed = scope.spawn(|| install(&machine, &["--no-start"], &tiny(world)));
-        until("it has looked for a daemon", || machine.log().contains("waiting for one").then_some(()));
-        let _daemon = world.daemon();
-        succeeded(&installed.join().expect("it ran"));
-        assert_eq!(machine.property(UNIT, "ActiveState"), "active");
-        client(&machine).initialize("2025-11-25");
-    });
+    // The first `--no-start` is an option of `install`, the second of `serve`.
+    let words = arguments(&machine, &["--no-start"], &tiny(world));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    succeeded(&machine.sessiond(&[&["install", "--no-start"], &words[1..]].concat()));
+    let waits = |times: usize| {
+        until("it waits for a daemon", || {
+            (machine.log().matches("waiting for one").count() == times).then_some(())
+        });
+    };
+    machine.systemctl(&["start", "--no-block", UNIT]);
+    waits(1);
+    machine.systemctl(&["stop", UNIT]);
+    assert_eq!(machine.property(UNIT, "Result"), "success", "it has ended at once");
+    machine.systemctl(&["start", "--no-block", UNIT]);
+    waits(2);
+    let _daemon = world.daemon();
+    machine.systemctl(&["start", UNIT]);
+    assert_eq!(machine.property(UNIT, "ActiveState"), "active");
+    client(&machine).initialize("2025-11-25");
 }
 
 #[test]
