@@ -3,9 +3,12 @@
 //! One executable plays every part: the director (`demo`), the hosts (`demo --part host`) and the servers
 //! (`demo --part server`), with a daemon that the servers start themselves, in a directory that is gone afterwards.
 
+mod curl;
 mod host;
+mod http;
 mod server;
 mod stage;
+mod steps;
 mod story;
 
 use std::process::ExitCode;
@@ -19,32 +22,52 @@ use super::{FAILED, complain};
 Two hosts start servers of different arguments; servers, daemon and host are killed with SIGKILL. Each row is one \
 server that came up: the session that it should be in, and the one that it is in.
 
-Exit codes: 0 every server that should resume did, and every one that should not did not; 1 otherwise.
+`demo http` shows `serve`, with curl as its client: a page reload and a SIGKILL of `serve` in the middle of a call. Each command is \
+printed, and what came of it.
 
-Example: mcp-sessiond demo")]
+Exit codes: 0 everything went as it should; 1 otherwise; 70 it could not be played, as where there is no curl.
+
+Examples:
+  mcp-sessiond demo
+  mcp-sessiond demo http")]
 pub(super) struct Arguments {
+    /// Which story: without a name, that of hosts and their servers
+    #[arg(value_enum)]
+    story: Option<Story>,
     /// The part to play
     #[arg(long, hide = true)]
     part: Option<Part>,
     /// Arguments of a server's own, which tell it from its siblings
-    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(hide = true, last = true)]
     own: Vec<String>,
-    /// Print each row as a JSON object: scene, host, server, expected, session, visit, as_expected
+    /// Print each row as a JSON object: scene, host, server, expected, session, visit, as_expected. With `http`: scene, expected,
+    /// as_expected
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Story {
+    /// A page reload and a kill of `serve`, with curl
+    Http,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Part {
     Host,
     Server,
+    Steps,
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let played = match arguments.part {
         Some(Part::Host) => host::play().map(|()| true),
         Some(Part::Server) => server::play().map(|()| true),
-        None => story::tell(arguments.json),
+        Some(Part::Steps) => steps::play().map(|()| true),
+        None => match arguments.story {
+            Some(Story::Http) => http::tell(arguments.json),
+            None => story::tell(arguments.json),
+        },
     };
     match played {
         Ok(true) => ExitCode::SUCCESS,

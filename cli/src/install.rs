@@ -2,21 +2,26 @@
 //!
 //! A manager is a module that knows its files and its commands; what is done with them is the same for both.
 
+mod files;
 #[cfg(any(target_os = "macos", test))]
 mod launchd;
+mod served;
+mod steps;
 #[cfg(not(target_os = "macos"))]
 mod systemd;
 
-use std::fmt::Write as _;
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::process::ExitCode;
 
 use clap::Args;
 use mcp_sessiond_process::directory::Directory;
 use mcp_sessiond_proto::paths;
 
+use self::files::{File, Written, before, compare, write};
+pub(super) use self::served::Name;
+use self::served::{Served, Unit};
 use super::{FAILED, UNAVAILABLE, USAGE, complain};
 #[cfg(target_os = "macos")]
 use launchd as manager;
@@ -30,9 +35,16 @@ manager listen on the daemon's socket: the first connection starts the daemon. S
 after an upgrade or from another place; it says what has changed. Where MCP_SESSIOND_DIR is set, the service is for \
 that directory; but clients that are not told of it look in the usual one.
 
+With `--serve NAME` it writes a service for `mcp-sessiond serve --name NAME` with the options and the command that follow, starts \
+it, and starts it again at each login and whenever it ends. `serve` and the servers behind it run in this directory, \
+with this shell's PATH; all other variables are the service manager's. Servers survive when the service is restarted. If `serve` exits \
+with 64, 70 or 75, systemd does not start it again.
+
 Exit codes: 0; 64 bad usage or directory; 69 neither a systemd user manager nor launchd can be reached; 70 it failed.
 
-Example: mcp-sessiond install --print")]
+Examples:
+  mcp-sessiond install --print
+  mcp-sessiond install --serve browser --listen 127.0.0.1:8000 -- npx @playwright/mcp")]
 pub(super) struct Arguments {
     /// Show the files and the commands, and touch nothing
     #[arg(long)]
@@ -40,6 +52,29 @@ pub(super) struct Arguments {
     /// Leave it to the next login to start it
     #[arg(long)]
     no_start: bool,
+    /// Install `serve` under this name instead of the daemon
+    #[arg(long, value_name = "NAME")]
+    serve: Option<Name>,
+    /// With `--serve`: options of `serve`, `--`, and the server's command; or `--upstream URL`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, requires = "serve", value_name = "SERVING")]
+    serving: Vec<OsString>,
+}
+
+impl Arguments {
+    fn unit(&self) -> Unit {
+        unit(self.serve.as_ref())
+    }
+
+    /// What is written, and, for `serve`, how it runs.
+    fn files(&self, service: &Service) -> Result<(Vec<File>, Option<Served>), Problem> {
+        let Some(name) = &self.serve else { return Ok((manager::files(service)?, None)) };
+        let served = Served::here(name, &self.serving)?;
+        Ok((vec![manager::serve_file(name, service, &served)?], Some(served)))
+    }
+}
+
+fn unit(serve: Option<&Name>) -> Unit {
+    serve.cloned().map_or(Unit::Daemon, Unit::Serve)
 }
 
 #[derive(Debug, Args)]
@@ -47,13 +82,21 @@ pub(super) struct Arguments {
 Stops the daemon and removes what `install` has made. The sessions stay in their directory, which it names. Clients \
 start a daemon on demand from then on.
 
+With `--serve NAME` it stops and removes the service of that name instead. The sessions stay; their servers end after \
+`http.linger_ms`.
+
 Exit codes: 0, also where nothing was installed; 69 the service manager can't be reached; 70 it failed.
 
-Example: mcp-sessiond uninstall")]
+Examples:
+  mcp-sessiond uninstall
+  mcp-sessiond uninstall --serve browser")]
 pub(super) struct UninstallArguments {
     /// Show the files and the commands, and touch nothing
     #[arg(long)]
     print: bool,
+    /// The service of `serve` under this name, instead of the daemon's
+    #[arg(long, value_name = "NAME")]
+    serve: Option<Name>,
 }
 
 /// Why it was not done. The sentence is for people.
@@ -113,102 +156,9 @@ fn writable(path: &Path) -> Result<String, Problem> {
     }
 }
 
-/// A file of the service.
-#[derive(Debug)]
-struct File {
-    path: PathBuf,
-    text: String,
-}
-
-/// What writing a file did.
-#[derive(Debug, PartialEq, Eq)]
-enum Written {
-    New,
-    /// What went and what came, line by line.
-    Changed(String),
-    Unchanged,
-}
-
-/// What there was before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Before {
-    Nothing,
-    Another,
-    TheSame,
-}
-
-/// A command to the service manager.
-#[derive(Debug)]
-struct Step {
-    words: Vec<String>,
-    failure: Failure,
-}
-
-/// What it means that a command fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Failure {
-    Final,
-    /// Nothing: there may be nothing to do.
-    Ignored,
-    /// What came before may still be under way, which the manager does not tell.
-    #[cfg_attr(not(target_os = "macos"), allow(dead_code, reason = "systemd tells"))]
-    Passing,
-}
-
-/// How often and after which pause a command is repeated whose failure may be passing.
-const ATTEMPTS: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(100);
-
-impl Step {
-    fn new(words: &[&str]) -> Self {
-        Self { words: words.iter().map(|&word| word.to_owned()).collect(), failure: Failure::Final }
-    }
-
-    fn or(self, failure: Failure) -> Self {
-        Self { failure, ..self }
-    }
-
-    fn text(&self) -> String {
-        let quoted = |word: &String| if word.contains(' ') { format!("'{word}'") } else { word.clone() };
-        self.words.iter().map(quoted).collect::<Vec<_>>().join(" ")
-    }
-
-    fn run(&self) -> Result<(), Problem> {
-        let mut attempts = 1;
-        loop {
-            match answer(&self.words) {
-                Ok(_) => {
-                    say(format_args!("ran      {}", self.text()));
-                    return Ok(());
-                }
-                Err(_) if self.failure == Failure::Ignored => return Ok(()),
-                Err(_) if self.failure == Failure::Passing && attempts < ATTEMPTS => {
-                    attempts += 1;
-                    std::thread::sleep(PAUSE);
-                }
-                Err(error) => return Err(Problem::Failed(format!("`{}` failed: {error}", self.text()))),
-            }
-        }
-    }
-}
-
-/// Runs a command, and returns its standard output, or what it complained of.
-fn answer(words: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, String> {
-    let (program, arguments) = words.split_first().ok_or("no command")?;
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null());
-    manager::prepare(&mut command);
-    let output = command.output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-    Err(if complaint.is_empty() { output.status.to_string() } else { complaint })
-}
-
 /// The file by which clients and `debug check` know that the service is installed.
 pub(super) fn installed() -> Option<PathBuf> {
-    manager::paths().ok()?.pop().filter(|path| path.is_file())
+    manager::paths(&Unit::Daemon).ok()?.pop().filter(|path| path.is_file())
 }
 
 /// Something about the installed service that needs a hand.
@@ -222,12 +172,21 @@ pub(super) fn ailment() -> Option<Ailment> {
     manager::ailment()
 }
 
+/// The services of `serve` that are installed, and what is wrong with each.
+pub(super) fn served() -> Vec<(Name, Option<Ailment>)> {
+    let with_ailment = |name: Name| {
+        let ailment = manager::serve_ailment(&name);
+        (name, ailment)
+    };
+    manager::served().into_iter().map(with_ailment).collect()
+}
+
 pub(super) fn install(arguments: &Arguments) -> ExitCode {
     exit(if arguments.print { show_install(arguments) } else { do_install(arguments) })
 }
 
 pub(super) fn uninstall(arguments: &UninstallArguments) -> ExitCode {
-    exit(if arguments.print { show_uninstall() } else { do_uninstall() })
+    exit(if arguments.print { show_uninstall(arguments) } else { do_uninstall(arguments) })
 }
 
 fn exit(done: Result<(), Problem>) -> ExitCode {
@@ -242,13 +201,13 @@ fn exit(done: Result<(), Problem>) -> ExitCode {
 
 fn show_install(arguments: &Arguments) -> Result<(), Problem> {
     let service = Service::of_this_machine()?;
-    let files = manager::files(&service)?;
+    let (files, _) = arguments.files(&service)?;
     let before = before(&files.iter().map(compare).collect::<Result<Vec<_>, _>>()?);
     for file in &files {
         say(format_args!("# {}\n{}", file.path.display(), file.text));
     }
     say("# then");
-    for step in manager::steps(before, !arguments.no_start)? {
+    for step in manager::steps(&arguments.unit(), before, !arguments.no_start)? {
         say(step.text());
     }
     Ok(())
@@ -256,30 +215,23 @@ fn show_install(arguments: &Arguments) -> Result<(), Problem> {
 
 fn do_install(arguments: &Arguments) -> Result<(), Problem> {
     let service = Service::of_this_machine()?;
-    let files = manager::files(&service)?;
+    let (files, served) = arguments.files(&service)?;
     manager::reach()?;
     let found = files.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
-    for (file, found) in files.iter().zip(&found) {
-        if *found != Written::Unchanged {
-            write(file).map_err(|error| Problem::file(&file.path, &error))?;
-        }
-        match found {
-            Written::New => say(format_args!("wrote    {}", file.path.display())),
-            Written::Changed(lines) => {
-                say(format_args!("changed  {}\n{}", file.path.display(), lines.trim_end()));
-            }
-            Written::Unchanged => say(format_args!("kept     {}", file.path.display())),
-        }
-    }
+    put(&files, &found)?;
     // launchd does not make it, and systemd would. Either way it is found out now whether it can be used.
     Directory::open(Path::new(&service.directory)).map_err(|error| Problem::Failed(error.to_string()))?;
-    for step in manager::steps(before(&found), !arguments.no_start)? {
+    for step in manager::steps(&arguments.unit(), before(&found), !arguments.no_start)? {
         step.run()?;
     }
-    if arguments.no_start {
-        say("From the next login on, the first connection starts the daemon.");
-    } else {
-        say(format_args!("The first connection to {} starts the daemon.", service.socket()));
+    let socket = service.socket();
+    match (served, arguments.no_start) {
+        (None, true) => say("From the next login on, the first connection starts the daemon."),
+        (None, false) => say(format_args!("The first connection to {socket} starts the daemon.")),
+        (Some(Served { at, directory, .. }), no_start) => say(format_args!(
+            "{}`serve` listens at {at}. Servers run in {directory}, with this shell's PATH.",
+            if no_start { "From the next login on, " } else { "" }
+        )),
     }
     if let Some(built) = build_directory(Path::new(&service.binary)) {
         complain(format_args!(
@@ -292,29 +244,48 @@ fn do_install(arguments: &Arguments) -> Result<(), Problem> {
     Ok(())
 }
 
-fn show_uninstall() -> Result<(), Problem> {
-    for step in manager::farewell()? {
+/// Writes the files that are not there yet as they should be, and says which.
+fn put(files: &[File], found: &[Written]) -> Result<(), Problem> {
+    for (file, found) in files.iter().zip(found) {
+        if *found != Written::Unchanged {
+            write(file).map_err(|error| Problem::file(&file.path, &error))?;
+        }
+        match found {
+            Written::New => say(format_args!("wrote    {}", file.path.display())),
+            Written::Changed(lines) => {
+                say(format_args!("changed  {}\n{}", file.path.display(), lines.trim_end()));
+            }
+            Written::Unchanged => say(format_args!("kept     {}", file.path.display())),
+        }
+    }
+    Ok(())
+}
+
+fn show_uninstall(arguments: &UninstallArguments) -> Result<(), Problem> {
+    let unit = unit(arguments.serve.as_ref());
+    for step in manager::farewell(&unit)? {
         say(step.text());
     }
-    for path in manager::paths()?.iter().filter(|path| path.exists()) {
+    for path in manager::paths(&unit)?.iter().filter(|path| path.exists()) {
         say(format_args!("rm '{}'", path.display()));
     }
-    for step in manager::aftermath() {
+    for step in manager::aftermath(&unit) {
         say(step.text());
     }
     Ok(())
 }
 
-fn do_uninstall() -> Result<(), Problem> {
-    let files = manager::paths()?;
+fn do_uninstall(arguments: &UninstallArguments) -> Result<(), Problem> {
+    let unit = unit(arguments.serve.as_ref());
+    let files = manager::paths(&unit)?;
     if !files.iter().any(|path| path.exists()) {
         say("Nothing is installed.");
         return Ok(());
     }
     manager::reach()?;
     // Not the one that is derived now: it may have been installed for another.
-    let socket = manager::socket(&files);
-    for step in manager::farewell()? {
+    let socket = manager::socket(&files).filter(|_| matches!(unit, Unit::Daemon));
+    for step in manager::farewell(&unit)? {
         step.run()?;
     }
     for path in &files {
@@ -324,7 +295,7 @@ fn do_uninstall() -> Result<(), Problem> {
             Err(error) => return Err(Problem::file(path, &error)),
         }
     }
-    for step in manager::aftermath() {
+    for step in manager::aftermath(&unit) {
         step.run()?;
     }
     if let Some((directory, socket)) = socket.as_deref().and_then(|socket| Some((socket.parent()?, socket)))
@@ -332,6 +303,13 @@ fn do_uninstall() -> Result<(), Problem> {
     {
         unlink(directory, socket);
         say(format_args!("The sessions stay in {0}; `rm -r '{0}'` forgets them.", directory.display()));
+    }
+    if let Unit::Serve(name) = &unit {
+        say(format_args!(
+            "The sessions stay, and their servers for another while (`http.linger_ms`). To end them now: \
+             `mcp-sessiond debug sweep --service serve.{} --older-than 0s`",
+            name.as_str()
+        ));
     }
     Ok(())
 }
@@ -342,59 +320,6 @@ fn unlink(directory: &Path, socket: &Path) {
     if directory.try_lock().is_ok() && std::fs::remove_file(socket).is_ok() {
         say(format_args!("removed  {}", socket.display()));
     }
-}
-
-fn before(found: &[Written]) -> Before {
-    if found.iter().all(|one| *one == Written::New) {
-        Before::Nothing
-    } else if found.iter().all(|one| *one == Written::Unchanged) {
-        Before::TheSame
-    } else {
-        Before::Another
-    }
-}
-
-/// What writing the file will do.
-fn compare(file: &File) -> Result<Written, Problem> {
-    match std::fs::symlink_metadata(&file.path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Written::New),
-        Err(error) => return Err(Problem::file(&file.path, &error)),
-        Ok(found) if !found.is_file() => {
-            let path = file.path.display();
-            return Err(Problem::Failed(format!(
-                "{path} is no file of ours, but a symlink (was it masked, or does something else manage it?); remove it first"
-            )));
-        }
-        Ok(_) => {}
-    }
-    let former = std::fs::read_to_string(&file.path).map_err(|error| Problem::file(&file.path, &error))?;
-    Ok(if former == file.text {
-        Written::Unchanged
-    } else {
-        Written::Changed(difference(&former, &file.text))
-    })
-}
-
-/// The lines that are in one text only; comments don't matter.
-fn difference(former: &str, text: &str) -> String {
-    let mut lines = String::new();
-    for (mark, of, other) in [('-', former, text), ('+', text, former)] {
-        let only =
-            of.lines().filter(|line| !line.starts_with('#') && !other.lines().any(|known| known == *line));
-        for line in only {
-            let _ = writeln!(lines, "  {mark} {}", line.trim());
-        }
-    }
-    lines
-}
-
-/// Writes a file whole.
-fn write(file: &File) -> io::Result<()> {
-    let directory = file.path.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(directory)?;
-    let temporary = file.path.with_extension("new");
-    std::fs::write(&temporary, &file.text)?;
-    std::fs::rename(&temporary, &file.path)
 }
 
 /// The build directory that the executable is in: cargo tags its own for the tools that make backups.

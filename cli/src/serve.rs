@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Parser};
 use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
@@ -39,13 +39,15 @@ Servers that `serve` has started survive it. When `serve` is started again under
 rest of its calls once. If nobody serves the name for ten minutes (`http.linger_ms`), the servers end. The sessions stay: when their \
 clients come back, `serve` starts new servers and sends them the recorded handshake.
 
-SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too. A session that no client reads or calls for \
+SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too, unless `--keep` is given. A session that no client reads or calls for \
 half an hour (`http.idle_ms`) ends.
 
-Exit codes: 0 after SIGTERM or SIGINT; 1 `serve` has failed; 64 bad usage or configuration; 75 no daemon, or another process serves \
+Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 70 `serve` has failed; 75 no daemon, or another process serves \
 the name or listens there.
 
-Example:
+`mcp-sessiond install --serve NAME` makes it a service. `mcp-sessiond demo http` shows what it does.
+
+Examples:
   mcp-sessiond serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp
   mcp-sessiond serve --listen 127.0.0.1:8000 --upstream http://127.0.0.1:3000/mcp
   curl -H 'Accept: application/json, text/event-stream' -H 'Content-Type: application/json' localhost:8000/mcp -d '{…}'")]
@@ -71,6 +73,9 @@ pub(super) struct Arguments {
     /// The file with the token, which is made if it is missing; by default `serve.token` beside the configuration
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Keep the sessions when SIGINT (Ctrl-C) ends `serve`, as SIGTERM does
+    #[arg(long)]
+    keep: bool,
     /// Do not start a daemon where none runs
     #[arg(long)]
     no_start: bool,
@@ -96,6 +101,28 @@ impl FromStr for At {
         let address = address.as_deref().unwrap_or(text).parse::<SocketAddr>();
         address.map(|address| Self(Listen::Tcp(address))).map_err(|_| "ADDRESS:PORT, or unix:PATH".into())
     }
+}
+
+/// Arguments of `serve` by themselves.
+#[derive(Debug, Parser)]
+#[command(name = "mcp-sessiond serve", no_binary_name = true)]
+struct Alone {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// Whether `serve` takes these words. Returns where it would listen, and how many of the words are the server's command.
+pub(super) fn check(words: &[OsString]) -> Result<(String, usize), String> {
+    let parsed = Alone::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned()
+    })?;
+    let Arguments { listen: At(listen), command, .. } = parsed.arguments;
+    let at = match listen {
+        Listen::Tcp(at) => format!("http://{at}/mcp"),
+        Listen::Unix(path) => format!("unix:{}", path.display()),
+    };
+    Ok((at, command.len()))
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
@@ -137,7 +164,8 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     let token = token(&arguments)?;
     let start = if arguments.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
-    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, command, upstream, .. } = arguments;
+    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, keep, command, upstream, .. } =
+        arguments;
     if let Listen::Tcp(at) = &listen {
         hosts.extend(host(at));
     }
@@ -147,6 +175,9 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     Ok(Settings {
         service: format!("serve.{name}").parse().map_err(|error| format!("--name: {error}"))?,
         start,
+        // systemd gives a service up that exits with 75.
+        waits: std::env::var_os("NOTIFY_SOCKET").is_some(),
+        keep,
         behind,
         listen,
         hold: Duration::from_millis(http.hold_ms),

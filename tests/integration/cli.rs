@@ -163,11 +163,42 @@ fn every_verb_has_help_with_an_example() {
         &["install"],
         &["uninstall"],
         &["demo"],
+        &["serve"],
     ] {
         let help = run(&world, &[verb, &["--help"]].concat(), b"");
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
         assert!(help.status.success() && text.contains("Example"), "{verb:?}: {text}");
     }
+}
+
+#[test]
+fn demo_http_shows_a_reload_and_a_kill_with_curl() {
+    let world = world("");
+    let mut command = world.sessiond(&["demo", "http", "--json"]);
+    let story = command.stdout(Stdio::piped()).spawn().expect("spawned");
+    let directory = format!("/tmp/mcp-sessiond-demo-{}", story.id());
+    let played = story.wait_with_output().expect("it ends");
+    assert_eq!(played.status.code(), Some(0), "{played:?}");
+    let said = String::from_utf8(played.stdout).expect("UTF-8");
+    let rows: Vec<Value> = said.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
+    assert_eq!(rows.len(), 5, "{said}");
+    assert!(rows.iter().all(|row| row["as_expected"] == true), "{said}");
+    assert!(!std::path::Path::new(&directory).exists());
+    let shown = run(&world, &["demo", "http"], b"");
+    let text = String::from_utf8(shown.stdout).expect("UTF-8");
+    for line in ["$ mcp-sessiond serve", "$ curl ", "    HTTP/1.1 204 No Content", "'Last-Event-ID: "] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn demo_http_says_that_it_needs_curl() {
+    let world = world("");
+    let mut command = world.sessiond(&["demo", "http"]);
+    let refused = command.env("PATH", world.root()).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(70), "{refused:?}");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("install the package `curl`"), "{said}");
 }
 
 #[test]

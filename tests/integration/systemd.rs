@@ -2,6 +2,7 @@
 
 mod install;
 mod machine;
+mod serve;
 
 use std::fs::rename;
 use std::io::Read as _;

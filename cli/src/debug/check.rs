@@ -111,6 +111,7 @@ async fn look(asked: &Asked) -> Vec<Finding> {
         ),
     });
     findings.push(service());
+    findings.extend(install::served().into_iter().map(served));
     match connect(&directory, &Start::Never).await {
         Ok(connection) => {
             findings.push(Finding::good(
@@ -154,6 +155,14 @@ fn service() -> Finding {
             "not installed as a user service",
             "`mcp-sessiond install`; without it, whoever needs a daemon starts one on demand",
         ),
+    }
+}
+
+/// A service of `serve`.
+fn served((name, ailment): (install::Name, Option<install::Ailment>)) -> Finding {
+    match ailment {
+        Some(install::Ailment { finding, advice }) => Finding::other("serve", State::Bad, finding, advice),
+        None => Finding::good("serve", format!("the service of {} runs", name.as_str())),
     }
 }
 

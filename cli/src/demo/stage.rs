@@ -37,7 +37,7 @@ impl Stage {
     }
 
     /// The environment of everything on stage: this directory, and no configuration of the user's.
-    fn environment(&self) -> [(&'static str, OsString); 2] {
+    pub(super) fn environment(&self) -> [(&'static str, OsString); 2] {
         let config = self.directory.join("config.toml");
         [(DIRECTORY_VARIABLE, self.directory.clone().into()), (config::FILE_VARIABLE, config.into())]
     }

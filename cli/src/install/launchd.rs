@@ -1,10 +1,15 @@
 //! launchd's agent.
 #![cfg_attr(not(target_os = "macos"), allow(dead_code, reason = "compiled for its tests"))]
 
+mod serve;
+
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Ailment, Before, Failure, File, Problem, Service, Step, answer};
+use super::files::{Before, File};
+use super::served::{Name, Served, Unit};
+use super::steps::{Failure, Step, answer};
+use super::{Ailment, Problem, Service};
 
 const LABEL: &str = "io.github.mcp-sessiond";
 
@@ -35,35 +40,99 @@ fn home() -> Result<PathBuf, Problem> {
     home.ok_or_else(|| Problem::Usage("HOME does not say where launch agents belong".into()))
 }
 
-pub(super) fn paths() -> Result<Vec<PathBuf>, Problem> {
-    Ok(vec![home()?.join("Library/LaunchAgents").join(format!("{LABEL}.plist"))])
+/// The folder of the user's agents.
+fn agents() -> Result<PathBuf, Problem> {
+    Ok(home()?.join("Library/LaunchAgents"))
+}
+
+/// An agent's label.
+fn label(unit: &Unit) -> String {
+    match unit {
+        Unit::Daemon => LABEL.to_owned(),
+        Unit::Serve(name) => serve::called(name),
+    }
+}
+
+fn target(unit: &Unit) -> String {
+    format!("{}/{}", domain(), label(unit))
+}
+
+pub(super) fn paths(unit: &Unit) -> Result<Vec<PathBuf>, Problem> {
+    Ok(vec![agents()?.join(format!("{}.plist", label(unit)))])
+}
+
+/// The names of the services of `serve` that are installed.
+pub(super) fn served() -> Vec<Name> {
+    let entries = agents().ok().and_then(|directory| std::fs::read_dir(directory).ok());
+    let names = entries.into_iter().flatten().flatten();
+    names.filter_map(|entry| serve::named(entry.file_name().to_str()?)).collect()
+}
+
+/// Where an agent's standard error goes.
+fn log(unit: &Unit) -> Result<PathBuf, Problem> {
+    let name = match unit {
+        Unit::Daemon => "mcp-sessiond.log".to_owned(),
+        Unit::Serve(name) => format!("mcp-sessiond-serve-{}.log", name.as_str()),
+    };
+    Ok(home()?.join("Library/Logs").join(name))
 }
 
 pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
-    let log = super::writable(&home()?.join("Library/Logs/mcp-sessiond.log"))?;
+    let log = super::writable(&log(&Unit::Daemon)?)?;
     let text = plist(service, &log);
-    Ok(paths()?.into_iter().map(|path| File { path, text: text.clone() }).collect())
+    Ok(paths(&Unit::Daemon)?.into_iter().map(|path| File { path, text: text.clone() }).collect())
 }
 
-/// The directory is always said: launchd's environment may have the variable from `launchctl setenv`.
+/// The file of a service of `serve`.
+pub(super) fn serve_file(name: &Name, service: &Service, served: &Served) -> Result<File, Problem> {
+    let unit = Unit::Serve(name.clone());
+    let log = super::writable(&log(&unit)?)?;
+    let path = paths(&unit)?.pop().unwrap_or_default();
+    Ok(File { path, text: serve::plist(name, service, served, &log) })
+}
+
+/// What people may ask for when a service of `serve` does not run.
+pub(super) fn where_it_says_why(name: &Name) -> String {
+    log(&Unit::Serve(name.clone())).unwrap_or_default().display().to_string()
+}
+
+/// What is wrong with a service of `serve` that is installed.
+pub(super) fn serve_ailment(name: &Name) -> Option<Ailment> {
+    let unit = Unit::Serve(name.clone());
+    let known = answer(&[LAUNCHCTL, "print", &target(&unit)]);
+    let runs = known.is_ok_and(|said| said.lines().any(|line| line.trim() == "state = running"));
+    (!runs).then(|| Ailment {
+        finding: format!("{} does not run", label(&unit)),
+        advice: format!("see {}, then `launchctl kickstart {}`", where_it_says_why(name), target(&unit)),
+    })
+}
+
 /// What is wrong with the installed agent, and what to do about it.
 pub(super) fn ailment() -> Option<Ailment> {
-    let known = answer(&[LAUNCHCTL, "print", &format!("{}/{LABEL}", domain())]);
+    let known = answer(&[LAUNCHCTL, "print", &target(&Unit::Daemon)]);
     known.is_err().then(|| Ailment {
         finding: "installed, but launchd does not know the agent".into(),
         advice: "`mcp-sessiond install` again, in a session of this user's".into(),
     })
 }
 
+/// The directory is always said: launchd's environment may have the variable from `launchctl setenv`.
 fn plist(service: &Service, log: &str) -> String {
-    let filled = [
-        ("/Users/YOU/.cargo/bin/mcp-sessiond", service.binary.as_str()),
-        ("/Users/YOU/Library/Application Support/mcp-sessiond/daemon.sock", &service.socket()),
-        ("/Users/YOU/Library/Application Support/mcp-sessiond", &service.directory),
-        ("/Users/YOU/Library/Logs/mcp-sessiond.log", log),
-    ];
-    filled.iter().fold(PLIST.to_owned(), |plist, (example, path)| {
-        plist.replace(&format!("<string>{example}</string>"), &format!("<string>{}</string>", escaped(path)))
+    fill(
+        PLIST,
+        &[
+            ("/Users/YOU/.cargo/bin/mcp-sessiond", &service.binary),
+            ("/Users/YOU/Library/Application Support/mcp-sessiond/daemon.sock", &service.socket()),
+            ("/Users/YOU/Library/Application Support/mcp-sessiond", &service.directory),
+            ("/Users/YOU/Library/Logs/mcp-sessiond.log", log),
+        ],
+    )
+}
+
+/// The agent with these values in place of the examples.
+fn fill(plist: &str, values: &[(&str, &str)]) -> String {
+    values.iter().fold(plist.to_owned(), |plist, (example, value)| {
+        plist.replace(&format!("<string>{example}</string>"), &format!("<string>{}</string>", escaped(value)))
     })
 }
 
@@ -72,11 +141,11 @@ fn escaped(text: &str) -> String {
 }
 
 /// What has to be done once the file is there. launchd reads the agents of a user at each login.
-pub(super) fn steps(_: Before, start: bool) -> Result<Vec<Step>, Problem> {
-    let (domain, target) = (domain(), format!("{}/{LABEL}", domain()));
+pub(super) fn steps(unit: &Unit, _: Before, start: bool) -> Result<Vec<Step>, Problem> {
+    let (domain, target) = (domain(), target(unit));
     let mut steps = vec![Step::new(&[LAUNCHCTL, "enable", &target])];
     if start {
-        let path = super::writable(&paths()?.pop().unwrap_or_default())?;
+        let path = super::writable(&paths(unit)?.pop().unwrap_or_default())?;
         steps.push(Step::new(&[LAUNCHCTL, "bootout", &target]).or(Failure::Ignored));
         // Before macOS 26, bootout returns before it is done, and until then this fails with error 5.
         steps.push(Step::new(&[LAUNCHCTL, "bootstrap", &domain, &path]).or(Failure::Passing));
@@ -86,12 +155,12 @@ pub(super) fn steps(_: Before, start: bool) -> Result<Vec<Step>, Problem> {
 
 /// What has to be done before the file goes.
 #[expect(clippy::unnecessary_wraps, reason = "as systemd's")]
-pub(super) fn farewell() -> Result<Vec<Step>, Problem> {
-    Ok(vec![Step::new(&[LAUNCHCTL, "bootout", &format!("{}/{LABEL}", domain())]).or(Failure::Ignored)])
+pub(super) fn farewell(unit: &Unit) -> Result<Vec<Step>, Problem> {
+    Ok(vec![Step::new(&[LAUNCHCTL, "bootout", &target(unit)]).or(Failure::Ignored)])
 }
 
 /// What has to be done when it is gone.
-pub(super) fn aftermath() -> Vec<Step> {
+pub(super) fn aftermath(_: &Unit) -> Vec<Step> {
     Vec::new()
 }
 

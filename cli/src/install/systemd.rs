@@ -1,11 +1,16 @@
 //! systemd's user units.
 
+mod serve;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
 
-use super::{Ailment, Before, Failure, File, Problem, Service, Step, answer};
+use super::files::{Before, File};
+use super::served::{Name, Served, Unit};
+use super::steps::{Failure, Step, answer};
+use super::{Ailment, Problem, Service};
 
 const SERVICE: &str = "mcp-sessiond.service";
 const SOCKET: &str = "mcp-sessiond.socket";
@@ -47,15 +52,45 @@ fn directory() -> Result<PathBuf, Problem> {
         .ok_or_else(|| Problem::Usage("neither XDG_CONFIG_HOME nor HOME says where user units belong".into()))
 }
 
-/// The files, that of the socket last.
-pub(super) fn paths() -> Result<Vec<PathBuf>, Problem> {
+/// The files, that of the daemon's socket last.
+pub(super) fn paths(unit: &Unit) -> Result<Vec<PathBuf>, Problem> {
     let directory = directory()?;
-    Ok(vec![directory.join(SERVICE), directory.join(SOCKET)])
+    Ok(match unit {
+        Unit::Daemon => vec![directory.join(SERVICE), directory.join(SOCKET)],
+        Unit::Serve(name) => vec![directory.join(serve::called(name))],
+    })
+}
+
+/// The names of the services of `serve` that are installed.
+pub(super) fn served() -> Vec<Name> {
+    let entries = directory().ok().and_then(|directory| std::fs::read_dir(directory).ok());
+    let names = entries.into_iter().flatten().flatten();
+    names.filter_map(|entry| serve::named(entry.file_name().to_str()?)).collect()
 }
 
 pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
     let texts = [service_unit(service), socket_unit(service)];
-    Ok(paths()?.into_iter().zip(texts).map(|(path, text)| File { path, text }).collect())
+    Ok(paths(&Unit::Daemon)?.into_iter().zip(texts).map(|(path, text)| File { path, text }).collect())
+}
+
+/// The file of a service of `serve`.
+pub(super) fn serve_file(name: &Name, service: &Service, served: &Served) -> Result<File, Problem> {
+    Ok(File { path: directory()?.join(serve::called(name)), text: serve::unit(service, served) })
+}
+
+/// What people may ask for when a service of `serve` does not run.
+pub(super) fn where_it_says_why(name: &Name) -> String {
+    format!("`systemctl --user status {}`", serve::called(name))
+}
+
+/// What is wrong with a service of `serve` that is installed.
+pub(super) fn serve_ailment(name: &Name) -> Option<Ailment> {
+    let unit = serve::called(name);
+    let state = answer(&["systemctl", "--user", "show", "--property=ActiveState", "--value", &unit]).ok()?;
+    (state != "active").then(|| Ailment {
+        finding: format!("{unit} is {state}"),
+        advice: format!("see {}, then `systemctl --user restart {unit}`", where_it_says_why(name)),
+    })
 }
 
 /// What is wrong with the installed service, and what to do about it.
@@ -94,6 +129,11 @@ fn binary_of(unit: &str) -> Option<String> {
 
 fn service_unit(service: &Service) -> String {
     let unit = fill(SERVICE_UNIT, "ExecStart=", &format!("ExecStart={} run", quoted(&service.binary)));
+    place(unit, service)
+}
+
+/// The unit with the daemon's directory, where `MCP_SESSIOND_DIR` has named one.
+fn place(unit: String, service: &Service) -> String {
     if !service.named {
         return unit;
     }
@@ -116,13 +156,26 @@ fn fill(unit: &str, key: &str, line: &str) -> String {
 /// A word of a setting that is split into words (systemd.syntax(7)), with its specifiers (`%`) disarmed.
 fn quoted(word: &str) -> String {
     let escaped = word.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%");
-    if escaped == word && !word.contains([' ', '\'', ';']) { escaped } else { format!("\"{escaped}\"") }
+    let escaped = escaped.replace('\n', r"\n").replace('\t', r"\t");
+    if escaped == word && !word.is_empty() && !word.contains([' ', '\'', ';']) {
+        escaped
+    } else {
+        format!("\"{escaped}\"")
+    }
 }
 
 /// What has to be done once the units are there.
 #[expect(clippy::unnecessary_wraps, reason = "launchd's can fail")]
-pub(super) fn steps(before: Before, start: bool) -> Result<Vec<Step>, Problem> {
+pub(super) fn steps(unit: &Unit, before: Before, start: bool) -> Result<Vec<Step>, Problem> {
     let mut steps = vec![Step::new(&["systemctl", "--user", "daemon-reload"])];
+    if let Unit::Serve(name) = unit {
+        let unit = serve::called(name);
+        steps.push(Step::new(&["systemctl", "--user", "--quiet", "enable", &unit]));
+        if start {
+            steps.push(Step::new(&["systemctl", "--user", "restart", &unit]));
+        }
+        return Ok(steps);
+    }
     if !start {
         steps.push(Step::new(&["systemctl", "--user", "--quiet", "enable", SOCKET]));
         return Ok(steps);
@@ -140,7 +193,11 @@ pub(super) fn steps(before: Before, start: bool) -> Result<Vec<Step>, Problem> {
 
 /// What has to be done before the units go.
 #[expect(clippy::unnecessary_wraps, reason = "launchd's can fail")]
-pub(super) fn farewell() -> Result<Vec<Step>, Problem> {
+pub(super) fn farewell(unit: &Unit) -> Result<Vec<Step>, Problem> {
+    if let Unit::Serve(name) = unit {
+        let unit = serve::called(name);
+        return Ok(vec![Step::new(&["systemctl", "--user", "--quiet", "disable", "--now", &unit])]);
+    }
     Ok(vec![
         Step::new(&["systemctl", "--user", "--quiet", "disable", "--now", SOCKET]),
         Step::new(&["systemctl", "--user", "stop", SERVICE]),
@@ -148,11 +205,14 @@ pub(super) fn farewell() -> Result<Vec<Step>, Problem> {
 }
 
 /// What has to be done when they are gone.
-pub(super) fn aftermath() -> Vec<Step> {
-    vec![
-        Step::new(&["systemctl", "--user", "daemon-reload"]),
-        Step::new(&["systemctl", "--user", "--quiet", "reset-failed", SERVICE, SOCKET]).or(Failure::Ignored),
-    ]
+pub(super) fn aftermath(unit: &Unit) -> Vec<Step> {
+    let units = match unit {
+        Unit::Daemon => vec![SERVICE.to_owned(), SOCKET.to_owned()],
+        Unit::Serve(name) => vec![serve::called(name)],
+    };
+    let mut forgotten = vec!["systemctl", "--user", "--quiet", "reset-failed"];
+    forgotten.extend(units.iter().map(String::as_str));
+    vec![Step::new(&["systemctl", "--user", "daemon-reload"]), Step::new(&forgotten).or(Failure::Ignored)]
 }
 
 /// The socket that the service was installed for.

@@ -5,6 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::serving;
+use crate::world;
 use crate::wrap::{counter, gate, open, tiny};
 
 #[test]
@@ -84,6 +85,18 @@ fn the_sessions_are_those_of_the_service() {
     let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
     assert_eq!(listed[0]["status"]["is"], "terminated", "{listed}");
     until("its server has ended, too", || world.processes().is_empty().then_some(()));
+}
+
+#[test]
+fn with_keep_the_sessions_stay_after_ctrl_c() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut serve = world.serve(&["--name", "test", "--keep"], &tiny(&world));
+    let mut client = serve.connected("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    assert!(serve.stop(Signal::SIGINT).success());
+    serve.start_again();
+    assert_eq!(client.text("increment", &json!({})), "2", "the same server");
 }
 
 #[test]

@@ -103,11 +103,16 @@ fn the_units_are_valid_as_they_stand_and_as_installed() {
     let home = machine.world.root().join("h");
     create_dir_all(home.join(".cargo/bin")).expect("a directory");
     symlink(machine.world.binaries.daemon, home.join(".cargo/bin/mcp-sessiond")).expect("linked");
-    for directory in [PathBuf::from(fixture("../cli/systemd")), units(&machine.world)] {
+    let (as_they_stand, installed) = (PathBuf::from(fixture("../cli/systemd")), units(&machine.world));
+    let both = [SERVICE, SOCKET];
+    for (directory, units) in [
+        (as_they_stand, &[&both[..], &["mcp-sessiond-serve@.service"]].concat()),
+        (installed, &both.to_vec()),
+    ] {
         let mut verify = machine.manager.command("systemd-analyze");
         verify
             .args(["--user", "verify"])
-            .args([SERVICE, SOCKET].map(|unit| directory.join(unit)))
+            .args(units.iter().map(|unit| directory.join(unit)))
             .env("HOME", &home);
         let verified = verify.output().expect("it runs");
         assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");

@@ -17,6 +17,7 @@ use hyper_util::service::TowerToHyperService;
 use mcp_sessiond_client::{Options, ServiceName, Sessions};
 use mcp_sessiond_process::{descriptors, tcp};
 use mcp_sessiond_wrap::service::NotLeased;
+use sd_notify::NotifyState;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,6 +44,8 @@ const STREAMS_MAX: u32 = 128;
 const CONNECTIONS_MAX: usize = 1_024;
 /// The pause after a connection could not be accepted, for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The pause before a daemon is looked for again.
+const DAEMON_PAUSE: Duration = Duration::from_secs(1);
 /// The answer to a connection of another user's.
 const NOT_OURS: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
     The kernel does not say that this is of the user who runs mcp-sessiond serve";
@@ -82,7 +85,7 @@ enum Listener {
     Unix(UnixListener, PathBuf),
 }
 
-/// Serves until SIGTERM or SIGINT. After SIGINT the sessions have ended, too.
+/// Serves until SIGTERM or SIGINT. After SIGINT the sessions have ended, too, unless they are to be kept.
 ///
 /// # Errors
 /// [`NotServed`], before anything was served.
@@ -90,7 +93,11 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
     let sessions = Sessions::of_service(settings.service.clone(), options);
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    sessions.list().await.map_err(NotServed::NoDaemon)?;
+    tokio::select! {
+        found = find_daemon(&sessions, settings.waits) => found?,
+        _ = term.recv() => return Ok(()),
+        _ = int.recv() => return Ok(()),
+    }
     // One for each client's connection, and two for each server's keeper.
     let former = descriptors::raise();
     let backends = backends(&settings, former).await.map_err(|error| match error {
@@ -100,12 +107,13 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     let (listener, at) = bind(&settings.listen).await?;
     let table = Arc::new(Table::new(Shared { settings, sessions, backends }));
     announce(&at);
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
     let serving = accept(&listener, router(&table), &table.shared().settings);
     let ends = tokio::select! {
         () = serving => false,
         () = table.look_after() => false,
         _ = term.recv() => false,
-        _ = int.recv() => true,
+        _ = int.recv() => !table.shared().settings.keep,
     };
     if let Listener::Unix(_, path) = &listener {
         let _ = std::fs::remove_file(path);
@@ -114,6 +122,23 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         table.end().await;
     } else {
         table.close();
+    }
+    Ok(())
+}
+
+/// Makes sure that there is a daemon.
+async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), NotServed> {
+    let mut is_said = false;
+    while let Err(error) = sessions.list().await {
+        let error = NotServed::NoDaemon(error);
+        if !waits {
+            return Err(error);
+        }
+        if !is_said {
+            complain(format_args!("{error}; waiting for one"));
+        }
+        is_said = true;
+        sleep(DAEMON_PAUSE).await;
     }
     Ok(())
 }

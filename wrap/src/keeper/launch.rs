@@ -101,6 +101,10 @@ impl Launch<'_> {
         }
         command.arg("--").arg(&self.program.name).args(&self.program.arguments);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if self.service.is_some() {
+            // systemd means the process that serves, not its servers.
+            command.env_remove("NOTIFY_SOCKET");
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut keeper = mask.while_in_force(|| command.spawn())?;
         let report = report_of(&mut keeper, Some(until));

@@ -1,0 +1,61 @@
+//! A server for `demo http`: its tool takes twelve steps, and tells its client of each.
+
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// How many steps a call takes.
+pub(super) const STEPS: u64 = 12;
+
+/// Steps before which the server waits for a file in its directory, so that each cut is in the middle of the call.
+pub(super) const GATES: [(u64, &str); 2] = [(5, "page-is-gone"), (9, "serve-is-killed")];
+
+/// The pause before a file is looked for again.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) fn play() -> io::Result<()> {
+    for line in io::stdin().lock().lines() {
+        let message: Value = serde_json::from_str(&line?)?;
+        // Notifications want no answer.
+        let Some(id) = message.get("id") else { continue };
+        let answer = match message["method"].as_str() {
+            Some("initialize") => json!({"result": {
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "steps", "version": "1"},
+            }}),
+            Some("tools/call") => {
+                walk(&message["params"]["_meta"]["progressToken"])?;
+                let text = format!("{STEPS} steps, taken by process {}", std::process::id());
+                json!({"result": {"content": [{"type": "text", "text": text}]}})
+            }
+            _ => json!({"error": {"code": -32601, "message": "there is only tools/call"}}),
+        };
+        let mut answer = answer;
+        answer["jsonrpc"] = "2.0".into();
+        answer["id"] = id.clone();
+        say(&answer)?;
+    }
+    Ok(())
+}
+
+fn walk(token: &Value) -> io::Result<()> {
+    for step in 1..=STEPS {
+        for (_, gate) in GATES.iter().filter(|(before, _)| *before == step) {
+            while !Path::new(gate).exists() {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        let params = json!({"progressToken": token, "progress": step, "total": STEPS});
+        say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))?;
+    }
+    Ok(())
+}
+
+fn say(message: &Value) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{message}")?;
+    output.flush()
+}

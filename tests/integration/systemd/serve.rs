@@ -1,0 +1,156 @@
+//! `install --serve`: `serve` as a service of its own.
+
+use std::fs::{create_dir_all, read_link, write};
+use std::path::PathBuf;
+
+use mcp_sessiond_tests::{HttpClient, until};
+use serde_json::{Value, json};
+
+use super::machine::{Machine, config, files, is_there, succeeded, units};
+use crate::wrap::{counter, gate, open, tiny};
+
+const UNIT: &str = "mcp-sessiond-serve@test.service";
+
+/// `install --serve test` with these options of `serve`, in front of this server.
+fn arguments(machine: &Machine, options: &[&str], server: &[String]) -> Vec<String> {
+    let listen = format!("unix:{}", socket(machine).display());
+    let given = ["install", "--serve", "test", "--listen", &listen];
+    let options = given.iter().chain(options).copied().map(String::from);
+    options.chain(["--".to_owned()]).chain(server.iter().cloned()).collect()
+}
+
+fn install(machine: &Machine, options: &[&str], server: &[String]) -> std::process::Output {
+    let arguments = arguments(machine, options, server);
+    machine.sessiond(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn socket(machine: &Machine) -> PathBuf {
+    machine.world.root().join("serve.sock")
+}
+
+fn client(machine: &Machine) -> HttpClient {
+    let at = socket(machine).to_str().expect("UTF-8").to_owned();
+    HttpClient { at, headers: Vec::new(), last: 0 }
+}
+
+fn main_pid(machine: &Machine) -> u32 {
+    machine.property(UNIT, "MainPID").parse().expect("a pid")
+}
+
+/// Has the standard error of `serve` written to the machine's log.
+fn log(machine: &Machine) {
+    let over = units(&machine.world).join(format!("{UNIT}.d/test.conf"));
+    create_dir_all(over.parent().expect("a directory")).expect("a directory");
+    let log = machine.world.root().join("log");
+    write(over, format!("[Service]\nStandardError=append:{}\n", log.display())).expect("written");
+}
+
+#[test]
+fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
+    let machine = Machine::new();
+    let world = &machine.world;
+    succeeded(&install(&machine, &[], &counter(world)));
+    assert_eq!(machine.property(UNIT, "UnitFileState"), "enabled");
+    let mut client = client(&machine);
+    client.initialize("2025-11-25");
+    assert_eq!(client.text("increment", &json!({})), "1");
+    let server = world.backend();
+    let gate = gate(world, "gate");
+    let event = client.call("slow", &json!({"gate": gate})).said().id.expect("an id");
+    machine.systemctl(&["kill", "--signal=KILL", "--kill-whom=main", UNIT]);
+    until("it is started again", || {
+        (machine.property(UNIT, "NRestarts") == "1" && machine.property(UNIT, "ActiveState") == "active")
+            .then_some(())
+    });
+    let mut back = client.resume(&event);
+    open(&gate);
+    assert_eq!(back.answer()["result"]["content"][0]["text"], "2");
+    machine.systemctl(&["restart", UNIT]);
+    assert_eq!(client.text("increment", &json!({})), "3", "the same server");
+    assert_eq!(world.backend().keeper, server.keeper);
+
+    let environment: Value =
+        serde_json::from_str(&client.text("env", &json!({}))).expect("the server's environment");
+    assert_eq!(environment["PATH"].as_str(), std::env::var("PATH").ok().as_deref());
+    assert!(environment.get("NOTIFY_SOCKET").is_none(), "{environment}");
+    let directory = read_link(format!("/proc/{}/cwd", server.pid())).expect("a directory");
+    assert_eq!(directory, std::env::current_dir().expect("a directory"));
+    let check = String::from_utf8(machine.sessiond(&["debug", "check"]).stdout).expect("UTF-8");
+    assert!(check.contains("the service of test runs"), "{check}");
+    let verified = machine
+        .run("systemd-analyze", &["--user", "verify", units(world).join(UNIT).to_str().expect("UTF-8")]);
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
+
+    let serve = main_pid(&machine);
+    succeeded(&machine.sessiond(&["uninstall", "--serve", "test"]));
+    assert!(!is_there(serve));
+    assert_eq!(files(&config(world)), Vec::<PathBuf>::new());
+    assert_eq!(machine.property(UNIT, "LoadState"), "not-found");
+    assert_eq!(world.backend().keeper, server.keeper, "the server stays for another while");
+    succeeded(&machine.sessiond(&["debug", "sweep", "--service", "serve.test", "--older-than", "0s"]));
+    until("the server has ended with its session", || world.backends().is_empty().then_some(()));
+    let again = succeeded(&machine.sessiond(&["uninstall", "--serve", "test"]));
+    assert_eq!(again, "Nothing is installed.\n");
+}
+
+#[test]
+fn it_is_not_started_again_and_again_while_another_process_serves_the_name() {
+    let machine = Machine::new();
+    let world = &machine.world;
+    let _daemon = world.daemon();
+    log(&machine);
+    let by_hand = world.serve(&["--name", "test"], &tiny(world));
+    let refused = install(&machine, &[], &tiny(world));
+    assert_eq!(refused.status.code(), Some(70), "{refused:?}");
+    let properties = ["ActiveState", "NRestarts", "ExecMainStatus"];
+    assert_eq!(properties.map(|name| machine.property(UNIT, name)), ["failed", "0", "75"]);
+    assert!(machine.log().contains(&format!("process {} serves", by_hand.pid())), "{}", machine.log());
+    let check = String::from_utf8(machine.sessiond(&["debug", "check"]).stdout).expect("UTF-8");
+    assert!(check.contains(&format!("{UNIT} is failed")), "{check}");
+    drop(by_hand);
+    machine.systemctl(&["restart", UNIT]);
+    client(&machine).initialize("2025-11-25");
+}
+
+#[test]
+fn it_waits_for_a_daemon() {
+    let machine = Machine::new();
+    let world = &machine.world;
+    log(&machine);
+    // The first `--no-start` is an option of `install`, the second of `serve`.
+    let words = arguments(&machine, &["--no-start"], &tiny(world));
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    succeeded(&machine.sessiond(&[&["install", "--no-start"], &words[1..]].concat()));
+    let waits = |times: usize| {
+        until("it waits for a daemon", || {
+            (machine.log().matches("waiting for one").count() == times).then_some(())
+        });
+    };
+    machine.systemctl(&["start", "--no-block", UNIT]);
+    waits(1);
+    machine.systemctl(&["stop", UNIT]);
+    assert_eq!(machine.property(UNIT, "Result"), "success", "it has ended at once");
+    machine.systemctl(&["start", "--no-block", UNIT]);
+    waits(2);
+    let _daemon = world.daemon();
+    machine.systemctl(&["start", UNIT]);
+    assert_eq!(machine.property(UNIT, "ActiveState"), "active");
+    client(&machine).initialize("2025-11-25");
+}
+
+#[test]
+fn print_and_no_start_install_nothing_that_runs() {
+    let machine = Machine::new();
+    let server = tiny(&machine.world);
+    let words = arguments(&machine, &[], &server);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let shown = succeeded(&machine.sessiond(&[&["install", "--print"], &words[1..]].concat()));
+    assert!(files(&config(&machine.world)).is_empty(), "{shown}");
+    succeeded(&machine.sessiond(&[&["install", "--no-start"], &words[1..]].concat()));
+    assert_eq!(machine.property(UNIT, "ActiveState"), "inactive");
+    assert_eq!(machine.property(UNIT, "UnitFileState"), "enabled");
+    let text = std::fs::read_to_string(units(&machine.world).join(UNIT)).expect("installed");
+    assert!(shown.contains(&text), "{shown}");
+    machine.systemctl(&["start", UNIT]);
+    client(&machine).initialize("2025-11-25");
+}
