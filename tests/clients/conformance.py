@@ -1,4 +1,7 @@
-"""The official conformance suite for servers, in front of `serve` and the suite's everything-server (tests/node/everything.mjs)."""
+"""The official conformance suite for servers, in front of `serve` and the suite's everything-server.
+
+The latter is tests/node/everything.mjs, on stdio.
+"""
 
 import asyncio
 import functools
@@ -18,7 +21,8 @@ SUITE = INSTALLED / "node_modules" / "@modelcontextprotocol" / "conformance" / "
 SERVER = ["node", str(Path(__file__).resolve().parent.parent / "node" / "everything.mjs")]
 # A session that no client uses ends soon: the suite ends none of its own.
 SETTINGS = "http.retry_ms = 100\nhttp.idle_ms = 5000"
-# Checks that need a server which closes its own stream, and pass with this status if it does not. A server on stdio has no streams.
+# Checks that need a server which closes its own stream, and have this status if it does not. A server on stdio has
+# no streams.
 EXEMPT = {("server-sse-polling", "server-sse-disconnect-resume"): "INFO"}
 # How long a pass may take, in seconds.
 PATIENCE = 300
@@ -43,8 +47,8 @@ def install(is_allowed):
 @functools.cache
 def scenarios():
     """The names of all scenarios for servers."""
-    listed = subprocess.run([node(), SUITE, "list", "--server"], capture_output=True, text=True, check=True).stdout
-    return [line.split()[1] for line in listed.splitlines() if line.startswith("  - ")]
+    listed = subprocess.run([node(), SUITE, "list", "--server"], capture_output=True, text=True, check=True)
+    return [line.split()[1] for line in listed.stdout.splitlines() if line.startswith("  - ")]
 
 
 def verdict(scenario, checks):
@@ -95,8 +99,8 @@ class Pass:
         found = {}
         for path in results.glob("*/checks.json"):
             # The directory is called server-SCENARIO-TIME.
-            name = path.parent.name
-            found[max((one for one in scenarios() if name.startswith(f"server-{one}-")), key=len)] = json.loads(path.read_text())
+            names = [one for one in scenarios() if path.parent.name.startswith(f"server-{one}-")]
+            found[max(names, key=len)] = json.loads(path.read_text())
         for scenario in scenarios():
             checks = found.get(scenario, [])
             self.wrong += [f"{scenario}: {why}" for why in verdict(scenario, checks)]
@@ -107,10 +111,13 @@ class Pass:
                 self.wrong.append(f"{scenario}: {exempt} was not made")
 
     def line(self):
-        counts = self.counts.get("SUCCESS", 0)
-        kills = " and ".join(f"{count} kills of {what}" for what, count in self.gaps.kills.items())
-        return (f"conformance 0.1.16, {self.name}: {len(scenarios())} scenarios, {counts} checks passed, {len(self.wrong)} failed; "
-                f"{self.gaps.requests} requests{', ' + kills if self.is_killed else ''}")
+        passed, gaps = self.counts.get("SUCCESS", 0), self.gaps
+        line = (f"conformance {PACKAGE[2]}, {self.name}: {len(scenarios())} scenarios, {passed} checks passed, "
+                f"{len(self.wrong)} failed; {gaps.requests} requests")
+        if self.is_killed:
+            kills = " and ".join(f"{count} kills of {what}" for what, count in gaps.kills.items())
+            line += f", {gaps.resumes} because of a kill, {gaps.beside} beside others; {kills}"
+        return line
 
 
 def run(is_install_allowed, kept):

@@ -1,8 +1,9 @@
-"""A proxy in front of `serve` that kills `serve` or the daemon, one after the other, in every gap between two requests.
+"""A proxy in front of `serve` that kills `serve` or the daemon, one after the other, in every gap between two
+requests.
 
-A request is held until what was killed is there again. No gap is before a request that comes while another one of its session
-is open, unless it answers what the server has asked in that one; nor before a GET with `Last-Event-ID`, which a client sends
-because of a kill.
+A request is held until what was killed is there again. No gap is before a request that comes while another one of
+its session is open, unless it answers what the server has asked in that one; nor before a GET with `Last-Event-ID`,
+which a client sends because of a kill.
 """
 
 import asyncio
@@ -16,13 +17,14 @@ WHAT = ["serve", "daemon"]
 
 
 class Gaps:
-    """The proxy. `kill`: carries out a kill, and brings back what was killed: `await kill(what)`; without it nothing is killed."""
+    """The proxy. `await kill(what)` kills, and brings back what was killed; without it nothing is killed."""
 
     def __init__(self, log, kill=None):
         self.log, self.kill, self.began = log, kill, time.monotonic()
         self.serve_port = None
         self.one_at_a_time = asyncio.Lock()
-        self.requests = 0
+        # Requests, those of them that come because of a kill, and those that come beside others.
+        self.requests = self.resumes = self.beside = 0
         self.kills = dict.fromkeys(WHAT, 0)
         # Requests that have no answer yet, by session and id.
         self.unanswered = set()
@@ -40,7 +42,7 @@ class Gaps:
         print(f"{time.monotonic() - self.began:9.3f} {text}", file=self.log, flush=True)
 
     async def _visit(self, reader, writer):
-        """One request: no client uses a connection again, so whatever comes after it is that the client has hung up."""
+        """One request. No client uses its connection for another one: when more comes, it has hung up."""
         self.visits.add(asyncio.current_task())
         carrying = None
         try:
@@ -48,7 +50,8 @@ class Gaps:
             line, headers = parsed(head)
             body = await whole(reader, headers) if has_body(headers) else b""
             carrying = asyncio.create_task(Exchange(self, writer, line, headers, body).carry(head))
-            await asyncio.wait([carrying, hung_up := asyncio.create_task(reader.read())], return_when=asyncio.FIRST_COMPLETED)
+            hung_up = asyncio.create_task(reader.read())
+            await asyncio.wait([carrying, hung_up], return_when=asyncio.FIRST_COMPLETED)
             hung_up.cancel()
             if carrying.done():
                 carrying.result()
@@ -71,7 +74,10 @@ class Gaps:
         """Kills, if a gap is before this request."""
         async with self.one_at_a_time:
             self.requests += 1
-            if self.kill and self.requests > 1 and exchange.is_next():
+            self.resumes += exchange.is_resume
+            is_gap = self.requests > 1 and exchange.is_next()
+            self.beside += self.requests > 1 and not is_gap and not exchange.is_resume
+            if self.kill and is_gap:
                 what = WHAT[sum(self.kills.values()) % 2]
                 while self.unprimed:
                     await asyncio.sleep(0.005)
@@ -117,7 +123,8 @@ class Exchange:
         return answers or not any(session == self.session for session, _ in self.gaps.unanswered)
 
     def begin(self):
-        self.gaps.note(f"{self.name} -> {self.line} {self.message.get('method', '')} {self.message.get('id', '')}")
+        method, request = self.message.get("method", ""), self.message.get("id", "")
+        self.gaps.note(f"{self.name} -> {self.line} {method} {request}")
         if "id" in self.message and "method" in self.message:
             self.gaps.unanswered.add((self.session, self.message["id"]))
         if self.line.startswith("GET") and not self.is_resume:

@@ -1,13 +1,13 @@
 // Chromium with page.mjs, which is bundled and served here: node chromium.mjs
 //
-// It prints {"origin"}, where the page is. Orders are lines of JSON, each with an id that is told when it is carried out:
+// It prints {"origin"}, where the page is. Orders are lines of JSON; the `id` of each is printed once it is carried out:
 //
 //   {"do": "open", "query": {…}}     opens the page with this query
 //   {"do": "reload"}                 reloads it
-//   {"do": "cookie", "url", "value"} gives the cookie of this server another value; answers with the former cookie
+//   {"do": "cookie", "url", "value"} gives the cookie of this server another value; answers with the former one
 //
-// Whatever the page writes to its console is printed, and {"sent": METHOD, "session": …} for each request that it makes to another
-// origin. The browser ends with the input.
+// Whatever the page writes to its console is printed, and {"sent": METHOD, "session": …} for each request that it makes
+// to another origin. The browser ends with the input.
 import fs from 'node:fs';
 import http from 'node:http';
 import readline from 'node:readline';
@@ -27,9 +27,10 @@ const server = http.createServer(({ url }, response) => {
 await new Promise((resolve) => { server.listen(0, '127.0.0.1', resolve); });
 const origin = `http://127.0.0.1:${server.address().port}`;
 
-const which = (process.env.PATH ?? '').split(':').map((place) => `${place}/chromium`).find((path) => fs.existsSync(path));
-if (!which) throw new Error('no chromium in PATH: run tests/run, which installs it');
-const browser = await chromium.launch({ executablePath: which });
+const places = (process.env.PATH ?? '').split(':').map((place) => `${place}/chromium`);
+const executablePath = places.find((path) => fs.existsSync(path));
+if (!executablePath) throw new Error('no chromium in PATH: run tests/run, which installs it');
+const browser = await chromium.launch({ executablePath });
 const context = await browser.newContext();
 const page = await context.newPage();
 page.on('console', (message) => {

@@ -1,7 +1,6 @@
-// The everything-server of the conformance suite (@modelcontextprotocol/conformance 0.1.16), on stdio: node everything.mjs
+// What the conformance suite (@modelcontextprotocol/conformance 0.1.16) asks of a server, on stdio: node everything.mjs
 //
-// Names, texts and schemas are those that the suite asks for. `test_reconnection` can't close its stream, which a server on
-// stdio does not have: it answers only.
+// `test_reconnection` can't close its stream, which a server on stdio does not have: it answers only.
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import {
@@ -39,7 +38,7 @@ const titled = named([['value1', 'First Option'], ['value2', 'Second Option'], [
 const enums = object({
   untitledSingle: { type: 'string', enum: ones },
   titledSingle: { type: 'string', oneOf: titled },
-  legacyEnum: { type: 'string', enum: ['opt1', 'opt2', 'opt3'], enumNames: ['Option 1', 'Option 2', 'Option 3'] },
+  legacyEnum: { type: 'string', enum: ['opt1', 'opt2'], enumNames: ['Option 1', 'Option 2'] },
   untitledMulti: { type: 'array', minItems: 1, maxItems: 3, items: { type: 'string', enum: ones } },
   titledMulti: { type: 'array', minItems: 1, maxItems: 3, items: { anyOf: titled } },
 });
@@ -115,7 +114,8 @@ const tools = {
     inputSchema: object({ prompt: { type: 'string' } }, ['prompt']),
     call: async ({ prompt }, { sendRequest }) => {
       const params = { messages: [{ role: 'user', content: text(prompt) }], maxTokens: 100 };
-      const { content } = await sendRequest({ method: 'sampling/createMessage', params }, CreateMessageResultSchema);
+      const asked = { method: 'sampling/createMessage', params };
+      const { content } = await sendRequest(asked, CreateMessageResultSchema);
       return [text(`LLM response: ${content.text}`)];
     },
   },
@@ -164,7 +164,9 @@ server.setRequestHandler(ListResourcesRequestSchema, () => ({
   }),
 }));
 server.setRequestHandler(ListResourceTemplatesRequestSchema, () => ({
-  resourceTemplates: [{ uriTemplate: 'test://template/{id}/data', name: 'template', mimeType: 'application/json' }],
+  resourceTemplates: [
+    { uriTemplate: 'test://template/{id}/data', name: 'template', mimeType: 'application/json' },
+  ],
 }));
 server.setRequestHandler(ReadResourceRequestSchema, ({ params: { uri } }) => {
   const [, id] = uri.match(template) ?? [];
@@ -215,6 +217,8 @@ server.setRequestHandler(SetLevelRequestSchema, async ({ params }, { sendNotific
   await sendNotification(log(`the level is ${params.level}`));
   return {};
 });
-server.setRequestHandler(CompleteRequestSchema, () => ({ completion: { values: [], total: 0, hasMore: false } }));
+server.setRequestHandler(CompleteRequestSchema, () => ({
+  completion: { values: [], total: 0, hasMore: false },
+}));
 
 await server.connect(new StdioServerTransport());

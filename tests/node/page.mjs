@@ -1,7 +1,9 @@
-// A page with the official TypeScript client, which survives a reload: bundled and served by chromium.mjs, which reads its console.
+// A page with the official TypeScript client, which survives a reload: chromium.mjs bundles and serves it, and reads its
+// console.
 //
-// Its query: `serve`, the address; `call`, the arguments of `steps`; `cookie`, if it must not know its session. What must outlive
-// the page is in sessionStorage. The first load calls `steps`; a later one makes two calls beside it, and goes on with its stream.
+// Its query: `serve`, the address; `call`, the arguments of `steps`; `cookie`, if it must not name its session. What must
+// outlive the page is in sessionStorage. The first load calls `steps`; a later one makes two calls beside it, and goes on
+// with its stream.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
@@ -10,7 +12,7 @@ const query = new URLSearchParams(location.search);
 const kept = sessionStorage;
 const say = (said) => console.log(JSON.stringify(said));
 
-// A GET of the SDK does not get `requestInit`, so that cookies need a `fetch` of one's own.
+// The SDK leaves `requestInit` out of a GET, so cookies need this.
 async function withCookie(url, init) {
   const headers = new Headers(init.headers);
   headers.delete('mcp-session-id');
@@ -22,7 +24,10 @@ const transport = new StreamableHTTPClientTransport(new URL(query.get('serve')),
   sessionId: (!isCookie && kept.session) || undefined,
   fetch: isCookie ? withCookie : undefined,
   reconnectionOptions: {
-    initialReconnectionDelay: 100, maxReconnectionDelay: 1000, reconnectionDelayGrowFactor: 1.5, maxRetries: 100,
+    initialReconnectionDelay: 100,
+    maxReconnectionDelay: 1000,
+    reconnectionDelayGrowFactor: 1.5,
+    maxRetries: 100,
   },
 });
 const client = new Client({ name: 'page', version: '1.0.0' });
@@ -43,7 +48,7 @@ async function steps() {
   }
   say({ counted: [await count(), await count()] });
   isResumed = true;
-  // `callTool` with `resumptionToken` does not tell of further ids: a second reload would hear the same again.
+  // `callTool` with `resumptionToken` tells no further ids: a second reload would hear the same again.
   await transport.resumeStream(kept.last, { onresumptiontoken });
   say({ resumed: true });
   return answered;

@@ -1,5 +1,5 @@
-//! A page in Chromium, with the official TypeScript client: it is reloaded in the middle of a call, and `serve` and the daemon
-//! are killed.
+//! A page in Chromium, with the official TypeScript client: it is reloaded in the middle of a call, and `serve` and
+//! the daemon are killed.
 
 use mcp_sessiond_tests::{Page, World};
 use serde_json::{Value, json};
