@@ -17,14 +17,15 @@ RETRY_MS = 500
 
 
 class World:
-    """A runtime directory of its own."""
+    """A runtime directory of its own. `server`: the command behind `serve`, instead of the one that counts."""
 
-    def __init__(self, wire):
+    def __init__(self, wire, server=None, settings=f"http.retry_ms = {RETRY_MS}"):
         self.wire = wire
         self.root = Path(tempfile.mkdtemp(prefix="mc-", dir="/tmp"))
         self.run, self.journal = self.root / "run", self.root / "journal"
         self.run.mkdir(mode=0o700)
-        (self.root / "config.toml").write_text(f"http.retry_ms = {RETRY_MS}\n")
+        self.server = server or [PYTHON, "-I", "-S", str(HERE / "server.py"), str(self.journal)]
+        (self.root / "config.toml").write_text(f"{settings}\n")
         self.environment = {"HOME": str(self.root), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMPDIR": str(self.root),
                             "MCP_SESSIOND_DIR": str(self.run), "MCP_SESSIOND_CONFIG": str(self.root / "config.toml")}
         self.serve, self.at = None, "127.0.0.1:0"
@@ -35,8 +36,7 @@ class World:
         """Starts `serve`, and waits until it listens."""
         with open(self.root / "serve.log", "ab") as errors:
             self.serve = await asyncio.create_subprocess_exec(
-                str(PROGRAM), "serve", "--listen", self.at, "--name", "campaign", "--",
-                PYTHON, "-I", "-S", str(HERE / "server.py"), str(self.journal),
+                str(PROGRAM), "serve", "--listen", self.at, "--name", "campaign", "--", *self.server,
                 env=self.environment, cwd=self.root, stdout=asyncio.subprocess.PIPE, stderr=errors,
                 stdin=asyncio.subprocess.DEVNULL, start_new_session=True)
         line = (await self.serve.stdout.readline()).decode()
@@ -50,8 +50,8 @@ class World:
         await self.serve.wait()
 
     async def kill_daemon(self):
-        """Kills the daemon, and waits until it is gone. Whoever misses it starts it again."""
-        await self._kill(lambda arguments: Path(arguments[0]).name == PROGRAM.name and arguments[1:2] == ["run"])
+        """Kills the daemon, and waits until it is gone. Whoever misses it starts it again. Returns how many there were."""
+        return await self._kill(lambda arguments: Path(arguments[0]).name == PROGRAM.name and arguments[1:2] == ["run"])
 
     async def kill_server(self):
         """Kills the servers, and waits until they are gone. A keeper starts each again."""
@@ -82,6 +82,7 @@ class World:
                 os.kill(pid, signal.SIGKILL)
         while any(start_of(pid) == began for pid, began in pids.items()):
             await asyncio.sleep(0.005)
+        return len(pids)
 
     def executed(self, key):
         """How often a call was begun."""

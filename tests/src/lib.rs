@@ -4,7 +4,8 @@
 //! that they start ([`Instance`], [`McpServer`], or any [`Server`]), a [`BrokerProcess`], and [`Peer`]s that say to
 //! the daemon whatever they like. Servers that are kept have a [`Front`], where the test itself is the host, or a
 //! [`NodeHost`], and a [`Backend`] to look at; a [`Client`] speaks MCP to whatever takes lines. An [`EventService`] is a
-//! service over HTTP, an [`Upstream`] a server that speaks HTTP itself, and a [`SmallDisk`] is soon full.
+//! service over HTTP, an [`Upstream`] a server that speaks HTTP itself, a [`Page`] is one in Chromium, and a [`SmallDisk`] is
+//! soon full.
 //!
 //! Nothing in here sleeps. A test waits for an event (a line of a log, an answer, an exit) under one deadline,
 //! [`PATIENCE`], which only a broken test ever sees; where there is no event, [`until`] looks again and again.
@@ -26,6 +27,7 @@ mod keeper;
 mod log;
 mod mcp;
 mod node;
+mod page;
 mod peer;
 mod process;
 mod raw;
@@ -48,6 +50,7 @@ pub use keeper::Keeper;
 pub use log::Log;
 pub use mcp::McpServer;
 pub use node::NodeHost;
+pub use page::Page;
 pub use peer::Peer;
 pub use process::{gone, lives, signal, start_time, stat};
 pub use raw::Raw;
