@@ -121,7 +121,11 @@ fn a_stream_that_can_not_be_resumed_is_redirected_except_for_its_answer() {
     raw.say(&progress(0, 1));
     raw.say(&answer(0));
     raw.say(&notification("next"));
-    assert_eq!(data(&mut standalone), "next", "neither progress nor the answer is redirected to the standalone stream");
+    assert_eq!(
+        data(&mut standalone),
+        "next",
+        "neither progress nor the answer is redirected to the standalone stream"
+    );
 }
 
 #[test]
