@@ -9,7 +9,9 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use mcp_sessiond_proto::client::Client;
-use mcp_sessiond_proto::hello::{Hello, REQUESTS, WILLS};
+#[cfg(feature = "sessions")]
+use mcp_sessiond_proto::hello::WILLS;
+use mcp_sessiond_proto::hello::{Hello, REQUESTS};
 use tokio::sync::watch;
 
 use crate::directory::Directory;

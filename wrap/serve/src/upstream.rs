@@ -40,7 +40,7 @@ use self::wire::{Reply, connect};
 use crate::backend::{Backend, Backends, Ended};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::said::{Posted, PostedKind, posted};
+use crate::said::{Posted, PostedKind, not_started, posted};
 use crate::settings::Settings;
 use crate::which::Id;
 
@@ -77,8 +77,17 @@ impl Backends for Upstreams {
         async {
             let ledger = Ledger::of(session.clone());
             let backend = match ledger.find().await? {
-                Some(found) => self.go_on(session, ledger, found).await?,
-                None => self.begin(ledger).await?,
+                Some(found) if found.known.url == self.url.to_string() => {
+                    self.go_on(session, ledger, found).await?
+                }
+                found => {
+                    // Of another server.
+                    for (stream, place) in found.into_iter().flat_map(|found| found.places) {
+                        ledger.found(stream, place);
+                        ledger.over(stream);
+                    }
+                    self.begin(ledger).await?
+                }
             };
             let backend: Arc<dyn Backend> = Arc::new(backend);
             Ok(backend)
@@ -95,8 +104,15 @@ impl Upstreams {
         connected
             .map_err(|error| Refusal::no_server(format_args!("{} can't be reached: {error}", self.url)))?;
         let incarnation = RequestId::mint().to_string();
-        let known =
-            Known { incarnation, process: 1, session: None, version: None, numbers: false, ready: false };
+        let known = Known {
+            url: self.url.to_string(),
+            incarnation,
+            process: 1,
+            session: None,
+            version: None,
+            numbers: false,
+            ready: false,
+        };
         Ok(self.upstream(ledger, known, None, false, Vec::new()))
     }
 
@@ -104,7 +120,9 @@ impl Upstreams {
     async fn go_on(&self, session: &Session, ledger: Ledger, found: Found) -> Result<Upstream, Refusal> {
         let Found { mut known, places } = found;
         known.process = known.process.wrapping_add(1);
-        ledger.know(&known).await;
+        if !ledger.know(&known).await {
+            return Err(Refusal::for_now("the daemon does not store what is known of the server"));
+        }
         let record = Record::of(session, &session.view().await?).await?;
         let initialize = record.map(|record| record.initialize);
         let open = places.iter().flat_map(|(_, place)| place.calls.iter().map(|id| normal(id))).collect();
@@ -189,8 +207,11 @@ impl Upstream {
         let stream = Stream::new(self.link.numbers());
         let id = stream.id();
         let place = Place { calls: calls.clone(), event: None, number: id, line: None };
-        self.link.ledger.place(id, place).await;
+        let is_on_record = self.link.ledger.place(id, place).await;
         self.link.open(id, calls);
+        if !is_on_record {
+            return self.link.give_up(stream, not_started).await;
+        }
         let (link, (begun, begins)) = (self.link.clone(), oneshot::channel());
         let task = self.spawn(async move { link.call(stream, line, begun).await });
         self.link.carried_out(id, task);

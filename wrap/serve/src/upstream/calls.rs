@@ -232,7 +232,7 @@ impl Link {
     }
 
     /// Answers what is open on a stream in these words.
-    async fn give_up(&self, mut stream: Stream, words: impl Fn(&str) -> Json) {
+    pub(super) async fn give_up(&self, mut stream: Stream, words: impl Fn(&str) -> Json) {
         for id in self.unanswered(stream.id()) {
             let number = stream.numbers.ours();
             if self.answered(stream.id(), &id) {

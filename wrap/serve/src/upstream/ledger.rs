@@ -25,6 +25,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What is known of a session's server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Known {
+    /// Where the server is. At another address there is another server.
+    #[serde(default)]
+    pub(super) url: String,
     /// What tells this server's lines from those of another.
     pub(super) incarnation: String,
     /// Processes that have served the session, this one among them.
@@ -115,15 +118,16 @@ impl Ledger {
         Ok(known.map(|known| Found { known, places: found }))
     }
 
-    /// Keeps what is known of the server.
-    pub(super) async fn know(&self, known: &Known) {
-        keep(&self.session, vec![(KEY.to_owned(), serde_json::to_string(known).ok())]).await;
+    /// Stores what is known of the server. False: the daemon refuses it.
+    pub(super) async fn know(&self, known: &Known) -> bool {
+        keep(&self.session, vec![(KEY.to_owned(), serde_json::to_string(known).ok())]).await
     }
 
     /// Keeps where a stream begins, or from where on it can be had. Nothing that it has said since may have been passed on.
-    pub(super) async fn place(&self, stream: u64, place: Place) {
+    /// False: the daemon refuses it.
+    pub(super) async fn place(&self, stream: u64, place: Place) -> bool {
         let _ = self.moves.send(Move::Opened(stream, place.clone()));
-        keep(&self.session, vec![(key(stream), serde_json::to_string(&place).ok())]).await;
+        keep(&self.session, vec![(key(stream), serde_json::to_string(&place).ok())]).await
     }
 
     /// This stream was found on record.
@@ -218,7 +222,7 @@ fn key(stream: u64) -> String {
 }
 
 /// Writes values, for as long as it takes. None of a value: it goes.
-async fn keep(session: &Session, values: Vec<(String, Option<String>)>) {
+async fn keep(session: &Session, values: Vec<(String, Option<String>)>) -> bool {
     let write = |(key, value): (String, Option<String>)| {
         let key: StateKey = key.parse().ok()?;
         Some(StateWrite { key, value: value.map(Json::trusted), expected: None })
@@ -226,7 +230,7 @@ async fn keep(session: &Session, values: Vec<(String, Option<String>)>) {
     let writes: Vec<StateWrite> = values.into_iter().filter_map(write).collect();
     for part in writes.chunks(WRITES_MAX) {
         while let Err(error) = session.write(part.to_vec()).await {
-            if error.passes() {
+            if error.passes() || matches!(error.refusal(), Some(Error::WriteFailed { .. })) {
                 sleep(PAUSE).await;
                 continue;
             }
@@ -236,9 +240,10 @@ async fn keep(session: &Session, values: Vec<(String, Option<String>)>) {
                     "what session {of} would go on by after a kill is not kept: {error}"
                 ));
             }
-            break;
+            return false;
         }
     }
+    true
 }
 
 #[cfg(test)]

@@ -61,6 +61,14 @@ impl Drop for Connection {
     }
 }
 
+/// After how many seconds of silence a connection is probed, how many seconds later again, and how often before it counts as broken.
+#[cfg(target_os = "linux")]
+const PROBE_AFTER: u32 = 30;
+#[cfg(target_os = "linux")]
+const PROBE_EACH: u32 = 10;
+#[cfg(target_os = "linux")]
+const PROBES: u32 = 3;
+
 /// What the server has answered.
 #[derive(Debug)]
 pub(super) enum Reply {
@@ -113,11 +121,24 @@ pub(super) async fn connect(url: &Url, wait: Duration) -> io::Result<Connected> 
     }
 }
 
+/// Has the kernel probe the connection while nothing is said on it, so that a call does not wait for ever for a machine that is gone.
+fn keep_alive(stream: &TcpStream) {
+    use nix::sys::socket::{setsockopt, sockopt};
+    let _ = setsockopt(stream, sockopt::KeepAlive, &true);
+    #[cfg(target_os = "linux")]
+    {
+        let _ = setsockopt(stream, sockopt::TcpKeepIdle, &PROBE_AFTER);
+        let _ = setsockopt(stream, sockopt::TcpKeepInterval, &PROBE_EACH);
+        let _ = setsockopt(stream, sockopt::TcpKeepCount, &PROBES);
+    }
+}
+
 async fn connect_once(url: &Url) -> io::Result<Connected> {
     let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
     let stream = timeout(CONNECT_WAIT, TcpStream::connect((url.host(), url.port())));
     let stream = stream.await.map_err(|_| late())??;
     let _ = stream.set_nodelay(true);
+    keep_alive(&stream);
     let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     let (connection, handle) = futures::future::abortable(connection);
     tokio::spawn(connection);
@@ -149,8 +170,8 @@ impl Connected {
     pub(super) async fn get(self, after: Option<&str>, stamp: &Stamp) -> Result<Replied, Broken> {
         let mut request = Request::new(Full::default());
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static(EVENTS));
-        if let Some(after) = after.and_then(|after| HeaderValue::from_str(after).ok()) {
-            request.headers_mut().insert(LAST_EVENT, after);
+        if let Some(after) = after.map(|after| HeaderValue::from_bytes(after.as_bytes())) {
+            request.headers_mut().insert(LAST_EVENT, after.map_err(|_| Broken)?);
         }
         self.ask(request, stamp).await
     }
