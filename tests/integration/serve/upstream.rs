@@ -89,6 +89,31 @@ fn calls_notifications_and_questions_pass() {
     }
 }
 
+/// The server counts its requests from 0 after each start.
+#[test]
+fn an_answer_to_a_server_that_was_killed_reaches_no_other() {
+    let (_world, _daemon, mut server, serve) = behind("", &[]);
+    let mut client = serve.connected("2025-11-25");
+    let mut ask = || {
+        let mut asking = client.call("ask", &json!({"prompt": "Well?"}));
+        // A server that was started again may have other lists, which is said first.
+        let is_ask = |said: &Value| said["method"] == "sampling/createMessage";
+        let asked = std::iter::repeat_with(|| asking.said().message()).find(is_ask).expect("it asks");
+        (asking, asked["id"].clone())
+    };
+    let (mut first, former) = ask();
+    server.kill();
+    server.start_again();
+    assert_eq!(first.answer()["error"]["data"]["outcome"], "unknown");
+    let (mut second, asked) = ask();
+    for (id, text) in [(former, "to the first"), (asked, "to the second")] {
+        let content = json!({"type": "text", "text": text});
+        let result = json!({"role": "assistant", "model": "none", "content": content});
+        client.post(&json!({"jsonrpc": "2.0", "id": id, "result": result})).must_be(202);
+    }
+    assert_eq!(second.answer()["result"]["content"][0]["text"], "to the second");
+}
+
 #[test]
 fn a_server_that_is_killed_in_the_middle_of_a_call_has_it_answered_and_knows_the_session_again() {
     for options in [&[][..], &["events"], &["json"]] {

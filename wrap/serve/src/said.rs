@@ -125,6 +125,24 @@ pub fn asked_by(incarnation: &str, id: &str) -> Option<Id> {
     parts(id).and_then(|(by, own)| (by == incarnation).then_some(own))
 }
 
+/// Puts a prefix before the ids and progress tokens that the server itself has chosen.
+fn tag(message: &Message<'_>, prefix: &str, edits: &mut Edits) {
+    let chosen = match &message.kind {
+        Kind::Request { id, .. } => [Some(*id), message.asked_progress()],
+        Kind::Notification { method } if method == "notifications/cancelled" => [message.cancelled(), None],
+        Kind::Notification { .. } | Kind::Answer { .. } => [None, None],
+    };
+    for id in chosen.into_iter().flatten() {
+        edits.replace(message, id, prefixed(prefix, id));
+    }
+}
+
+/// A message of a server whose requests are to be told from those of another one.
+#[must_use]
+pub fn tagged(line: &Bytes, prefix: &str) -> Bytes {
+    edited(line, |message, edits| tag(message, prefix, edits))
+}
+
 /// An answer of a client to a request of the server, or progress of it, with the server's own id.
 #[must_use]
 pub fn answering(line: &Bytes, own: &str) -> Bytes {
@@ -189,20 +207,15 @@ pub fn heard(line: &Bytes, incarnation: &str, mut hear: impl FnMut(Said, Json)) 
                 None => return,
             },
             Kind::Request { id, .. } => {
-                edits.replace(message, id, prefixed(incarnation, id));
-                if let Some(token) = message.asked_progress() {
-                    edits.replace(message, token, prefixed(incarnation, token));
-                }
+                tag(message, incarnation, &mut edits);
                 Said::Ask((*id).into())
             }
             Kind::Notification { method } if method == "notifications/progress" => {
                 message.progress().and_then(own).map_or(Said::Other, |(stream, _)| Said::Progress(stream))
             }
             Kind::Notification { method } if method == "notifications/cancelled" => {
-                message.cancelled().map_or(Said::Other, |id| {
-                    edits.replace(message, id, prefixed(incarnation, id));
-                    Said::Cancelled(id.into())
-                })
+                tag(message, incarnation, &mut edits);
+                message.cancelled().map_or(Said::Other, |id| Said::Cancelled(id.into()))
             }
             Kind::Notification { .. } => Said::Other,
         };

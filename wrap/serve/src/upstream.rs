@@ -40,7 +40,7 @@ use self::wire::{Reply, connect};
 use crate::backend::{Backend, Backends, Ended};
 use crate::record::Record;
 use crate::refusal::Refusal;
-use crate::said::{Posted, PostedKind, not_started, posted};
+use crate::said::{Posted, PostedKind, answering, asked_by, not_started, posted};
 use crate::settings::Settings;
 use crate::which::Id;
 
@@ -264,6 +264,12 @@ impl Upstream {
         let is_ready = |posted: &Posted| matches!(posted.kind, PostedKind::Initialized);
         if self.link.knows_ready() && messages.iter().all(is_ready) {
             return Ok(());
+        }
+        let mut line = line;
+        if let [Posted { kind: PostedKind::Answer(id) | PostedKind::Progress(id), .. }] = &messages[..] {
+            // A session that the server has forgotten has asked for it, perhaps.
+            let Some(asked) = asked_by(&self.link.stamp().0.tag(), id) else { return Ok(()) };
+            line = answering(&line, &asked);
         }
         let mut is_worth_repeating = true;
         for Posted { kind, .. } in &messages {

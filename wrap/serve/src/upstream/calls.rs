@@ -12,7 +12,7 @@ use super::ledger::Place;
 use super::link::Link;
 use super::numbers::Numbers;
 use super::wire::{Events, Reply, Stamp};
-use crate::said::{answered, not_started, refused_upstream, unknown};
+use crate::said::{answered, not_started, refused_upstream, tagged, unknown};
 
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -178,7 +178,8 @@ impl Link {
 
     /// Passes on what the server has said, in an event of this id. Whether it was the last answer.
     async fn hear(&self, stream: &mut Stream, text: &str, event: Option<String>) -> bool {
-        let line = Bytes::from(text.replace(['\n', '\r'], " "));
+        // A server that was started again counts its own requests anew.
+        let line = tagged(&Bytes::from(text.replace(['\n', '\r'], " ")), &stream.stamp.tag());
         let number = stream.numbers.next();
         let calls = self.unanswered(stream.id());
         let is_over = self.answers(stream.id(), &line);

@@ -42,6 +42,15 @@ pub(super) struct Stamp {
     pub(super) version: Option<HeaderValue>,
 }
 
+impl Stamp {
+    /// Tells the server's session from others that it has had for ours. It tells nothing of the id.
+    pub(super) fn tag(&self) -> String {
+        let id = self.session.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
+        let digest = mcp_sessiond_process::digest("mcp-sessiond serve upstream", id);
+        digest.iter().take(TAG_LEN).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// A connection on which nothing was said yet.
 #[derive(Debug)]
 pub(super) struct Connected {
@@ -68,6 +77,9 @@ const PROBE_AFTER: u32 = 30;
 const PROBE_EACH: u32 = 10;
 #[cfg(target_os = "linux")]
 const PROBES: u32 = 3;
+
+/// Bytes of the digest that stands for a session of the server.
+const TAG_LEN: usize = 6;
 
 /// What the server has answered.
 #[derive(Debug)]
