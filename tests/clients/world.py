@@ -9,7 +9,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from harness import PROGRAM, PYTHON, processes, start_of
+from harness import PROGRAM, PYTHON, kill_marked, processes, start_of
 
 HERE = Path(__file__).resolve().parent
 # Short, so that a round does not take long; and yet so long that `serve` is back before a client has tried twice.
@@ -92,12 +92,7 @@ class World:
         """Ends whatever is left, by pid, and keeps what a failure needs to be understood."""
         mark = str(self.root)
         for _ in range(100):
-            left = [pid for pid, arguments, environment in processes()
-                    if pid != os.getpid() and any(mark in text for text in arguments + environment)]
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not left:
+            if not kill_marked(mark):
                 break
             await asyncio.sleep(0.1)
         if self.serve:

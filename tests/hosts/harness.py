@@ -229,12 +229,7 @@ class World:
             self.open.close()
         mark = str(self.root)
         for _ in range(20):
-            left = [pid for pid, arguments, environment in processes()
-                    if pid != os.getpid() and any(mark in text for text in arguments + environment)]
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not left:
+            if not kill_marked(mark):
                 break
             time.sleep(0.1)
         kept = INSTALLED / "logs" / f"{self.host}-{self.name}".replace(" ", "-").replace("/", "-")
@@ -244,6 +239,16 @@ class World:
             if path.is_file():
                 shutil.copy(path, kept)
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+def kill_marked(mark):
+    """Kills every other process with this text in its arguments or its environment. How many there were."""
+    left = [pid for pid, arguments, environment in processes()
+            if pid != os.getpid() and any(mark in text for text in arguments + environment)]
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return len(left)
 
 
 def number(text):

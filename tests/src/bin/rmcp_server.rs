@@ -9,12 +9,12 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use hyper::service::Service as _;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use mcp_sessiond_process::changes::Changes;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ProgressNotificationParam,
     ServerCapabilities, ServerConfig,
@@ -60,9 +60,13 @@ impl ServerHandler for Counter {
     }
 }
 
+/// Waits until the file is moved to its place: the system tells.
 async fn opened(gate: &Path) {
+    let mut changes = Changes::new().expect("a watch");
+    changes.watch_directory(gate.parent().expect("a folder")).expect("it is there");
     while !gate.exists() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        changes.wait().await.expect("it is watched");
+        changes.take();
     }
 }
 
