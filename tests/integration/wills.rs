@@ -83,6 +83,23 @@ fn the_next_daemon_carries_out_the_will_of_a_process_that_was_killed_while_none_
 }
 
 #[test]
+fn a_will_has_room_although_the_quota_of_its_owner_is_used_up() {
+    let world = world("limits.owner_bytes = 100000");
+    let _daemon = world.daemon();
+    let mut peer = with_session(&world);
+    let host = world.host();
+    let mut author = host.instance(&[]);
+    open(&mut author, "a").expect("opened");
+    create(&mut peer, "web", "full");
+    for message in [format!("\"{}\"", "x".repeat(10_000)), "\"x\"".into()] {
+        let more = json!({"of": of("web", "full"), "stream": "_GET_stream", "messages": [message]});
+        while peer.call("append", more.clone()).is_ok() {}
+    }
+    author.kill();
+    assert_carried_out(&mut peer, "a");
+}
+
+#[test]
 fn a_will_ends_with_its_session_and_has_a_limit() {
     let world = world("limits.message_bytes = 100");
     let _daemon = world.daemon();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionError, SessionId, StreamId};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::backend::{Backend, Backends};
 use crate::record::Record;
@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::which::{Id, Which};
 
 pub use self::handshake::Began;
+use self::handshake::held;
 
 /// The key of the session's state under which the last event is noted that a reader of the standalone stream was sent: its position
 /// and its id.
@@ -206,36 +207,29 @@ impl Live {
     /// the daemon has ended.
     pub async fn look(&self) {
         if self.is_busy() {
-            drop(self.noticed(self.session.touch().await));
+            drop(self.session.touch().await.map_err(|error| self.notice(error.into())));
         } else if self.state().active.elapsed() >= self.settings().idle {
             drop(self.end().await);
         }
     }
 
-    /// What the daemon has answered. If it says that the session has ended, this process lets go of it.
-    pub(super) fn noticed<T>(&self, answer: Result<T, SessionError>) -> Result<T, Refusal> {
-        answer.map_err(|error| {
-            let refusal = Refusal::from(error);
-            if refusal == Refusal::unknown_session() {
-                self.close();
-                if let Some(backend) = self.backend.try_lock().ok().and_then(|mut slot| slot.take()) {
-                    tokio::spawn(async move { backend.end().await });
-                }
+    /// Passes a refusal of the daemon on. If the session has ended, this process lets go of it, and ends its server.
+    pub(super) fn notice(&self, refusal: Refusal) -> Refusal {
+        if refusal == Refusal::unknown_session() {
+            self.close();
+            if let Some(backend) = self.backend.try_lock().ok().and_then(|mut slot| slot.take()) {
+                tokio::spawn(async move { backend.end().await });
             }
-            refusal
-        })
+        }
+        refusal
     }
 
-    /// A call of the daemon's, for as long as a request may be held.
+    /// Waits for a call of the daemon, for as long as a request may be held.
     ///
     /// # Errors
     /// What the daemon refuses; 503 if it does not answer in time.
     pub async fn held<T>(&self, call: impl Future<Output = Result<T, SessionError>>) -> Result<T, Refusal> {
-        let hold = self.settings().hold;
-        match timeout(hold, call).await {
-            Ok(answer) => self.noticed(answer),
-            Err(_) => Err(Refusal::daemon_away(hold)),
-        }
+        held(self.settings().hold, call).await.map_err(|refusal| self.notice(refusal))
     }
 
     /// Makes the caller the reader of a stream; the former reader's connection ends. None: nothing more will come there.

@@ -81,7 +81,7 @@ impl Backends for Upstreams {
                     self.go_on(session, ledger, found).await?
                 }
                 found => {
-                    // Of another server.
+                    // What is stored belongs to a session of another server.
                     for (stream, place) in found.into_iter().flat_map(|found| found.places) {
                         ledger.found(stream, place);
                         ledger.over(stream);

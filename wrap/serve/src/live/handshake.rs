@@ -92,11 +92,8 @@ impl Live {
         if self.has_ended() {
             return Err(Refusal::unknown_session());
         }
-        let backend = self.shared.backends.backend(&self.session).await.inspect_err(|refusal| {
-            if *refusal == Refusal::unknown_session() {
-                self.close();
-            }
-        })?;
+        let backend = self.shared.backends.backend(&self.session).await;
+        let backend = backend.map_err(|refusal| self.notice(refusal))?;
         self.settle_left(&*backend).await;
         let early = self.ready(&*backend).await.inspect_err(|_| self.unsettle())?;
         self.state().welcomed = Some(backend.incarnation().to_owned());
@@ -143,7 +140,7 @@ impl Live {
     }
 }
 
-/// As [`Live::held`], for a session that is not served yet.
+/// Waits for a call of the daemon, for as long as a request may be held.
 pub(super) async fn held<T>(
     hold: Duration,
     call: impl Future<Output = Result<T, SessionError>>,

@@ -111,7 +111,7 @@ impl Live {
                 sleep(PAUSE).await;
             } else {
                 crate::complain(format_args!("a message of session {} is lost: {error}", self.id()));
-                drop(self.noticed::<()>(Err(error)));
+                self.notice(error.into());
                 return Stored::No;
             }
         }
