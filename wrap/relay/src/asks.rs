@@ -5,9 +5,10 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::entry::{Edits, Entry, Verdict};
-use super::message::Message;
+use super::message::{LISTEN, Message};
 use super::numbers::{Open, shown};
 use super::queue::{ToBackend, ToFront};
+use super::raw::number;
 use super::{Ask, Millis, Need, Relay, words};
 
 /// How long a call or an ask that was cancelled is remembered, in ms: the answer may come all the same.
@@ -60,10 +61,7 @@ impl Relay {
             Some((id, *number, ask.kind.handed.is_some()))
         });
         match found {
-            None => {
-                self.counts.dropped += 1;
-                None
-            }
+            None => self.backend_ends_listen(message, now),
             Some((_, number, false)) => {
                 self.asks.open.remove(&number);
                 self.to_front.retain(|part| !matches!(part, ToFront::Ask(ask, _) if *ask == number));
@@ -75,6 +73,28 @@ impl Relay {
                 Some((edits, ToFront::Bound))
             }
         }
+    }
+
+    /// A server ends a subscription by this, too (MCP 2026-07-28, Cancellation, "Behavior Requirements").
+    fn backend_ends_listen(&mut self, message: &Message<'_>, now: Millis) -> Verdict<ToFront> {
+        let listen = message.cancelled().and_then(|id| Some((id, number(id)?)));
+        let current = self.front.is_some().then_some(self.connections);
+        let open = listen.and_then(|(id, number)| {
+            let call = self.calls.open.get_mut(&number)?;
+            let is_theirs =
+                Some(call.asker) == current && &*call.method == LISTEN && call.cancelled.is_none();
+            is_theirs.then_some((id, call))
+        });
+        let Some((id, call)) = open else {
+            self.counts.dropped += 1;
+            return None;
+        };
+        call.cancelled = Some(now);
+        let mut edits = Edits::default();
+        for id in [Some(id), message.subscription()].into_iter().flatten() {
+            edits.replace(message, id, call.id.clone());
+        }
+        Some((edits, ToFront::Bound))
     }
 
     /// Fails the asks that the attached host can't answer, as it would itself: nobody waits for another host while one is there.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::entry::{Edits, Entry, Verdict, translate};
 use super::life::Life;
-use super::message::{Kind, Line, Message, Part};
+use super::message::{Kind, LISTEN, Line, Message, Part};
 use super::numbers::{Answered, Numbers, Open};
 use super::queue::{ToFront, Wanting};
 use super::raw::number;
@@ -153,6 +153,9 @@ impl Relay {
         }
         let mut edits = Edits::default();
         edits.replace(message, id, call.id.clone());
+        if let Some(listen) = (&*call.method == LISTEN).then(|| message.answered_subscription()).flatten() {
+            edits.replace(message, listen, call.id.clone());
+        }
         Some((edits, ToFront::Answer(answer)))
     }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use mcp_sessiond_proto::backends::Attached;
 
 use super::fresh::Next;
+use super::message::LISTEN;
 use super::numbers::Open;
 use super::queue::{ToBackend, ToFront, Wants};
 use super::version::Can;
@@ -116,7 +117,7 @@ impl Relay {
     /// What the leaving front listens to (MCP 2026-07-28), nobody does any more.
     fn cancel_listens(&mut self, now: Millis) {
         let current = self.connections;
-        let listens = |call: &Open<Call>| call.asker == current && &*call.method == "subscriptions/listen";
+        let listens = |call: &Open<Call>| call.asker == current && &*call.method == LISTEN;
         let open = self.calls.open.iter_mut().map(|(number, call)| (*number, call));
         let mut cancelled = Vec::new();
         for (number, call) in open.filter(|(_, call)| listens(call) && call.cancelled.is_none()) {

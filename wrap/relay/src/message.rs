@@ -209,6 +209,23 @@ impl<'a> Message<'a> {
         self.sent(self.meta()?.subscription?)
     }
 
+    /// The raw text of the id of the `subscriptions/listen` that this answers, as its result repeats it (MCP 2026-07-28).
+    pub fn answered_subscription(&self) -> Option<&'a str> {
+        #[derive(Deserialize)]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            result: &'a RawValue,
+        }
+        #[derive(Deserialize)]
+        struct Result<'a> {
+            #[serde(borrow)]
+            _meta: &'a RawValue,
+        }
+        let answer: Answer<'a> = object(self.text)?;
+        let meta: Meta<'a> = object(object::<Result<'a>>(answer.result.get())?._meta.get())?;
+        self.sent(meta.subscription?)
+    }
+
     fn meta(&self) -> Option<Meta<'a>> {
         #[derive(Deserialize)]
         struct Params<'a> {
@@ -250,6 +267,9 @@ impl<'a> Message<'a> {
         object::<Params>(self.params?).map(|params| params.uri)
     }
 }
+
+/// The method that opens a subscription (MCP 2026-07-28, Subscriptions).
+pub const LISTEN: &str = "subscriptions/listen";
 
 #[derive(Deserialize)]
 struct Meta<'a> {

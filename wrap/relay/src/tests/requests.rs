@@ -160,6 +160,29 @@ fn a_subscription_of_2026_is_told_by_the_hosts_own_id() {
 }
 
 #[test]
+fn a_subscription_of_2026_ends_under_the_hosts_own_id() {
+    let mut bench = Bench::new();
+    let listen = |id: &str| format!(r#"{{"id":{id},"method":"subscriptions/listen","params":{{}}}}"#);
+    let told = |id: &str| {
+        let meta = format!(r#"{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+        [
+            format!(r#"{{"id":{id},"result":{{"resultType":"complete","_meta":{meta}}}}}"#),
+            format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id},"_meta":{meta}}}}}"#),
+        ]
+    };
+    for id in ["\"a\"", "\"b\""] {
+        bench.front(&listen(id));
+    }
+    assert_eq!(bench.backend_gets(), [listen("1"), listen("2")]);
+    bench.backend(&told("1")[0]);
+    bench.backend(&told("2")[1]);
+    assert_eq!(bench.front_gets(), [told("\"a\"")[0].clone(), told("\"b\"")[1].clone()]);
+    // It is over.
+    bench.backend(&told("2")[1]);
+    assert_eq!((bench.front_gets(), bench.dropped()), (vec![], 1));
+}
+
+#[test]
 fn methods_are_shown_in_short() {
     let mut bench = Bench::initialized();
     bench.front(&format!(r#"{{"id":1,"method":"\u001b[2J{}"}}"#, "ü".repeat(100)));
