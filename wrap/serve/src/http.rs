@@ -17,11 +17,13 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use axum::{Extension, Router};
 use bytes::Bytes;
+use futures::{Stream, StreamExt as _};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use mcp_sessiond_client::{Caller, SessionId};
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::live::Live;
+use crate::modern;
 use crate::record::{ASSUMED, VERSIONS};
 use crate::refusal::Refusal;
 use crate::settings::Settings;
@@ -66,15 +68,8 @@ fn cors(settings: &Settings) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([axum::http::Method::GET, axum::http::Method::POST, axum::http::Method::DELETE])
-        .allow_headers([
-            header::ACCEPT,
-            header::AUTHORIZATION,
-            header::CONTENT_TYPE,
-            SESSION,
-            RECONNECT,
-            VERSION,
-            LAST_EVENT,
-        ])
+        // Tools name headers of their own (`Mcp-Param-…`).
+        .allow_headers(AllowHeaders::mirror_request())
         .allow_credentials(true)
         .expose_headers([SESSION, VERSION, header::RETRY_AFTER])
 }
@@ -99,6 +94,7 @@ async fn delete(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<StatusCode, Refusal> {
+    modern::only_posts(&headers)?;
     let live = session(&table, &caller, &headers).await?;
     // In a task of its own, which goes on when the client hangs up.
     let ended = tokio::spawn(async move { live.end().await });
@@ -153,19 +149,31 @@ async fn body(body: Body, wait: Duration) -> Result<Bytes, Refusal> {
     }
 }
 
-/// An answer that is a stream of events.
+/// An answer that is a stream of a session's events.
 fn events(session: &SessionId, tail: Tail) -> Response<Body> {
-    let parts = futures::stream::unfold(tail, async |mut tail| {
+    let mut response = event_stream(futures::stream::unfold(tail, async |mut tail| {
         let part = tail.next().await?;
-        Some((Ok::<_, Infallible>(part), tail))
-    });
-    let mut response = Response::new(Body::from_stream(parts));
+        Some((part, tail))
+    }));
+    name_session(response.headers_mut(), session);
+    response
+}
+
+/// An answer that is one message.
+pub(crate) fn json(text: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(accept::JSON));
+    response
+}
+
+/// An answer that is a stream of events.
+pub(crate) fn event_stream(parts: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let mut response = Response::new(Body::from_stream(parts.map(Ok::<_, Infallible>)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     // Else nginx waits for more before it passes anything on.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    name_session(headers, session);
     response
 }
 

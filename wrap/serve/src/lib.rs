@@ -7,18 +7,20 @@
 //! - [`http`]: requests. [`who`]: who may make them. [`refusal`]: why they are refused.
 //! - [`live`]: a session, its server and its readers. [`which`]: the stream that a message goes to. [`tail`]: the events that a reader
 //!   is sent. [`said`]: the messages themselves.
+//! - [`modern`]: MCP 2026-07-28, which has no sessions.
 //! - [`backend`]: the trait between HTTP and a server. [`kept`]: a server that a keeper holds, which survives this process.
 //!   [`upstream`]: a server that speaks HTTP itself.
 //! - [`run`]: the listener.
 //!
-//! **Architecture Invariant:** `serve` sends a client nothing that the daemon has not stored, other than comments and errors that refuse
-//! a request.
+//! **Architecture Invariant:** `serve` sends the client of a session nothing that the daemon has not stored, other than comments and
+//! errors that refuse a request.
 #![forbid(unsafe_code)]
 
 pub mod backend;
 pub mod http;
 pub mod kept;
 pub mod live;
+pub mod modern;
 pub mod record;
 pub mod refusal;
 pub mod run;

@@ -1,7 +1,7 @@
 //! A session that this process serves: its server, its open calls, and the clients that read its streams.
 
 mod calls;
-mod handshake;
+pub(crate) mod handshake;
 mod pump;
 mod restore;
 
@@ -357,7 +357,7 @@ impl State {
 }
 
 /// Compares two callers; credentials in constant time.
-fn same(one: &Caller, other: &Caller) -> bool {
+pub(crate) fn same(one: &Caller, other: &Caller) -> bool {
     match (one, other) {
         (Caller::Credential { hash: one }, Caller::Credential { hash: other }) => {
             subtle::ConstantTimeEq::ct_eq(&one.0[..], &other.0[..]).into()

@@ -28,6 +28,8 @@ pub struct Refusal {
     pub code: i64,
     /// The sentence for people.
     pub message: String,
+    /// What programs are to know beside the code.
+    pub data: Option<Box<serde_json::Value>>,
     /// After how many seconds it may go better.
     pub retry_after: Option<u64>,
 }
@@ -36,7 +38,7 @@ impl Refusal {
     /// Refused, with this status.
     #[must_use]
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, code: CONNECTION, message: message.into(), retry_after: None }
+        Self { status, code: CONNECTION, message: message.into(), data: None, retry_after: None }
     }
 
     /// The request breaks a rule of the protocol.
@@ -93,14 +95,28 @@ impl From<SessionError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response<Body> {
-        let error = json!({"code": self.code, "message": self.message});
-        let body = json!({"jsonrpc": "2.0", "error": error, "id": null}).to_string();
+        self.answering("null")
+    }
+}
+
+impl Refusal {
+    /// The response to the request of this id, which is JSON.
+    #[must_use]
+    pub fn answering(self, id: &str) -> Response<Body> {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if let Some(data) = self.data {
+            error["data"] = *data;
+        }
+        let body = format!(r#"{{"jsonrpc":"2.0","error":{error},"id":{id}}}"#);
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -99,7 +99,8 @@ fn posted_one(message: &Message<'_>) -> Option<Posted> {
 }
 
 /// The same JSON without line ends, which it has between its tokens only.
-fn one_line(text: &str) -> String {
+#[must_use]
+pub fn one_line(text: &str) -> String {
     text.trim().replace(['\n', '\r'], " ")
 }
 
@@ -109,12 +110,15 @@ pub fn addressed(stream: &StreamId, id: &str) -> Id {
     prefixed(stream.as_str(), id)
 }
 
-fn prefixed(prefix: &str, id: &str) -> Id {
+/// An id or a progress token, with a prefix that tells whose it is.
+#[must_use]
+pub fn prefixed(prefix: &str, id: &str) -> Id {
     serde_json::Value::String(format!("{prefix}/{id}")).to_string().into()
 }
 
 /// What [`prefixed`] has made an id of.
-fn parts(id: &str) -> Option<(String, Id)> {
+#[must_use]
+pub fn parts(id: &str) -> Option<(String, Id)> {
     let text: String = serde_json::from_str(id).ok()?;
     text.split_once('/').map(|(prefix, own)| (prefix.to_owned(), own.into()))
 }
@@ -159,13 +163,13 @@ pub fn answering(line: &Bytes, own: &str) -> Bytes {
 
 /// A request of a client, as the server gets it.
 #[must_use]
-pub fn to_server(line: &Bytes, stream: &StreamId) -> Bytes {
+pub fn to_server(line: &Bytes, prefix: &str) -> Bytes {
     edited(line, |message, edits| {
         if let Kind::Request { id, .. } = &message.kind {
-            edits.replace(message, id, addressed(stream, id));
+            edits.replace(message, id, prefixed(prefix, id));
         }
         if let Some(token) = message.asked_progress() {
-            edits.replace(message, token, addressed(stream, token));
+            edits.replace(message, token, prefixed(prefix, token));
         }
     })
 }
@@ -219,15 +223,19 @@ pub fn heard(line: &Bytes, incarnation: &str, mut hear: impl FnMut(Said, Json)) 
             }
             Kind::Notification { .. } => Said::Other,
         };
-        // The data of an event has no line ends.
-        let text = String::from_utf8_lossy(&edits.spliced(message)).into_owned();
-        hear(said, Json::trusted(one_line(&text)));
+        hear(said, written(message, &edits));
     };
     match Line::of(line, &copy) {
         Line::Blank => {}
         Line::One(part) => one(&part),
         Line::Batch(parts) => parts.iter().for_each(|(_, part)| one(part)),
     }
+}
+
+/// A message with these edits, as the data of an event, which has no line ends.
+#[must_use]
+pub fn written(message: &Message<'_>, edits: &Edits) -> Json {
+    Json::trusted(one_line(&String::from_utf8_lossy(&edits.spliced(message))))
 }
 
 /// The ids that a line answers, as they stand there.
@@ -354,7 +362,7 @@ mod tests {
             let call = format!(
                 r#"{{"id":{id},"method":"tools/call","params":{{"_meta":{{"progressToken":{id}}}}},"jsonrpc":"2.0"}}"#
             );
-            let sent = to_server(&call.into(), &stream);
+            let sent = to_server(&call.into(), stream.as_str());
             let sent: serde_json::Value = serde_json::from_slice(&sent).expect("JSON");
             assert_eq!(sent["id"], format!("call-x/{id}"));
             assert_eq!(sent["params"]["_meta"]["progressToken"], sent["id"]);

@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use axum::body::Body;
+use axum::http::{HeaderMap, Response};
+use bytes::Bytes;
 use mcp_sessiond_client::{Caller, SessionId};
 use serde_json::value::RawValue;
 use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
 use crate::live::{Began, Live, Shared};
+use crate::modern::{self, Callers};
 use crate::refusal::Refusal;
 
 /// So many times within `http.idle_ms` each session is checked for whether it is in use.
@@ -22,6 +26,7 @@ pub struct Table {
     slots: Mutex<HashMap<SessionId, Slot>>,
     /// One reference for each session that is about to begin, and one for the table.
     beginning: Arc<()>,
+    modern: Arc<Callers>,
 }
 
 impl std::fmt::Debug for Table {
@@ -34,7 +39,12 @@ impl Table {
     /// A table with no sessions.
     #[must_use]
     pub fn new(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared), slots: Mutex::default(), beginning: Arc::default() }
+        Self {
+            shared: Arc::new(shared),
+            slots: Mutex::default(),
+            beginning: Arc::default(),
+            modern: Arc::default(),
+        }
     }
 
     /// What all sessions share.
@@ -70,7 +80,14 @@ impl Table {
         began
     }
 
-    fn room(&self, count: usize) -> Result<(), Refusal> {
+    /// Carries out a POST of MCP 2026-07-28. None: it is none.
+    pub async fn modern(&self, caller: &Caller, headers: &HeaderMap, body: &Bytes) -> Option<Response<Body>> {
+        let room = || self.room(served(&self.slots()));
+        modern::post(&self.modern, &self.shared, room, caller, headers, body).await
+    }
+
+    fn room(&self, sessions: usize) -> Result<(), Refusal> {
+        let count = sessions + self.modern.count();
         let most = self.shared.settings.sessions;
         if count < most {
             return Ok(());
@@ -116,17 +133,20 @@ impl Table {
         loop {
             sleep(idle / LOOKS).await;
             let lives: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
-            futures::future::join_all(lives.iter().map(|live| live.look())).await;
+            let looks = futures::future::join_all(lives.iter().map(|live| live.look()));
+            futures::future::join(looks, self.modern.look()).await;
         }
     }
 
     /// Lets go of all sessions. They go on, with their servers, for the process that serves the name next.
     pub fn close(&self) {
+        self.modern.close();
         self.slots().drain().filter_map(|(_, slot)| slot.get().cloned()).for_each(|live| live.close());
     }
 
     /// Ends all sessions.
     pub async fn end(&self) {
+        self.modern.end().await;
         let lives: Vec<_> = self.slots().drain().filter_map(|(_, slot)| slot.get().cloned()).collect();
         futures::future::join_all(lives.iter().map(|live| async {
             drop(live.end().await);

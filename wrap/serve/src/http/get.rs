@@ -12,6 +12,7 @@ use mcp_sessiond_client::{Caller, Cursor, EventId, StreamId};
 use super::accept::{EVENTS, takes};
 use super::{LAST_EVENT, Server, events, named, session};
 use crate::live::Live;
+use crate::modern::only_posts;
 use crate::refusal::Refusal;
 use crate::tail::Tail;
 
@@ -20,6 +21,7 @@ pub(super) async fn get(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Refusal> {
+    only_posts(&headers)?;
     takes(&headers, &[EVENTS])?;
     let live = session(&table, &caller, &headers).await?;
     // If this process has just taken up the session, its server waits for a front. A task of its own attaches to it, which goes on

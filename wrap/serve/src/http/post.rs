@@ -12,7 +12,9 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::accept::{EVENTS, JSON, is_json, takes};
-use super::{COOKIE, PATH, RECONNECT, SESSION, Server, body, cookie, events, name_session, named, session};
+use super::{
+    COOKIE, PATH, RECONNECT, SESSION, Server, body, cookie, events, json, name_session, named, session,
+};
 use crate::live::{Began, Live};
 use crate::refusal::Refusal;
 use crate::said::{self, Posted, PostedKind, posted};
@@ -27,7 +29,11 @@ pub(super) async fn post(
 ) -> Result<Response<Body>, Refusal> {
     takes(&headers, &[JSON, EVENTS])?;
     is_json(&headers)?;
-    let (messages, is_batch) = posted(&body(sent, table.shared().settings.peer_wait).await?)?;
+    let sent = body(sent, table.shared().settings.peer_wait).await?;
+    if let Some(answered) = table.modern(&caller, &headers, &sent).await {
+        return Ok(answered);
+    }
+    let (messages, is_batch) = posted(&sent)?;
     if messages.iter().any(|message| matches!(message.kind, PostedKind::Initialize(..))) {
         return match <[Posted; 1]>::try_from(messages) {
             Ok([Posted { kind: PostedKind::Initialize(id, params), .. }]) if !is_batch => {
@@ -144,11 +150,5 @@ fn handshaken(settings: &Settings, live: &Live, id: &Id) -> Response<Body> {
             headers.insert(header::SET_COOKIE, value);
         }
     }
-    response
-}
-
-fn json(text: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(text));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
     response
 }

@@ -162,7 +162,7 @@ impl Live {
 
     async fn send(&self, server: &dyn Backend, stream: &StreamId, calls: &[Id], lines: Vec<Bytes>) {
         for (id, line) in calls.iter().zip(lines) {
-            if let Err(Ended { may_have_arrived }) = server.send(to_server(&line, stream)).await {
+            if let Err(Ended { may_have_arrived }) = server.send(to_server(&line, stream.as_str())).await {
                 self.not_taken(stream, id, if may_have_arrived { unknown } else { not_started }).await;
             }
         }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use mcp_sessiond_client::{Binding, Caller, CreateOptions, Lifetimes, OnMismatch, SessionError};
+use mcp_sessiond_client::{
+    Binding, Caller, CreateOptions, Lifetimes, OnMismatch, Session, SessionError, SessionId,
+};
 use serde_json::value::RawValue;
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::{Live, Shared};
@@ -18,8 +21,8 @@ use crate::said::{Handshaken, answers};
 /// How long a server may take to answer `initialize`: `npx` and `uvx` download some first.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(120);
 
-/// The id of the `initialize` that `serve` sends.
-const ID: &str = r#""mcp-sessiond-serve-initialize""#;
+/// The id of the first request that `serve` sends to a server.
+const ID: &str = r#""mcp-sessiond-serve""#;
 
 /// How a session has begun.
 #[derive(Debug)]
@@ -30,8 +33,8 @@ pub enum Began {
     Refused(Box<RawValue>),
 }
 
-/// Lines of the server from before its answer to `initialize`.
-type Early = Vec<(u64, Bytes)>;
+/// Lines of the server from before its first answer, with their numbers.
+pub(crate) type Early = Vec<(u64, Bytes)>;
 
 impl Live {
     /// Begins a session, with a server of its own.
@@ -44,13 +47,7 @@ impl Live {
         params: Box<RawValue>,
     ) -> Result<Began, Refusal> {
         let hold = shared.settings.hold;
-        // This process ends an idle session, as it knows whether a client reads. If nobody serves the name any more, the
-        // daemon ends it.
-        let idle_ms = u64::try_from(shared.settings.idle.as_millis()).unwrap_or(u64::MAX).saturating_mul(2);
-        let options = CreateOptions::default()
-            .binding(Binding { caller: caller.clone(), on_mismatch: OnMismatch::Refuse })
-            .lifetimes(Lifetimes { idle_ms: Some(idle_ms), absolute_ms: Some(0), grace_ms: Some(0) });
-        let session = held(hold, shared.sessions.create(options)).await?;
+        let session = shared.create(SessionId::mint(), &caller).await?;
         let made = async {
             let backend = shared.backends.backend(&session).await?;
             let (handshaken, early) = shake(&*backend, &params).await?;
@@ -140,8 +137,25 @@ impl Live {
     }
 }
 
+impl Shared {
+    /// A new session of this service, bound to its caller.
+    ///
+    /// # Errors
+    /// When the daemon does not make it in time.
+    pub(crate) async fn create(&self, id: SessionId, caller: &Caller) -> Result<Session, Refusal> {
+        // This process ends an idle session, as it knows whether a client reads. If nobody serves the name any more, the
+        // daemon ends it.
+        let idle_ms = u64::try_from(self.settings.idle.as_millis()).unwrap_or(u64::MAX).saturating_mul(2);
+        let options = CreateOptions::default()
+            .id(id)
+            .binding(Binding { caller: caller.clone(), on_mismatch: OnMismatch::Refuse })
+            .lifetimes(Lifetimes { idle_ms: Some(idle_ms), absolute_ms: Some(0), grace_ms: Some(0) });
+        held(self.settings.hold, self.sessions.create(options)).await
+    }
+}
+
 /// Waits for a call of the daemon, for as long as a request may be held.
-pub(super) async fn held<T>(
+pub(crate) async fn held<T>(
     hold: Duration,
     call: impl Future<Output = Result<T, SessionError>>,
 ) -> Result<T, Refusal> {
@@ -153,28 +167,8 @@ pub(super) async fn held<T>(
 
 /// Sends `initialize`, and waits for the answer.
 async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, Early), Refusal> {
-    let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
-    backend.send(line.into()).await.map_err(|_| mute())?;
-    let mut early = Vec::new();
-    let answered = async {
-        while let Some((number, line)) = backend.next().await {
-            let is_it = std::str::from_utf8(&line).ok().and_then(|text| {
-                let message = mcp_sessiond_client::Json::new(text).ok()?;
-                answers(&message).filter(|id| **id == *ID)?;
-                serde_json::from_str::<Handshaken>(text).ok()
-            });
-            match is_it {
-                Some(handshaken) => return Some((number, handshaken)),
-                None => early.push((number, line)),
-            }
-        }
-        None
-    };
-    match timeout(HANDSHAKE_WAIT, answered).await {
-        Ok(Some((number, handshaken))) => {
-            backend.confirm(number);
-            Ok((handshaken, early))
-        }
+    match asked(backend, "initialize", params, HANDSHAKE_WAIT).await {
+        Ok(Some(answered)) => Ok(answered),
         Ok(None) => {
             backend.end().await;
             Err(mute())
@@ -185,6 +179,43 @@ async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, 
             Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, message))
         }
     }
+}
+
+/// Sends a server its first request, and waits for the answer. Returns what the server has said before that, too. None: the server has
+/// ended.
+///
+/// # Errors
+/// When it has not answered in time.
+pub(crate) async fn asked(
+    backend: &dyn Backend,
+    method: &str,
+    params: &RawValue,
+    wait: Duration,
+) -> Result<Option<(Handshaken, Early)>, Elapsed> {
+    let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"{method}","params":{params}}}"#);
+    if backend.send(line.into()).await.is_err() {
+        return Ok(None);
+    }
+    let mut early = Vec::new();
+    let answered = async {
+        while let Some((number, line)) = backend.next().await {
+            let is_it = std::str::from_utf8(&line).ok().and_then(|text| {
+                let message = mcp_sessiond_client::Json::new(text).ok()?;
+                answers(&message).filter(|id| **id == *ID)?;
+                serde_json::from_str::<Handshaken>(text).ok()
+            });
+            match is_it {
+                Some(handshaken) => {
+                    backend.confirm(number);
+                    return Some(handshaken);
+                }
+                None => early.push((number, line)),
+            }
+        }
+        None
+    };
+    let answered = timeout(wait, answered).await?;
+    Ok(answered.map(|handshaken| (handshaken, early)))
 }
 
 fn mute() -> Refusal {

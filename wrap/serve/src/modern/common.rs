@@ -1,0 +1,382 @@
+//! The server that all requests of one caller share.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use mcp_sessiond_client::{Json, RequestId, Session};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::envelope::Request;
+use super::open::{Asked, Key, Open, Sent};
+use super::params::Tools;
+use crate::backend::{Backend, Ended};
+use crate::live::Shared;
+use crate::live::handshake::Early;
+use crate::refusal::Refusal;
+use crate::said::{not_started, to_server, unknown};
+
+/// Pages of a server's list of tools that are read.
+const PAGES_MAX: usize = 64;
+
+/// The server of a caller, and the requests that are open.
+pub(super) struct Common {
+    shared: Arc<Shared>,
+    session: Session,
+    state: Mutex<State>,
+    backend: tokio::sync::Mutex<Option<Arc<dyn Backend>>>,
+    /// What the keys of this process begin with, and the number of the last one.
+    keys: (String, AtomicU64),
+}
+
+impl fmt::Debug for Common {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Common({})", self.session.id())
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    open: Open,
+    tools: Tools,
+    /// The incarnation of the server that runs.
+    running: Option<String>,
+    /// When a request last came or ended.
+    active: Instant,
+    ended: bool,
+}
+
+/// A request that the server was sent. When this is dropped, it is cancelled.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    common: Arc<Common>,
+    key: Key,
+    id: Box<str>,
+    messages: mpsc::Receiver<Sent>,
+    sending: Option<JoinHandle<Result<(), Ended>>>,
+    is_listen: bool,
+    backend: WhichBackend,
+}
+
+/// The server that a request was sent to.
+struct WhichBackend(Arc<dyn Backend>);
+
+impl fmt::Debug for WhichBackend {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0.incarnation())
+    }
+}
+
+impl Common {
+    /// A session with a server that has said that it speaks this era.
+    #[must_use]
+    pub(super) fn new(shared: Arc<Shared>, session: Session) -> Arc<Self> {
+        let state = State {
+            open: Open::default(),
+            tools: Tools::default(),
+            running: None,
+            active: Instant::now(),
+            ended: false,
+        };
+        let keys = (RequestId::mint().to_string(), AtomicU64::new(0));
+        let (state, backend) = (Mutex::new(state), tokio::sync::Mutex::new(None));
+        Arc::new(Self { shared, session, state, backend, keys })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the session has ended.
+    #[must_use]
+    pub(super) fn has_ended(&self) -> bool {
+        self.state().ended
+    }
+
+    /// The server goes on here. `early`: what it has said before.
+    pub(super) async fn take(self: &Arc<Self>, backend: Arc<dyn Backend>, early: Early) {
+        let mut slot = self.backend.lock().await;
+        self.run(&backend, early);
+        *slot = Some(backend);
+    }
+
+    fn run(self: &Arc<Self>, backend: &Arc<dyn Backend>, early: Early) {
+        self.state().running = Some(backend.incarnation().to_owned());
+        tokio::spawn(self.clone().pump(backend.clone(), early));
+    }
+
+    /// The server: the one that runs, or else a new one. It needs no handshake.
+    async fn server(self: &Arc<Self>) -> Result<Arc<dyn Backend>, Refusal> {
+        let mut slot = self.backend.lock().await;
+        if let Some(backend) = &*slot {
+            return Ok(backend.clone());
+        }
+        if self.has_ended() {
+            return Err(Refusal::unknown_session());
+        }
+        let backend = self.shared.backends.backend(&self.session).await;
+        let backend = backend.inspect_err(|refusal| {
+            if *refusal == Refusal::unknown_session() {
+                self.close();
+            }
+        })?;
+        // The connections of these are gone with the process that had them, and that cancels a request.
+        for id in backend.open_calls().await.unwrap_or_default() {
+            let _ = backend.send(cancelled(&id, "the connection of the client is gone").into()).await;
+        }
+        self.run(&backend, Vec::new());
+        *slot = Some(backend.clone());
+        Ok(backend)
+    }
+
+    /// Sends the server a request.
+    ///
+    /// # Errors
+    /// When there is no server to take it; when its headers do not repeat the arguments that they should.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        request: &Request,
+        headers: &HeaderMap,
+    ) -> Result<Waiting, Refusal> {
+        if let Some(tool) = &request.tool {
+            if !self.state().tools.knows(tool) {
+                self.list_tools(&request.meta).await?;
+            }
+            self.state().tools.check(tool, &request.arguments, headers)?;
+        }
+        let asked = match &*request.method {
+            "subscriptions/listen" => Asked::Listen,
+            "tools/list" => Asked::List { is_first_page: request.is_first_page },
+            _ => Asked::Call { wants_log: request.wants_log },
+        };
+        self.send(asked, &request.id, &request.line).await
+    }
+
+    async fn send(self: &Arc<Self>, asked: Asked, id: &str, line: &Bytes) -> Result<Waiting, Refusal> {
+        loop {
+            let backend = self.server().await?;
+            let key: Key = format!("{}-{}", self.keys.0, self.keys.1.fetch_add(1, Ordering::Relaxed)).into();
+            let messages = {
+                let mut state = self.state();
+                state.active = Instant::now();
+                if state.running.as_deref() != Some(backend.incarnation()) {
+                    // It has ended meanwhile.
+                    continue;
+                }
+                state.open.add(key.clone(), id, asked)
+            };
+            let line = to_server(line, &key);
+            // In a task of its own: what cancels it comes after it.
+            let sending = tokio::spawn({
+                let backend = backend.clone();
+                async move { backend.send(line).await }
+            });
+            return Ok(Waiting {
+                common: self.clone(),
+                key,
+                id: id.into(),
+                messages,
+                sending: Some(sending),
+                is_listen: asked == Asked::Listen,
+                backend: WhichBackend(backend),
+            });
+        }
+    }
+
+    /// Passes a notification on.
+    ///
+    /// # Errors
+    /// When there is no server to take it.
+    pub(super) async fn notify(self: &Arc<Self>, line: Bytes) -> Result<(), Refusal> {
+        let server = self.server().await?;
+        server.send(line).await.map_err(|_| Refusal::for_now("the server has ended, and is started again"))
+    }
+
+    /// Asks the server which parameters are repeated in headers, on behalf of a client that has not.
+    async fn list_tools(self: &Arc<Self>, meta: &str) -> Result<(), Refusal> {
+        let mut cursor = None;
+        for page in 0..PAGES_MAX {
+            let meta: &RawValue = serde_json::from_str(meta).map_err(|_| Refusal::invalid("`_meta`"))?;
+            let mut params = json!({"_meta": meta});
+            if let Some(cursor) = cursor.take() {
+                params["cursor"] = Value::String(cursor);
+            }
+            let line =
+                json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}).to_string();
+            let mut waiting = self.send(Asked::List { is_first_page: page == 0 }, "1", &line.into()).await?;
+            let Some(answer) = waiting.answer().await else { break };
+            cursor = Tools::next_page(&answer);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pump(self: Arc<Self>, backend: Arc<dyn Backend>, early: Early) {
+        for (number, line) in early {
+            self.hear(&backend, number, &line);
+        }
+        while let Some((number, line)) = backend.next().await {
+            self.hear(&backend, number, &line);
+        }
+        {
+            let mut state = self.state();
+            if state.running.as_deref() == Some(backend.incarnation()) {
+                state.running = None;
+                state.open.clear();
+            }
+        }
+        let mut slot = self.backend.lock().await;
+        if slot.as_ref().is_some_and(|held| held.incarnation() == backend.incarnation()) {
+            *slot = None;
+        }
+        drop(slot);
+        backend.end().await;
+    }
+
+    fn hear(&self, backend: &Arc<dyn Backend>, number: u64, line: &Bytes) {
+        let todo = {
+            let mut state = self.state();
+            let State { open, tools, .. } = &mut *state;
+            open.hear(line, tools)
+        };
+        backend.confirm(number);
+        if todo.is_empty() {
+            return;
+        }
+        let backend = backend.clone();
+        tokio::spawn(async move {
+            for id in todo.cancel {
+                let _ = backend.send(cancelled(&id, "the client does not read").into()).await;
+            }
+            for id in todo.refuse {
+                let _ = backend.send(no_requests(&id).into()).await;
+            }
+        });
+    }
+
+    /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use.
+    pub(super) async fn look(&self) {
+        let is_idle = {
+            let mut state = self.state();
+            if !state.open.is_empty() {
+                state.active = Instant::now();
+            }
+            state.active.elapsed() >= self.shared.settings.idle
+        };
+        if is_idle {
+            drop(self.end().await);
+        } else if let Err(error) = self.session.touch().await
+            && Refusal::from(error) == Refusal::unknown_session()
+        {
+            drop(self.end().await);
+        }
+    }
+
+    /// Ends the session, and its server.
+    ///
+    /// # Errors
+    /// When the daemon could not be told. Then the session goes on.
+    pub(super) async fn end(&self) -> Result<(), Refusal> {
+        match self.session.terminate().await.map_err(Refusal::from) {
+            Err(refusal) if refusal != Refusal::unknown_session() => return Err(refusal),
+            _ => {}
+        }
+        self.close();
+        let backend = self.backend.lock().await.take();
+        if let Some(backend) = backend {
+            backend.end().await;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the session: its clients' connections end. Its server goes on, for the process that serves the name next.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.ended = true;
+        state.running = None;
+        state.open.clear();
+    }
+}
+
+impl Waiting {
+    /// Whether it is a subscription, which stays open.
+    #[must_use]
+    pub(super) fn is_listen(&self) -> bool {
+        self.is_listen
+    }
+
+    /// How long the connection may be silent.
+    #[must_use]
+    pub(super) fn keep_alive(&self) -> std::time::Duration {
+        self.common.shared.settings.keep_alive
+    }
+
+    /// The next message. None: the server has ended, or the stream; there is no answer.
+    pub(super) async fn next(&mut self) -> Option<Sent> {
+        self.messages.recv().await
+    }
+
+    async fn answer(&mut self) -> Option<Json> {
+        while let Some(sent) = self.next().await {
+            if sent.is_answer {
+                return Some(sent.message);
+            }
+        }
+        None
+    }
+
+    /// What is answered in place of the server, which has ended.
+    pub(super) async fn lost(&mut self) -> Json {
+        let sent = match &mut self.sending {
+            Some(sending) => sending.await.unwrap_or(Err(Ended { may_have_arrived: true })),
+            None => Ok(()),
+        };
+        self.sending = None;
+        match sent {
+            Err(Ended { may_have_arrived: false }) => not_started(&self.id),
+            _ => unknown(&self.id),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let open = {
+            let mut state = self.common.state();
+            state.active = Instant::now();
+            state.open.remove(&self.key)
+        };
+        let (Some(id), Ok(runtime)) = (open, Handle::try_current()) else { return };
+        let line = cancelled(&id, "the client has closed the connection");
+        let (sending, backend) = (self.sending.take(), self.backend.0.clone());
+        runtime.spawn(async move {
+            if let Some(sending) = sending {
+                drop(sending.await);
+            }
+            let _ = backend.send(line.into()).await;
+        });
+    }
+}
+
+/// Tells the server that a request is cancelled, by the id that it was sent under, as JSON.
+fn cancelled(id: &str, reason: &str) -> String {
+    let reason = Value::from(reason);
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":{reason}}}}}"#
+    )
+}
+
+/// The answer to a request of the server's own.
+fn no_requests(id: &str) -> String {
+    let error = json!({"code": -32601, "message": "a server of MCP 2026-07-28 sends no requests"});
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}

@@ -1,0 +1,208 @@
+//! Parameters of tools that clients repeat in headers `Mcp-Param-NAME` (MCP 2026-07-28, Streamable HTTP, "Custom Headers from Tool
+//! Parameters"): which they are, and whether a call's headers agree with its arguments.
+
+use std::collections::HashMap;
+
+use axum::http::{HeaderMap, HeaderName};
+use mcp_sessiond_client::Json;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::envelope::{decoded, mismatch, value};
+use crate::refusal::Refusal;
+
+/// The key of a schema that names a header.
+const HEADER: &str = "x-mcp-header";
+/// How deep a schema is searched: no deeper than serde_json reads one.
+const DEPTH_MAX: usize = 128;
+
+/// A parameter that is repeated in a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Declared {
+    /// The keys that lead to it from the arguments.
+    path: Vec<String>,
+    /// `mcp-param-…`.
+    header: HeaderName,
+    /// Whether 42 and 42.0 are equal.
+    is_number: bool,
+}
+
+/// The parameters of each tool that are repeated in headers.
+#[derive(Debug, Default)]
+pub(super) struct Tools(HashMap<String, Vec<Declared>>);
+
+#[derive(Deserialize)]
+struct Listed {
+    result: List,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct List {
+    tools: Vec<Tool>,
+    #[serde(default)]
+    next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Tool {
+    name: String,
+    #[serde(default)]
+    input_schema: Value,
+}
+
+impl Tools {
+    /// Whether a tool was in a list.
+    #[must_use]
+    pub(super) fn knows(&self, tool: &str) -> bool {
+        self.0.contains_key(tool)
+    }
+
+    /// Learns from the server's answer to `tools/list`.
+    pub(super) fn learn(&mut self, answer: &Json, is_first_page: bool) {
+        let Ok(Listed { result }) = serde_json::from_str(answer.as_str()) else { return };
+        if is_first_page {
+            self.0.clear();
+        }
+        for Tool { name, input_schema } in result.tools {
+            let mut found = Vec::new();
+            declared(&input_schema, &mut Vec::new(), &mut found);
+            self.0.insert(name, found);
+        }
+    }
+
+    /// Where the next page of a list begins, if there is one.
+    #[must_use]
+    pub(super) fn next_page(answer: &Json) -> Option<String> {
+        serde_json::from_str::<Listed>(answer.as_str()).ok()?.result.next_cursor
+    }
+
+    /// Checks that the headers of a call repeat its arguments.
+    ///
+    /// # Errors
+    /// When one is missing, or says something else.
+    pub(super) fn check(&self, tool: &str, arguments: &Value, headers: &HeaderMap) -> Result<(), Refusal> {
+        self.0.get(tool).into_iter().flatten().try_for_each(|declared| declared.check(arguments, headers))
+    }
+}
+
+/// Finds the declarations that are reached by `properties` alone. Any other makes the tool invalid, and clients do not call it.
+fn declared(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Declared>) {
+    let name = schema.get(HEADER).and_then(Value::as_str).filter(|_| !path.is_empty());
+    if let Some(Ok(header)) = name.map(|name| format!("mcp-param-{name}").to_ascii_lowercase().parse()) {
+        let kind = schema.get("type").and_then(Value::as_str);
+        let is_number = matches!(kind, Some("integer" | "number"));
+        found.push(Declared { path: path.clone(), header, is_number });
+    }
+    let properties = schema.get("properties").and_then(Value::as_object).filter(|_| path.len() < DEPTH_MAX);
+    for (key, property) in properties.into_iter().flatten() {
+        path.push(key.clone());
+        declared(property, path, found);
+        path.pop();
+    }
+}
+
+impl Declared {
+    fn check(&self, arguments: &Value, headers: &HeaderMap) -> Result<(), Refusal> {
+        let argument = self.path.iter().try_fold(arguments, |value, key| value.get(key));
+        let (text, number) = match argument {
+            Some(Value::String(text)) => (text.clone(), None),
+            Some(Value::Bool(bool)) => (bool.to_string(), None),
+            Some(Value::Number(number)) => (number.to_string(), number.as_f64().filter(|_| self.is_number)),
+            // The tool itself refuses an argument of another type.
+            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => return Ok(()),
+        };
+        let refused = |what: &str| {
+            Err(mismatch(&format!("the header {} {what} the argument {}", self.header, self.path.join("."))))
+        };
+        let Some(said) = value(headers, &self.header) else { return refused("is missing, which repeats") };
+        let Ok(said) = decoded(said) else { return refused("is no Base64 of UTF-8, as which it repeats") };
+        let is_equal = |number: f64| is_decimal(&said) && said.parse() == Ok(number);
+        if said == text || number.is_some_and(is_equal) { Ok(()) } else { refused("contradicts") }
+    }
+}
+
+fn is_decimal(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let text = text.strip_prefix('-').unwrap_or(text);
+    text.split_once('.').map_or_else(|| digits(text), |(whole, rest)| digits(whole) && digits(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tools() -> Tools {
+        let schema = json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "limit": {"type": "integer", "x-mcp-header": "Limit"},
+            "dry": {"type": "boolean", "x-mcp-header": "Dry"},
+            "where": {"type": "object", "properties": {"zone": {"type": "string", "x-mcp-header": "Zone"}}},
+            "list": {"type": "array", "items": {"type": "string", "x-mcp-header": "Item"}},
+        }});
+        let page = |tool: &str, next: Value| {
+            let tools = json!([{"name": tool, "inputSchema": schema}]);
+            Json::from(&json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools, "nextCursor": next}}))
+        };
+        let mut tools = Tools::default();
+        let pages = [page("one", "more".into()), page("two", Value::Null)];
+        assert_eq!(pages.each_ref().map(Tools::next_page), [Some("more".into()), None]);
+        tools.learn(&pages[0], true);
+        tools.learn(&pages[1], false);
+        assert!(tools.knows("one") && tools.knows("two") && !tools.knows("three"));
+        tools
+    }
+
+    fn check(arguments: &Value, headers: &[(&'static str, &str)]) -> bool {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().expect("a value")));
+        tools().check("one", arguments, &headers.collect()).is_ok()
+    }
+
+    #[test]
+    fn each_declared_argument_is_repeated_in_its_header() {
+        let arguments = json!({"region": "us-west1", "limit": 42, "dry": false, "where": {"zone": "Zürich"}});
+        let all = [
+            ("mcp-param-region", "us-west1"),
+            ("mcp-param-limit", "42.0"),
+            ("mcp-param-dry", "false"),
+            ("mcp-param-zone", "=?base64?WsO8cmljaA==?="),
+        ];
+        assert!(check(&arguments, &all));
+        for without in 0..all.len() {
+            let mut fewer = all.to_vec();
+            fewer.remove(without);
+            assert!(!check(&arguments, &fewer), "{without}");
+        }
+        for (at, wrong) in
+            [(0, "us-west2"), (1, "43"), (1, "0x2A"), (1, "4.2e1"), (2, "False"), (3, "=?base64?WsO?=")]
+        {
+            let mut headers = all;
+            headers[at].1 = wrong;
+            assert!(!check(&arguments, &headers), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_argument_that_is_not_there_needs_no_header() {
+        assert!(check(&json!({"region": null, "list": ["a"]}), &[]));
+        assert!(check(&Value::Null, &[("mcp-param-region", "ignored")]));
+        assert!(tools().check("three", &json!({"region": "x"}), &HeaderMap::new()).is_ok());
+    }
+
+    #[test]
+    fn the_first_page_of_a_list_replaces_the_former_list() {
+        let mut tools = tools();
+        tools.learn(
+            &Json::from(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": ""}})),
+            true,
+        );
+        assert!(tools.knows("one"), "an error is no list");
+        tools.learn(&Json::from(&json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": []}})), true);
+        assert!(!tools.knows("one"));
+    }
+}

@@ -1,0 +1,77 @@
+//! The response to a request: one message, or a stream of events (MCP 2026-07-28, Streamable HTTP, "Receiving Messages"). Its body is
+//! dropped when the client has hung up, and the request is cancelled by that.
+
+use axum::body::Body;
+use axum::http::Response;
+use bytes::Bytes;
+use mcp_sessiond_client::Json;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::common::Waiting;
+use super::envelope;
+use super::open::Sent;
+use crate::http::{event_stream, json};
+use crate::tail::COMMENT;
+
+/// Waits for the first message, and answers: with that message, if it is the answer; else with a stream.
+pub(super) async fn reply(mut waiting: Waiting) -> Response<Body> {
+    if waiting.is_listen() {
+        return stream(waiting, None);
+    }
+    match timeout(waiting.keep_alive(), waiting.next()).await {
+        Ok(Some(Sent { message, is_answer: true })) => whole(&message),
+        Ok(Some(sent)) => stream(waiting, Some(sent)),
+        Ok(None) => {
+            let lost = waiting.lost().await;
+            whole(&lost)
+        }
+        // It takes long, and comments keep the connection alive meanwhile.
+        Err(_) => stream(waiting, None),
+    }
+}
+
+fn whole(message: &Json) -> Response<Body> {
+    #[derive(Deserialize)]
+    struct Answer {
+        error: Option<Failure>,
+    }
+    #[derive(Deserialize)]
+    struct Failure {
+        code: i64,
+    }
+    let failure = serde_json::from_str::<Answer>(message.as_str()).ok().and_then(|answer| answer.error);
+    let mut response = json(message.as_str().to_owned());
+    if let Some(failure) = failure {
+        *response.status_mut() = envelope::status(failure.code);
+    }
+    response
+}
+
+fn stream(waiting: Waiting, first: Option<Sent>) -> Response<Body> {
+    let parts = futures::stream::unfold((Some(waiting), first), async |(waiting, first)| {
+        let mut waiting = waiting?;
+        let sent = match first {
+            Some(sent) => Some(sent),
+            None => match timeout(waiting.keep_alive(), waiting.next()).await {
+                Ok(sent) => sent,
+                Err(_) => return Some((Bytes::from_static(COMMENT.as_bytes()), (Some(waiting), None))),
+            },
+        };
+        match sent {
+            Some(Sent { message, is_answer: true }) => Some((event(&message), (None, None))),
+            Some(Sent { message, is_answer: false }) => Some((event(&message), (Some(waiting), None))),
+            // A client that listens knows by the end alone that it has to listen again.
+            None if waiting.is_listen() => None,
+            None => {
+                let lost = waiting.lost().await;
+                Some((event(&lost), (None, None)))
+            }
+        }
+    });
+    event_stream(parts)
+}
+
+fn event(message: &Json) -> Bytes {
+    format!("event: message\ndata: {}\n\n", message.as_str()).into()
+}
