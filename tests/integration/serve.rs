@@ -7,6 +7,7 @@ mod errors;
 mod killed;
 mod limits;
 mod many;
+mod modern;
 mod streams;
 mod thin;
 mod upstream;

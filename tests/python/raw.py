@@ -1,4 +1,4 @@
-"""A server that says what it is told to, byte for byte: python3 -I -S raw.py HEARD CONTROL
+"""A server that says what it is told to, byte for byte: python3 -I -S raw.py HEARD CONTROL [modern]
 
 Every line that it reads is appended to the file HEARD. A line that has `"say":"…"` in it is answered with those bytes
 (base64); any other request with `{}`, what is no JSON with an error, and the rest with nothing. Some methods are its own:
@@ -7,6 +7,8 @@ Every line that it reads is appended to the file HEARD. A line that has `"say":"
                    them in whatever is said later; `$ID` stands for the id of the line that is answered
   pad {bytes}      is answered with a line of that many bytes
   flood {lines, bytes}  notifies so often, each time with a number and so many bytes, and then answers
+
+With a third argument `modern` it answers `server/discover` as a server of MCP 2026-07-28.
 
 Each line that is written to the FIFO CONTROL is said as it is, also while nobody is there to ask for it.
 """
@@ -63,6 +65,9 @@ def answer(line):
     elif b'"initialize"' in line:
         info = b'"capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"raw","version":"1.0.0"}'
         say(b'{ "jsonrpc": "2.0",  "id":' + own + b',"result":{"protocolVersion":"2025-06-18",' + info + b"}}")
+    elif b'"server/discover"' in line and "modern" in sys.argv:
+        versions = b'"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete"'
+        say(b'{"jsonrpc":"2.0","id":' + own + b',"result":{' + versions + b"}}")
     elif own and b'"method"' in line:
         say(b'{"jsonrpc":"2.0","id":' + own + b',"result":{}}')
 

@@ -54,7 +54,7 @@ pub use page::Page;
 pub use peer::Peer;
 pub use process::{gone, lives, signal, start_time, stat};
 pub use raw::Raw;
-pub use serve::{HttpClient, Reply, Serve, SseEvent};
+pub use serve::{HttpClient, Reply, Serve, SseEvent, base64};
 pub use serving::Serving;
 pub use steady::Steady;
 pub use upstream::Upstream;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-pub use client::{HttpClient, Reply, SseEvent};
+pub use client::{HttpClient, Reply, SseEvent, base64};
 
 use crate::process::{exit_of, kib};
 use crate::{Log, World};

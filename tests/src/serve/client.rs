@@ -229,6 +229,36 @@ impl HttpClient {
         self.request("tools/call", &json!({"name": tool, "arguments": arguments, "_meta": meta}))
     }
 
+    /// Posts a request of MCP 2026-07-28, with these parameters beside `_meta`, and these headers beside those that it needs.
+    pub fn modern_with(&mut self, method: &str, params: &Value, headers: &[(&str, &str)]) -> Reply {
+        self.last += 1;
+        let mut params = params.clone();
+        let meta = [("protocolVersion", json!("2026-07-28")), ("clientCapabilities", json!({}))];
+        for (key, value) in meta {
+            params["_meta"][format!("io.modelcontextprotocol/{key}")] = value;
+        }
+        let name = params["name"].as_str().unwrap_or_default().to_owned();
+        let message = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params});
+        let own = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", &name)];
+        self.ask("POST", &[&own[..], headers].concat(), &message.to_string())
+    }
+
+    /// Posts a request of MCP 2026-07-28.
+    pub fn modern(&mut self, method: &str, params: &Value) -> Reply {
+        self.modern_with(method, params, &[])
+    }
+
+    /// Calls a tool by MCP 2026-07-28, and returns the text of the answer.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn modern_text(&mut self, tool: &str) -> String {
+        let mut reply = self.modern("tools/call", &json!({"name": tool}));
+        reply.must_be(200);
+        let answer = reply.message();
+        answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
     /// Calls a tool, and returns the text of the answer.
     ///
     /// # Panics
@@ -404,7 +434,9 @@ impl Reply {
     }
 }
 
-fn base64(text: &str) -> String {
+/// The text in Base64.
+#[must_use]
+pub fn base64(text: &str) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let encode = |chunk: &[u8]| {
         let bits =

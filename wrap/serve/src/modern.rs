@@ -9,7 +9,9 @@
 //!
 //! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in headers.
 //! - `common.rs`: the server of one caller. `open.rs`: to which request a message of the server belongs.
-//! - `reply.rs`: the response. `through.rs`: in front of a server that speaks HTTP itself.
+//! - `reply.rs`: the response.
+//!
+//! A server that speaks HTTP itself gets the requests as they came.
 
 mod common;
 mod envelope;
@@ -36,6 +38,10 @@ use crate::live::handshake::{asked, held};
 use crate::live::{Shared, same};
 use crate::record::VERSIONS;
 use crate::refusal::Refusal;
+use crate::said::unknown;
+use crate::settings::Behind;
+use crate::upstream::forward::{NotForwarded, forward};
+use crate::upstream::url::Url;
 
 /// How long a server may take to say that it speaks this version. One that does not answer is taken for one that doesn't: some ignore
 /// what comes before `initialize`.
@@ -75,6 +81,9 @@ pub async fn post(
     body: &Bytes,
 ) -> Option<Response<Body>> {
     let posted = envelope::read(headers, body).transpose()?;
+    if let (Ok(posted), Behind::Upstream(url)) = (&posted, &shared.settings.behind) {
+        return Some(through(url, shared.settings.hold, posted, headers, body.clone()).await);
+    }
     let carried = async {
         match posted? {
             Posted::Request(request) => {
@@ -93,6 +102,22 @@ pub async fn post(
             .await
             .unwrap_or_else(|Refused { refusal, id }| refusal.answering(id.as_deref().unwrap_or("null"))),
     )
+}
+
+/// Passes a message on to a server that speaks HTTP itself.
+async fn through(
+    url: &Url,
+    hold: Duration,
+    posted: &Posted,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let id = if let Posted::Request(request) = posted { &*request.id } else { "null" };
+    match forward(url, hold, headers, body).await {
+        Ok(response) => response,
+        Err(NotForwarded::Refused(refusal)) => refusal.answering(id),
+        Err(NotForwarded::Unknown) => crate::http::json(unknown(id).as_str().to_owned()),
+    }
 }
 
 impl Callers {

@@ -7,9 +7,11 @@
 //! - [`url`]: where the server is. `wire.rs`: requests to it. `sse.rs`: events.
 //! - `link.rs`: what all requests of one session share. `calls.rs`: requests that want an answer. `shake.rs`: the handshake.
 //!   `listen.rs`: the standalone stream.
+//! - [`forward`]: requests of MCP 2026-07-28, which are passed on.
 //! - `ledger.rs`: what is stored. `numbers.rs`: how a message is recognised that the server repeats.
 
 mod calls;
+pub mod forward;
 mod ledger;
 mod link;
 mod listen;

@@ -32,6 +32,8 @@ pub(super) struct Common {
     session: Session,
     state: Mutex<State>,
     backend: tokio::sync::Mutex<Option<Arc<dyn Backend>>>,
+    /// Whether this process has asked the server for its tools.
+    has_listed: tokio::sync::Mutex<bool>,
     /// What the keys of this process begin with, and the number of the last one.
     keys: (String, AtomicU64),
 }
@@ -87,7 +89,7 @@ impl Common {
         };
         let keys = (RequestId::mint().to_string(), AtomicU64::new(0));
         let (state, backend) = (Mutex::new(state), tokio::sync::Mutex::new(None));
-        Arc::new(Self { shared, session, state, backend, keys })
+        Arc::new(Self { shared, session, state, backend, has_listed: tokio::sync::Mutex::default(), keys })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -146,9 +148,13 @@ impl Common {
         headers: &HeaderMap,
     ) -> Result<Waiting, Refusal> {
         if let Some(tool) = &request.tool {
-            if !self.state().tools.knows(tool) {
+            // A tool that is in no list declares nothing.
+            let mut has_listed = self.has_listed.lock().await;
+            if !*has_listed && !self.state().tools.knows(tool) {
                 self.list_tools(&request.meta).await?;
+                *has_listed = true;
             }
+            drop(has_listed);
             self.state().tools.check(tool, &request.arguments, headers)?;
         }
         let asked = match &*request.method {

@@ -9,7 +9,7 @@ use futures::future::AbortHandle;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -62,7 +62,7 @@ pub(super) struct Connected {
 
 /// A connection, which ends when this is dropped.
 #[derive(Debug)]
-struct Connection(AbortHandle);
+pub(super) struct Connection(AbortHandle);
 
 impl Drop for Connection {
     fn drop(&mut self) {
@@ -196,6 +196,24 @@ impl Connected {
         let mut request = Request::new(Full::default());
         *request.method_mut() = Method::DELETE;
         self.ask(request, stamp).await
+    }
+
+    /// Says a message as it came, with these headers. The connection ends when it is dropped.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub(super) async fn pass_on(
+        mut self,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(Response<Incoming>, Connection), Broken> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.path.parse().map_err(|_| Broken)?;
+        *request.headers_mut() = headers;
+        request.headers_mut().insert(HOST, self.host.clone());
+        let response = self.sender.send_request(request).await.map_err(|_| Broken)?;
+        Ok((response, self.connection))
     }
 
     async fn ask(mut self, mut request: Request<Full<Bytes>>, stamp: &Stamp) -> Result<Replied, Broken> {

@@ -1,0 +1,249 @@
+//! MCP 2026-07-28: requests without a session, whose server survives `serve`.
+
+use mcp_sessiond_tests::{HttpClient, Raw, Reply, Serve, World, base64, gone, until};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::{fixture, world};
+
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// A counter on the official SDK, which speaks both eras.
+fn both_eras() -> Vec<String> {
+    vec!["node".into(), fixture("node/eras.mjs")]
+}
+
+/// A server of this era that says what the test tells it.
+fn raw(configuration: &str) -> (World, mcp_sessiond_tests::Daemon, Serve, Raw, HttpClient) {
+    let world = world(configuration);
+    let daemon = world.daemon();
+    let mut raw = world.raw("server");
+    raw.command.push("modern".into());
+    let serve = world.serve(&["--name", "test"], &raw.command);
+    let client = serve.client();
+    (world, daemon, serve, raw, client)
+}
+
+/// The lines with this text that the server has heard.
+fn heard(raw: &Raw, text: &str) -> Vec<Value> {
+    let lines = raw.heard();
+    let with = lines.iter().filter(|line| String::from_utf8_lossy(line).contains(text));
+    with.map(|line| serde_json::from_slice(line).expect("JSON")).collect()
+}
+
+/// A request that the server answers when the test says so.
+fn hold(client: &HttpClient, raw: &Raw, params: &Value) -> std::thread::JoinHandle<Reply> {
+    let before = heard(raw, "\"hold\"").len();
+    let (mut client, params) = (client.clone(), params.clone());
+    let asking = std::thread::spawn(move || client.modern("hold", &params));
+    until("the server hears it", || (heard(raw, "\"hold\"").len() > before).then_some(()));
+    asking
+}
+
+fn answer(nth: usize) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":$ID{nth},"result":{{"nth":{nth}}}}}"#)
+}
+
+fn progress(nth: usize) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":$TOKEN{nth},"progress":1}}}}"#
+    )
+}
+
+#[test]
+fn the_server_survives_every_kill_and_needs_no_session() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let mut serve = world.serve(&["--name", "test"], &both_eras());
+    let mut client = serve.client();
+    let discovered = client.modern("server/discover", &json!({})).message();
+    assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]));
+    assert_eq!(
+        (client.modern_text("increment").as_str(), client.modern_text("increment").as_str()),
+        ("1", "2")
+    );
+    serve.kill();
+    serve.start_again();
+    assert_eq!(client.modern_text("increment"), "3", "it is the same server");
+    daemon.kill();
+    assert_eq!(client.modern_text("increment"), "4", "the daemon is not needed for that");
+    daemon = world.daemon();
+    serve.kill();
+    serve.start_again();
+    assert_eq!(client.modern_text("increment"), "5");
+    // The era before is another server's.
+    let mut older = serve.connected("2025-11-25");
+    assert_eq!(
+        (older.text("increment", &json!({})).as_str(), client.modern_text("increment").as_str()),
+        ("1", "6")
+    );
+    drop(daemon);
+}
+
+#[test]
+fn each_request_has_its_own_messages_though_the_ids_are_the_same() {
+    let (_world, _daemon, _serve, raw, client) = raw("");
+    let params = json!({"_meta": {"progressToken": "t"}});
+    let (one, two) = (hold(&client, &raw, &params), hold(&client, &raw, &params));
+    raw.say(&progress(1));
+    let mut two = two.join().expect("a reply");
+    assert_eq!(
+        (two.status, two.header("content-type"), two.header("mcp-session-id")),
+        (200, Some("text/event-stream"), None)
+    );
+    let said = two.said();
+    assert_eq!((said.message()["params"]["progressToken"].as_str(), said.id), (Some("t"), None));
+    raw.say(&answer(0));
+    let mut one = one.join().expect("a reply");
+    assert_eq!(one.header("content-type"), Some("application/json"), "nothing came before the answer");
+    assert_eq!(one.message(), json!({"jsonrpc": "2.0", "id": 1, "result": {"nth": 0}}));
+    raw.say(&answer(1));
+    assert_eq!(two.answer(), json!({"jsonrpc": "2.0", "id": 1, "result": {"nth": 1}}));
+}
+
+#[test]
+fn a_client_that_hangs_up_cancels_its_own_request_and_no_other() {
+    let (_world, _daemon, _serve, raw, client) = raw("");
+    let (one, two) =
+        (hold(&client, &raw, &json!({})), hold(&client, &raw, &json!({"_meta": {"progressToken": 1}})));
+    raw.say(&progress(1));
+    two.join().expect("a reply").hang_up();
+    raw.wait_heard("notifications/cancelled");
+    let asked = heard(&raw, "\"hold\"");
+    assert_eq!(heard(&raw, "cancelled")[0]["params"]["requestId"], asked[1]["id"]);
+    raw.say(&answer(1));
+    raw.say(&answer(0));
+    assert_eq!(one.join().expect("a reply").message()["result"]["nth"], 0);
+    assert_eq!(heard(&raw, "cancelled").len(), 1);
+}
+
+#[test]
+fn a_subscription_gets_what_it_has_asked_for_until_serve_is_killed() {
+    let (_world, _daemon, mut serve, raw, mut client) = raw("");
+    // The raw server answers at once what it does not know, and that ends a subscription.
+    let ended = client.modern("subscriptions/listen", &json!({"notifications": {}})).answer();
+    assert_eq!(ended, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+    let mut listening = client.modern("subscriptions/listen", &json!({"say": "", "notifications": {}}));
+    let id =
+        until("it is heard", || heard(&raw, "subscriptions/listen").get(1).map(|line| line["id"].clone()));
+    let changed = |id: &Value| {
+        let params = json!({"_meta": {SUBSCRIPTION: id}});
+        json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": params}).to_string()
+    };
+    raw.say(&changed(&json!("foreign")));
+    raw.say(&changed(&id));
+    assert_eq!(listening.said().message()["params"]["_meta"][SUBSCRIPTION], 2);
+    serve.kill();
+    assert_eq!(listening.event(), None);
+    serve.start_again();
+    assert!(heard(&raw, "cancelled").is_empty());
+    client.modern("ping", &json!({})).must_be(200);
+    assert_eq!(heard(&raw, "cancelled")[0]["params"]["requestId"], id, "nobody listens any more");
+}
+
+#[test]
+fn a_server_that_dies_leaves_no_request_without_an_answer() {
+    let (world, _daemon, serve, raw, mut client) = raw("");
+    let call = hold(&client, &raw, &json!({}));
+    let streaming = hold(&client, &raw, &json!({"_meta": {"progressToken": 1}}));
+    raw.say(&progress(1));
+    let mut streaming = streaming.join().expect("a reply");
+    streaming.said();
+    let mut listening = client.modern("subscriptions/listen", &json!({"say": ""}));
+    let server = world.processes().into_iter().find(|pid| *pid != serve.pid()).expect("a server");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(server.cast_signed()), Signal::SIGKILL).expect("ours");
+    let answer = call.join().expect("a reply").message();
+    assert_eq!(
+        (&answer["id"], &answer["error"]["data"]["outcome"]),
+        (&json!(1), &json!("unknown")),
+        "{answer}"
+    );
+    assert_eq!(streaming.answer()["error"]["data"]["outcome"], "unknown");
+    assert_eq!(listening.event(), None);
+    client.modern("ping", &json!({})).must_be(200);
+    assert!(world.processes().into_iter().all(|pid| pid != server));
+}
+
+#[test]
+fn a_server_of_the_era_before_is_asked_once_and_clients_are_told() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let raw = world.raw("server");
+    let serve = world.serve(&["--name", "test"], &raw.command);
+    let mut client = serve.client();
+    for _ in 0..2 {
+        let mut reply = client.modern("server/discover", &json!({}));
+        reply.must_be(404);
+        let answer = reply.message();
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32601), &json!(client.last)));
+        let mut reply = client.modern("tools/list", &json!({}));
+        reply.must_be(400);
+        let answer = reply.message();
+        let versions = json!(["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]);
+        assert_eq!(
+            (&answer["error"]["code"], &answer["error"]["data"]["supported"]),
+            (&json!(-32022), &versions)
+        );
+    }
+    assert_eq!(heard(&raw, "server/discover").len(), 1);
+    client.initialize("2025-06-18");
+    assert_eq!(client.request("ping", &json!({})).answer()["result"], json!({}));
+}
+
+#[test]
+fn a_request_that_breaks_a_rule_is_refused_and_never_reaches_the_server() {
+    let (_world, _daemon, _serve, raw, mut client) = raw("");
+    client.modern("ping", &json!({})).must_be(200);
+    let before = raw.heard().len();
+    let code = |mut reply: Reply, status: u16| {
+        reply.must_be(status);
+        reply.message()["error"]["code"].clone()
+    };
+    for wrong in [
+        ("Mcp-Method", "other"),
+        ("Mcp-Method", ""),
+        ("Mcp-Name", "other"),
+        ("MCP-Protocol-Version", "2025-11-25"),
+    ] {
+        let reply = client.modern_with("tools/call", &json!({"name": "x"}), &[wrong]);
+        assert_eq!(code(reply, 400), -32020, "{wrong:?}");
+    }
+    let modern = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "x")];
+    let bare = r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#;
+    assert_eq!(code(client.ask("POST", &modern, bare), 400), -32602);
+    assert_eq!(code(client.ask("POST", &modern, &format!("[{bare}]")), 400), -32600);
+    let reply = client.ask("GET", &modern, "");
+    assert_eq!(reply.header("allow"), Some("POST"));
+    assert_eq!(code(reply, 405), -32000);
+    assert_eq!(raw.heard().len(), before);
+}
+
+#[test]
+fn arguments_that_a_tool_wants_in_headers_are_compared_with_them() {
+    let (_world, _daemon, _serve, raw, mut client) = raw("");
+    client.modern("ping", &json!({})).must_be(200);
+    let schema =
+        json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
+    let list = json!({"tools": [{"name": "query", "inputSchema": schema}]});
+    let list = json!({"jsonrpc": "2.0", "id": "$ID", "result": list}).to_string().replace("\"$ID\"", "$ID");
+    let listed = client.modern("tools/list", &json!({"say": base64(&list)})).message();
+    assert_eq!(listed["result"]["tools"][0]["name"], "query");
+    let params = json!({"name": "query", "arguments": {"region": "us-west1"}});
+    let mut ask = |headers: &[(&str, &str)]| client.modern_with("tools/call", &params, headers).status;
+    assert_eq!((ask(&[]), ask(&[("Mcp-Param-Region", "us-west2")])), (400, 400));
+    assert_eq!(ask(&[("Mcp-Param-Region", "us-west1")]), 200);
+    assert_eq!(heard(&raw, "tools/call").len(), 1);
+    assert_eq!(heard(&raw, "tools/list").len(), 1);
+}
+
+#[test]
+fn the_server_has_a_place_among_the_sessions_and_ends_when_it_is_idle() {
+    let (world, _daemon, serve, raw, mut client) = raw("http.sessions = 1\nhttp.idle_ms = 400");
+    let holding = hold(&client, &raw, &json!({}));
+    assert_eq!(serve.client().begin("2025-11-25", &[]).status, 503);
+    let server = world.processes().into_iter().find(|pid| *pid != serve.pid()).expect("a server");
+    raw.say(&answer(0));
+    assert_eq!(holding.join().expect("a reply").status, 200);
+    gone(server);
+    client.modern("ping", &json!({})).must_be(200);
+}
