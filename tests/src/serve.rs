@@ -1,6 +1,7 @@
 //! `mcp-sessiond serve` as a child process.
 
 mod client;
+mod reply;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,7 +9,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-pub use client::{HttpClient, Reply, SseEvent, base64};
+pub use client::{HttpClient, base64};
+pub use reply::{Reply, SseEvent};
 
 use crate::process::{exit_of, kib};
 use crate::{Log, World};
