@@ -5,7 +5,6 @@ mod get;
 mod legacy;
 mod post;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,6 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use axum::{Extension, Router};
 use bytes::Bytes;
-use futures::{Stream, StreamExt as _};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use mcp_sessiond_client::{Caller, SessionId};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
@@ -26,6 +24,7 @@ use crate::live::Live;
 use crate::modern;
 use crate::record::{ASSUMED, VERSIONS};
 use crate::refusal::Refusal;
+use crate::response::event_stream;
 use crate::settings::Settings;
 use crate::table::Table;
 use crate::tail::Tail;
@@ -156,24 +155,6 @@ fn events(session: &SessionId, tail: Tail) -> Response<Body> {
         Some((part, tail))
     }));
     name_session(response.headers_mut(), session);
-    response
-}
-
-/// An answer that is one message.
-pub(crate) fn json(text: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(text));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(accept::JSON));
-    response
-}
-
-/// An answer that is a stream of events.
-pub(crate) fn event_stream(parts: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
-    let mut response = Response::new(Body::from_stream(parts.map(Ok::<_, Infallible>)));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    // Else nginx waits for more before it passes anything on.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 

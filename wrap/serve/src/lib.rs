@@ -4,7 +4,8 @@
 //! handshake, its streams and their events. `serve` stores what a server says before it sends it. So this process may be killed, and
 //! the next one goes on.
 //!
-//! - [`http`]: requests. [`who`]: who may make them. [`refusal`]: why they are refused.
+//! - [`http`]: requests. [`who`]: who may make them. [`refusal`]: why they are refused. [`response`]: messages and
+//!   streams.
 //! - [`live`]: a session, its server and its readers. [`which`]: the stream that a message goes to. [`tail`]: the events that a reader
 //!   is sent. [`said`]: the messages themselves.
 //! - [`modern`]: MCP 2026-07-28, which has no sessions.
@@ -23,6 +24,7 @@ pub mod live;
 pub mod modern;
 pub mod record;
 pub mod refusal;
+pub mod response;
 pub mod run;
 pub mod said;
 pub mod settings;

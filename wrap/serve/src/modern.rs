@@ -116,7 +116,7 @@ async fn through(
     match forward(url, hold, headers, body).await {
         Ok(response) => response,
         Err(NotForwarded::Refused(refusal)) => refusal.answering(id),
-        Err(NotForwarded::Unknown) => crate::http::json(unknown(id).as_str().to_owned()),
+        Err(NotForwarded::Unknown) => crate::response::json(unknown(id).as_str().to_owned()),
     }
 }
 

@@ -12,11 +12,10 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::accept::{EVENTS, JSON, is_json, takes};
-use super::{
-    COOKIE, PATH, RECONNECT, SESSION, Server, body, cookie, events, json, name_session, named, session,
-};
+use super::{COOKIE, PATH, RECONNECT, SESSION, Server, body, cookie, events, name_session, named, session};
 use crate::live::{Began, Live};
 use crate::refusal::Refusal;
+use crate::response::json;
 use crate::said::{self, Posted, PostedKind, posted};
 use crate::settings::Settings;
 use crate::which::Id;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::common::Waiting;
 use super::envelope;
 use super::open::Sent;
-use crate::http::{event_stream, json};
+use crate::response::{event_stream, json};
 use crate::tail::COMMENT;
 
 /// Waits for the first message, and answers: with that message, if it is the answer; else with a stream.
