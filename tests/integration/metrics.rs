@@ -31,7 +31,7 @@ fn assert_sample(text: &str, name: &str, value: f64) {
 }
 
 /// Asserts that Prometheus' own tool has nothing to say.
-fn assert_well_formed(text: &str) {
+pub(crate) fn assert_well_formed(text: &str) {
     let ours = fixture("../target/prometheus/usr/bin/promtool");
     let promtool = if Path::new(&ours).exists() { &ours } else { "promtool" };
     let mut command = Command::new(promtool);

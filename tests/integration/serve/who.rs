@@ -3,10 +3,11 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 
-use mcp_sessiond_tests::World;
+use mcp_sessiond_tests::{Serve, World, until};
 use serde_json::json;
 
 use super::serving;
+use crate::metrics::assert_well_formed;
 use crate::wrap::tiny;
 use crate::{needs_root, world};
 
@@ -38,6 +39,7 @@ fn other_hosts_and_origins_are_refused() {
         ("Access-Control-Request-Method", "POST"),
         ("Access-Control-Request-Headers", "mcp-session-id, content-type"),
     ];
+    counted(&serve, r#"responses_total{status="403"} "#, 9);
     let reply = client.ask("OPTIONS", &preflight, "");
     assert_eq!(reply.header("access-control-allow-origin"), Some("https://app.example"));
     let foreign =
@@ -63,6 +65,7 @@ fn another_user_is_refused_on_loopback_also_where_it_hangs_up_at_once() {
         "{}",
         String::from_utf8_lossy(&said.stderr)
     );
+    counted(&serve, r#"connections_total{result="another_user"} "#, 21);
     assert_eq!(
         serve.connected("2025-11-25").ask("POST", &[], PING).status,
         200,
@@ -204,6 +207,18 @@ fn a_client_that_is_slow_to_ask_is_not_waited_for() {
     let many = "X-Much: 1\r\n".repeat(200);
     assert_eq!(client.send(&format!("{head}{many}\r\n")).status, 431);
     assert_eq!(client.send(&format!("{head}X-Long: {}\r\n\r\n", "x".repeat(64 * 1024))).status, 431);
+    let text = counted(&serve, r#"connections_total{result="no_request"} "#, 5);
+    assert_well_formed(&text);
+    counted(&serve, r#"responses_total{status="408"} "#, 1);
+}
+
+/// Waits until `serve` has counted so much, and returns its metrics.
+fn counted(serve: &Serve, name: &str, count: u64) -> String {
+    let line = format!("mcp_sessiond_serve_{name}{count}");
+    until(&line, || {
+        let text = serve.client().ask_at("GET", "/metrics", &[], "").text();
+        text.lines().any(|found| found == line).then_some(text)
+    })
 }
 
 #[test]

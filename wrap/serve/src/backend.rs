@@ -36,6 +36,11 @@ pub trait Backend: Send + Sync {
     /// Ends the server.
     fn end(&self) -> BoxFuture<'_, ()>;
 
+    /// Waits until the server's processes are gone, once it was ended. Those of a server elsewhere are not known.
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Tells this server from every other one, and from what it was before a restart. Each incarnation numbers its own lines.
     fn incarnation(&self) -> &str;
 

@@ -33,6 +33,9 @@ use crate::who;
 /// Where it is served.
 pub const PATH: &str = "/mcp";
 
+/// Where the counts are.
+const METRICS: &str = "/metrics";
+
 /// Bytes that a body may have.
 const BODY_MAX: usize = 4 * 1024 * 1024;
 
@@ -54,10 +57,24 @@ pub fn router(table: &Server) -> Router {
     let cors = cors(&table.shared().settings);
     Router::new()
         .route(PATH, post(post::post).get(get::get).delete(delete))
+        .route(METRICS, axum::routing::get(metrics))
         .layer(middleware::from_fn_with_state(table.clone(), admitted))
         .with_state(table.clone())
         .merge(legacy::router(table))
         .layer(cors)
+        .layer(middleware::map_response_with_state(table.clone(), counted))
+}
+
+/// Counts a response.
+async fn counted(State(table): State<Server>, response: Response<Body>) -> Response<Body> {
+    table.shared().counts.response(response.status().as_u16());
+    response
+}
+
+/// Tells the counts.
+async fn metrics(State(table): State<Server>) -> impl IntoResponse {
+    let text = table.shared().counts.text(table.count());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
 /// For pages of the origins that were named.

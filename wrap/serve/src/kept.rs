@@ -86,6 +86,10 @@ impl Backend for Kept {
         self.backend.end().boxed()
     }
 
+    fn gone(&self) -> BoxFuture<'_, ()> {
+        self.backend.gone().boxed()
+    }
+
     fn incarnation(&self) -> &str {
         &self.incarnation
     }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::backend::{Backend, Backends};
+use crate::counts::Counts;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
@@ -37,6 +38,8 @@ pub struct Shared {
     pub sessions: mcp_sessiond_client::Sessions,
     /// Starts servers, and finds those that run.
     pub backends: Arc<dyn Backends>,
+    /// What was answered and refused.
+    pub counts: Counts,
 }
 
 /// An event that the daemon has stored, and that may be sent.

@@ -25,6 +25,7 @@ use tokio::time::sleep;
 
 use crate::backend::Backends;
 use crate::complain;
+use crate::counts::{Connection, Counts};
 use crate::http::{PATH, router};
 use crate::kept::Keepers;
 use crate::live::Shared;
@@ -105,10 +106,10 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         error => NotServed::NotLeased(error),
     })?;
     let (listener, at) = bind(&settings.listen).await?;
-    let table = Arc::new(Table::new(Shared { settings, sessions, backends }));
+    let table = Arc::new(Table::new(Shared { settings, sessions, backends, counts: Counts::default() }));
     announce(&at);
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-    let serving = accept(&listener, router(&table), &table.shared().settings);
+    let serving = accept(&listener, router(&table), table.shared());
     let ends = tokio::select! {
         () = serving => false,
         () = table.look_after() => false,
@@ -189,13 +190,14 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     UnixListener::from_std(bound.into())
 }
 
-async fn accept(listener: &Listener, router: Router, settings: &Settings) {
+async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
+    let settings = &shared.settings;
     // With a token every caller has to show it. Without one the kernel has to say who has connected.
     let (asks_kernel, peer_wait) = (settings.token.is_none(), settings.peer_wait);
     let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
-        let router = router.clone();
+        let (router, shared) = (router.clone(), shared.clone());
         match listener {
             Listener::Tcp(listener) => match listener.accept().await {
                 Ok((stream, _)) => {
@@ -203,10 +205,11 @@ async fn accept(listener: &Listener, router: Router, settings: &Settings) {
                     if asks_kernel && !is_ours(&stream) {
                         // Nothing is read from it, so that it costs nothing.
                         let _ = stream.try_write(NOT_OURS);
+                        shared.counts.connection(Connection::AnotherUser);
                         continue;
                     }
                     tokio::spawn(async move {
-                        converse(stream, router, peer_wait).await;
+                        shared.counts.connection(converse(stream, router, peer_wait).await);
                         drop(place);
                     });
                 }
@@ -216,9 +219,11 @@ async fn accept(listener: &Listener, router: Router, settings: &Settings) {
                 Ok((stream, _)) => {
                     tokio::spawn(async move {
                         let ours = nix::unistd::geteuid().as_raw();
-                        if stream.peer_cred().is_ok_and(|peer| peer.uid() == ours) {
-                            converse(stream, router, peer_wait).await;
-                        }
+                        let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == ours);
+                        shared.counts.connection(match is_ours {
+                            true => converse(stream, router, peer_wait).await,
+                            false => Connection::AnotherUser,
+                        });
                         drop(place);
                     });
                 }
@@ -246,7 +251,7 @@ async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     peer_wait: Duration,
-) {
+) -> Connection {
     let inner = TowerToHyperService::new(router);
     let has_asked = Arc::new(AtomicBool::new(false));
     let service = hyper::service::service_fn({
@@ -273,10 +278,13 @@ async fn converse(
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // A connection on which nothing is asked ends, as it would keep its place for ever.
     tokio::select! {
-        _ = &mut connection => return,
-        () = sleep(peer_wait * 2) => {}
+        _ = &mut connection => {}
+        () = sleep(peer_wait * 2) => if has_asked.load(Ordering::Relaxed) {
+            drop(connection.await);
+        },
     }
-    if has_asked.load(Ordering::Relaxed) {
-        drop(connection.await);
+    match has_asked.load(Ordering::Relaxed) {
+        true => Connection::Accepted,
+        false => Connection::NoRequest,
     }
 }

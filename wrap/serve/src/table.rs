@@ -86,6 +86,12 @@ impl Table {
         modern::post(&self.modern, &self.shared, room, caller, headers, body).await
     }
 
+    /// How many sessions are served.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        served(&self.slots()) + self.modern.count()
+    }
+
     fn room(&self, sessions: usize) -> Result<(), Refusal> {
         let count = sessions + self.modern.count();
         let most = self.shared.settings.sessions;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mcp_sessiond_proto::KeeperName;
 use mcp_sessiond_proto::backends::Attached;
 use serde_json::Value;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::link::{Gone, Link, Message, Wish};
@@ -22,6 +22,7 @@ const END_WAIT: Duration = Duration::from_secs(75);
 pub struct Backend {
     wishes: mpsc::UnboundedSender<Wish>,
     messages: Mutex<mpsc::UnboundedReceiver<Message>>,
+    gone: watch::Receiver<()>,
     keeper: KeeperName,
     incarnation: u64,
     is_initialized: bool,
@@ -32,9 +33,10 @@ impl Backend {
     pub(super) fn over(link: Link, keeper: KeeperName, attached: &Attached) -> Self {
         let (wishes, wished) = mpsc::unbounded_channel();
         let (sender, messages) = mpsc::unbounded_channel();
-        tokio::spawn(link.run(wished, sender));
+        let (is_gone, gone) = watch::channel(());
+        tokio::spawn(link.run(wished, sender, is_gone));
         let Attached { incarnation, initialized: is_initialized, .. } = *attached;
-        Self { wishes, messages: Mutex::new(messages), keeper, incarnation, is_initialized }
+        Self { wishes, messages: Mutex::new(messages), gone, keeper, incarnation, is_initialized }
     }
 
     /// Sends a line: a message or a batch, without the newline. Returns once the keeper has acknowledged it;
@@ -80,6 +82,13 @@ impl Backend {
         if self.wishes.send(Wish::End).is_ok() {
             drop(timeout(END_WAIT, self.wishes.closed()).await);
         }
+    }
+
+    /// Waits until the backend's processes are gone, which may take as long as a server has to exit
+    /// (`backends.stop_wait_ms`). No longer than 75 s.
+    pub async fn gone(&self) {
+        let mut gone = self.gone.clone();
+        drop(timeout(END_WAIT, gone.changed()).await);
     }
 
     /// The name of its keeper.

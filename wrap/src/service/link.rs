@@ -11,7 +11,7 @@ use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
 use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::keeper::continuing::{PREFIX_MAX, Said};
 use crate::keeper::dial::{DialError, dial_until};
@@ -137,17 +137,24 @@ impl Link {
         Ok((link, attached))
     }
 
-    /// Carries lines until the keeper is gone, or the caller has dropped the backend.
+    /// Carries lines until the keeper is gone, or the caller has dropped the backend. Drops `is_gone` once the backend is gone.
     pub(super) async fn run(
         mut self,
         mut wishes: mpsc::UnboundedReceiver<Wish>,
         messages: mpsc::UnboundedSender<Message>,
+        is_gone: watch::Sender<()>,
     ) {
         loop {
             match self.carry(&mut wishes, &messages).await {
                 Ended::Dropped => return,
                 // The keeper acknowledges what it has taken before it says that it ends.
-                Ended::ByKeeper => return self.give_up(false),
+                Ended::ByKeeper => {
+                    self.give_up(false);
+                    drop((wishes, messages));
+                    // It closes the connection once the backend is gone.
+                    while let Ok(Some(_)) = self.connection.reader.next().await {}
+                    return drop(is_gone);
+                }
                 Ended::Broken if !self.reconnect(&messages).await => return self.give_up(true),
                 Ended::Broken => {}
             }
@@ -243,8 +250,8 @@ impl Link {
     }
 
     /// The keeper takes no line any more. `is_cut` says whether it may have taken one without our knowledge.
-    fn give_up(self, is_cut: bool) {
-        for (at, (_, taken)) in self.sends.into_iter().enumerate() {
+    fn give_up(&mut self, is_cut: bool) {
+        for (at, (_, taken)) in self.sends.drain(..).enumerate() {
             let may_have_arrived = at == 0 && self.is_written && is_cut;
             let _ = taken.send(Err(Gone { may_have_arrived }));
         }

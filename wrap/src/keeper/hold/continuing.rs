@@ -110,8 +110,8 @@ impl Keeper {
 
     /// Sends the front the lines that are left, up to the limit for unconfirmed ones, and says that the
     /// keeper ends.
-    pub(super) async fn say_goodbye(&mut self) {
-        let Some(mut front) = self.front.take() else { return };
+    pub(super) async fn say_goodbye(&mut self) -> Option<Front> {
+        let mut front = self.front.take()?;
         let farewell = async {
             while front.outlet.write(&mut front.writer).await.is_ok() {
                 // What was taken comes first: a line that the front does not see acknowledged may have been carried out.
@@ -135,6 +135,7 @@ impl Keeper {
             front.outlet.write(&mut front.writer).await
         };
         let _ = timeout(FAREWELL, farewell).await;
+        Some(front)
     }
 
     /// Whether a process serves the name, which may take up the session when its client comes back. The daemon ends the session

@@ -187,8 +187,10 @@ impl Keeper {
         let telling = tokio::spawn(timeout(FAREWELL, self.last_words(why)));
         self.say(&format!("the server is taken down: {}", why.sentence()));
         self.relay.stopping("stopped", now);
+        // The connection of a front of a service stays until the backend is gone, so that the front knows when that is.
+        let mut left = None;
         if self.continues() {
-            self.say_goodbye().await;
+            left = self.say_goodbye().await;
         } else if let Some(front) = &mut self.front {
             let farewell = async {
                 loop {
@@ -216,7 +218,7 @@ impl Keeper {
         tokio::pin!(down);
         loop {
             tokio::select! {
-                () = &mut down => return,
+                () = &mut down => return drop(left),
                 Some(()) = sigchld.recv() => children.reap(),
             }
         }
