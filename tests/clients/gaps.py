@@ -4,6 +4,9 @@ requests.
 A request is held until what was killed is there again. No gap is before a request that comes while another one of
 its session is open, unless it answers what the server has asked in that one; nor before a GET with `Last-Event-ID`,
 which a client sends because of a kill.
+
+MCP 2026-07-28 has no sessions, and a request ends with its connection. A `subscriptions/listen` stays open, so other
+requests come after it and not beside it; but `serve` is not killed then, only the daemon: no client could resume it.
 """
 
 import asyncio
@@ -26,8 +29,8 @@ class Gaps:
         # Requests, those of them that come because of a kill, and those that come beside others.
         self.requests = self.resumes = self.beside = 0
         self.kills = dict.fromkeys(WHAT, 0)
-        # Requests that have no answer yet, by session and id.
-        self.unanswered = set()
+        # Requests that have no answer yet.
+        self.unanswered = {}
         # GETs that have no event yet: a client whose connection is cut then does not come back.
         self.unprimed = set()
         self.streams = 0
@@ -78,7 +81,8 @@ class Gaps:
             is_gap = self.requests > 1 and exchange.is_next()
             self.beside += self.requests > 1 and not is_gap and not exchange.is_resume
             if self.kill and is_gap:
-                what = WHAT[sum(self.kills.values()) % 2]
+                is_heard = any(one.listens for one in self.unanswered.values())
+                what = "daemon" if is_heard else WHAT[sum(self.kills.values()) % 2]
                 while self.unprimed:
                     await asyncio.sleep(0.005)
                 if self.streams:
@@ -100,7 +104,14 @@ class Exchange:
         self.line, self.headers, self.body, self.message = line, headers, body, {}
         with contextlib.suppress(ValueError):
             self.message = json.loads(body)
+        if not isinstance(self.message, dict):
+            self.message = {}
         self.session, self.is_resume = headers.get("mcp-session-id"), "last-event-id" in headers
+        self.method = self.message.get("method", "")
+        self.listens = self.method == "subscriptions/listen"
+        # A request of a session may be answered over another connection, any other one over its own only.
+        self.lasts = self.session is not None or self.method == "initialize"
+        self.key = (self.session, self.message.get("id")) if self.lasts else self
 
     async def carry(self, head):
         await self.gaps.gap(self)
@@ -112,6 +123,8 @@ class Exchange:
             await self.writer.drain()
         finally:
             self.gaps.unprimed.discard(self)
+            if not self.lasts:
+                self.gaps.unanswered.pop(self.key, None)
             if upward:
                 upward.transport.abort()
 
@@ -119,14 +132,13 @@ class Exchange:
         """Whether the client sends this after its former requests, and not beside them."""
         if self.is_resume:
             return False
-        answers = "id" in self.message and "method" not in self.message
-        return answers or not any(session == self.session for session, _ in self.gaps.unanswered)
+        answers = "id" in self.message and not self.method
+        return answers or not any(one.session == self.session and not one.listens for one in self.gaps.unanswered.values())
 
     def begin(self):
-        method, request = self.message.get("method", ""), self.message.get("id", "")
-        self.gaps.note(f"{self.name} -> {self.line} {method} {request}")
-        if "id" in self.message and "method" in self.message:
-            self.gaps.unanswered.add((self.session, self.message["id"]))
+        self.gaps.note(f"{self.name} -> {self.line} {self.method} {self.message.get('id', '')}")
+        if "id" in self.message and self.method:
+            self.gaps.unanswered[self.key] = self
         if self.line.startswith("GET") and not self.is_resume:
             self.gaps.unprimed.add(self)
 
@@ -145,6 +157,9 @@ class Exchange:
         elif " 204 " not in f"{status} ":
             body = await whole(back, headers)
             self._said(body)
+            if int(status.split()[1]) >= 400:
+                # Whatever it says: this is the answer.
+                self.gaps.unanswered.pop(self.key, None)
             self.writer.write(framed(headers, body))
 
     async def _events(self, back, headers):
@@ -164,6 +179,7 @@ class Exchange:
         """Notes which request a message answers."""
         with contextlib.suppress(ValueError, AttributeError):
             message = json.loads(text)
-            self.gaps.note(f"{self.name} <- {message.get('method', 'answer')} {message.get('id', '')}")
+            error = json.dumps(message["error"]) if "error" in message else ""
+            self.gaps.note(f"{self.name} <- {message.get('method', 'answer')} {message.get('id', '')} {error}".rstrip())
             if "method" not in message:
-                self.gaps.unanswered.discard((self.session, message["id"]))
+                self.gaps.unanswered.pop((self.session, message.get("id")) if self.lasts else self, None)

@@ -103,6 +103,23 @@ class World:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+class Alone:
+    """A server that speaks HTTP by itself, if it is told to, and no `serve`."""
+
+    def __init__(self, wire, server, settings):
+        self.wire, self.server = wire, [*server, "http"]
+
+    async def start(self):
+        """Starts it, and waits until it listens."""
+        self.process = await asyncio.create_subprocess_exec(*self.server, stdout=asyncio.subprocess.PIPE)
+        line = (await self.process.stdout.readline()).decode()
+        self.wire.serve_port = int(line.split("http://", 1)[1].split("/", 1)[0].rsplit(":", 1)[1])
+
+    async def close(self, kept):
+        self.process.kill()
+        await self.process.wait()
+
+
 class Driver:
     """A program that calls what it reads, and writes what it gets."""
 
