@@ -143,8 +143,10 @@ class Pass:
         if what == "serve":
             await self.world.kill_serve()
             await self.world.start()
-        elif not await self.world.kill_daemon():
-            raise RuntimeError("there is no daemon to kill")
+        else:
+            # No request of MCP 2026-07-28 needs it.
+            await self.world.daemon_back()
+            await self.world.kill_daemon()
 
     def _find(self):
         for path in self.kept.glob("results/*/checks.json"):

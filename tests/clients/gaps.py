@@ -6,7 +6,8 @@ its session is open, unless it answers what the server has asked in that one; no
 which a client sends because of a kill.
 
 MCP 2026-07-28 has no sessions, and a request ends with its connection. A `subscriptions/listen` stays open, so other
-requests come after it and not beside it; but `serve` is not killed then, only the daemon: no client could resume it.
+requests come after it and not beside it. No client could resume it, so only the daemon is killed until one of these is
+answered; after that the suite reads no more of it, though it leaves some open.
 """
 
 import asyncio
@@ -81,7 +82,7 @@ class Gaps:
             is_gap = self.requests > 1 and exchange.is_next()
             self.beside += self.requests > 1 and not is_gap and not exchange.is_resume
             if self.kill and is_gap:
-                is_heard = any(one.listens for one in self.unanswered.values())
+                is_heard = any(one.is_heard for one in self.unanswered.values())
                 what = "daemon" if is_heard else WHAT[sum(self.kills.values()) % 2]
                 while self.unprimed:
                     await asyncio.sleep(0.005)
@@ -108,7 +109,7 @@ class Exchange:
             self.message = {}
         self.session, self.is_resume = headers.get("mcp-session-id"), "last-event-id" in headers
         self.method = self.message.get("method", "")
-        self.listens = self.method == "subscriptions/listen"
+        self.listens = self.is_heard = self.method == "subscriptions/listen"
         # A request of a session may be answered over another connection, any other one over its own only.
         self.lasts = self.session is not None or self.method == "initialize"
         self.key = (self.session, self.message.get("id")) if self.lasts else self
@@ -159,7 +160,7 @@ class Exchange:
             self._said(body)
             if int(status.split()[1]) >= 400:
                 # Whatever it says: this is the answer.
-                self.gaps.unanswered.pop(self.key, None)
+                self._answered(self.key)
             self.writer.write(framed(headers, body))
 
     async def _events(self, back, headers):
@@ -182,4 +183,9 @@ class Exchange:
             error = json.dumps(message["error"]) if "error" in message else ""
             self.gaps.note(f"{self.name} <- {message.get('method', 'answer')} {message.get('id', '')} {error}".rstrip())
             if "method" not in message:
-                self.gaps.unanswered.pop((self.session, message.get("id")) if self.lasts else self, None)
+                self._answered((self.session, message.get("id")) if self.lasts else self)
+
+    def _answered(self, key):
+        self.gaps.unanswered.pop(key, None)
+        for one in self.gaps.unanswered.values():
+            one.is_heard = False
