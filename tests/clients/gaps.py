@@ -4,6 +4,10 @@ requests.
 A request is held until what was killed is there again. No gap is before a request that comes while another one of
 its session is open, unless it answers what the server has asked in that one; nor before a GET with `Last-Event-ID`,
 which a client sends because of a kill.
+
+MCP 2026-07-28 has no sessions, and a request ends with its connection. A `subscriptions/listen` stays open, so other
+requests come after it and not beside it. No client could resume it, so only the daemon is killed until one of these is
+answered; after that the suite reads no more of it, though it leaves some open.
 """
 
 import asyncio
@@ -26,8 +30,8 @@ class Gaps:
         # Requests, those of them that come because of a kill, and those that come beside others.
         self.requests = self.resumes = self.beside = 0
         self.kills = dict.fromkeys(WHAT, 0)
-        # Requests that have no answer yet, by session and id.
-        self.unanswered = set()
+        # Requests that have no answer yet.
+        self.unanswered = {}
         # GETs that have no event yet: a client whose connection is cut then does not come back.
         self.unprimed = set()
         self.streams = 0
@@ -78,7 +82,8 @@ class Gaps:
             is_gap = self.requests > 1 and exchange.is_next()
             self.beside += self.requests > 1 and not is_gap and not exchange.is_resume
             if self.kill and is_gap:
-                what = WHAT[sum(self.kills.values()) % 2]
+                is_heard = any(one.is_heard for one in self.unanswered.values())
+                what = "daemon" if is_heard else WHAT[sum(self.kills.values()) % 2]
                 while self.unprimed:
                     await asyncio.sleep(0.005)
                 if self.streams:
@@ -100,7 +105,14 @@ class Exchange:
         self.line, self.headers, self.body, self.message = line, headers, body, {}
         with contextlib.suppress(ValueError):
             self.message = json.loads(body)
+        if not isinstance(self.message, dict):
+            self.message = {}
         self.session, self.is_resume = headers.get("mcp-session-id"), "last-event-id" in headers
+        self.method = self.message.get("method", "")
+        self.listens = self.is_heard = self.method == "subscriptions/listen"
+        # A request of a session may be answered over another connection, any other one over its own only.
+        self.lasts = self.session is not None or self.method == "initialize"
+        self.key = (self.session, self.message.get("id")) if self.lasts else self
 
     async def carry(self, head):
         await self.gaps.gap(self)
@@ -112,6 +124,8 @@ class Exchange:
             await self.writer.drain()
         finally:
             self.gaps.unprimed.discard(self)
+            if not self.lasts:
+                self.gaps.unanswered.pop(self.key, None)
             if upward:
                 upward.transport.abort()
 
@@ -119,14 +133,13 @@ class Exchange:
         """Whether the client sends this after its former requests, and not beside them."""
         if self.is_resume:
             return False
-        answers = "id" in self.message and "method" not in self.message
-        return answers or not any(session == self.session for session, _ in self.gaps.unanswered)
+        answers = "id" in self.message and not self.method
+        return answers or not any(one.session == self.session and not one.listens for one in self.gaps.unanswered.values())
 
     def begin(self):
-        method, request = self.message.get("method", ""), self.message.get("id", "")
-        self.gaps.note(f"{self.name} -> {self.line} {method} {request}")
-        if "id" in self.message and "method" in self.message:
-            self.gaps.unanswered.add((self.session, self.message["id"]))
+        self.gaps.note(f"{self.name} -> {self.line} {self.method} {self.message.get('id', '')}")
+        if "id" in self.message and self.method:
+            self.gaps.unanswered[self.key] = self
         if self.line.startswith("GET") and not self.is_resume:
             self.gaps.unprimed.add(self)
 
@@ -145,6 +158,9 @@ class Exchange:
         elif " 204 " not in f"{status} ":
             body = await whole(back, headers)
             self._said(body)
+            if int(status.split()[1]) >= 400:
+                # Whatever it says: this is the answer.
+                self._answered(self.key)
             self.writer.write(framed(headers, body))
 
     async def _events(self, back, headers):
@@ -164,6 +180,12 @@ class Exchange:
         """Notes which request a message answers."""
         with contextlib.suppress(ValueError, AttributeError):
             message = json.loads(text)
-            self.gaps.note(f"{self.name} <- {message.get('method', 'answer')} {message.get('id', '')}")
+            error = json.dumps(message["error"]) if "error" in message else ""
+            self.gaps.note(f"{self.name} <- {message.get('method', 'answer')} {message.get('id', '')} {error}".rstrip())
             if "method" not in message:
-                self.gaps.unanswered.discard((self.session, message["id"]))
+                self._answered((self.session, message.get("id")) if self.lasts else self)
+
+    def _answered(self, key):
+        self.gaps.unanswered.pop(key, None)
+        for one in self.gaps.unanswered.values():
+            one.is_heard = False

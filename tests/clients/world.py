@@ -51,7 +51,20 @@ class World:
 
     async def kill_daemon(self):
         """Kills the daemon, and waits until it is gone. Whoever misses it starts it again. Returns how many there were."""
-        return await self._kill(lambda arguments: Path(arguments[0]).name == PROGRAM.name and arguments[1:2] == ["run"])
+        return await self._kill(self._is_daemon)
+
+    async def daemon_back(self):
+        """Starts the daemon, if nobody has missed it since it was killed, and waits until it listens."""
+        if not self._found(self._is_daemon):
+            with open(self.root / "daemon.log", "ab") as errors:
+                await asyncio.create_subprocess_exec(str(PROGRAM), "run", env=self.environment, cwd=self.root, stderr=errors,
+                                                     stdin=asyncio.subprocess.DEVNULL, start_new_session=True)
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_unix_connection(self.run / "daemon.sock")
+                writer.close()
+                return
+            await asyncio.sleep(0.005)
 
     async def kill_server(self):
         """Kills the servers, and waits until they are gone. A keeper starts each again."""
@@ -65,6 +78,9 @@ class World:
                 return
             await asyncio.sleep(0.1)
         raise RuntimeError("the keeper does not start the server again")
+
+    def _is_daemon(self, arguments):
+        return Path(arguments[0]).name == PROGRAM.name and arguments[1:2] == ["run"]
 
     def _is_server(self, arguments):
         return arguments[0] == PYTHON and arguments[-1] == str(self.journal)
@@ -101,6 +117,23 @@ class World:
             if path.is_file():
                 shutil.copy(path, kept)
         shutil.rmtree(self.root, ignore_errors=True)
+
+
+class Alone:
+    """A server that speaks HTTP by itself, if it is told to, and no `serve`."""
+
+    def __init__(self, wire, server, settings):
+        self.wire, self.server = wire, [*server, "http"]
+
+    async def start(self):
+        """Starts it, and waits until it listens."""
+        self.process = await asyncio.create_subprocess_exec(*self.server, stdout=asyncio.subprocess.PIPE)
+        line = (await self.process.stdout.readline()).decode()
+        self.wire.serve_port = int(line.split("http://", 1)[1].split("/", 1)[0].rsplit(":", 1)[1])
+
+    async def close(self, kept):
+        self.process.kill()
+        await self.process.wait()
 
 
 class Driver:

@@ -3,6 +3,7 @@
 
 mod browser;
 mod cuts;
+mod eras;
 mod errors;
 mod killed;
 mod limits;

@@ -8,16 +8,9 @@ import {
   ListPromptsRequestSchema, ListResourceTemplatesRequestSchema, ListResourcesRequestSchema, ListToolsRequestSchema,
   ReadResourceRequestSchema, SetLevelRequestSchema, SubscribeRequestSchema, UnsubscribeRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js';
-
-const PIXEL =
-  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC';
-const SOUND = 'UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQIAAACAgA==';
-
-const text = (said) => ({ type: 'text', text: said });
-const image = { type: 'image', data: PIXEL, mimeType: 'image/png' };
-const embedded = (uri, mimeType, said) => ({ type: 'resource', resource: { uri, mimeType, text: said } });
-const object = (properties = {}, required = []) => ({ type: 'object', properties, required });
-const later = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+import {
+  later, object, prompts, resources, template, text, tools as common,
+} from './asked.mjs';
 
 const server = new Server({ name: 'everything', version: '1.0.0' }, {
   capabilities: {
@@ -49,14 +42,6 @@ const defaults = object({
   status: { type: 'string', enum: ['active', 'inactive', 'pending'], default: 'active' },
   verified: { type: 'boolean', default: true },
 });
-// Of JSON Schema 2020-12, with keywords that must come through as they are.
-const dialect = {
-  $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  $defs: { address: object({ street: { type: 'string' }, city: { type: 'string' } }) },
-  properties: { name: { type: 'string' }, address: { $ref: '#/$defs/address' } },
-  additionalProperties: false,
-};
 
 async function ask(sendRequest, message, requestedSchema, word) {
   const asked = { method: 'elicitation/create', params: { message, requestedSchema } };
@@ -65,43 +50,15 @@ async function ask(sendRequest, message, requestedSchema, word) {
 }
 
 const tools = {
-  test_simple_text: { call: () => [text('This is a simple text response for testing.')] },
-  test_image_content: { call: () => [image] },
-  test_audio_content: { call: () => [{ type: 'audio', data: SOUND, mimeType: 'audio/wav' }] },
-  test_embedded_resource: {
-    call: () => [embedded('test://embedded-resource', 'text/plain', 'This is an embedded resource content.')],
-  },
-  test_multiple_content_types: {
-    call: () => {
-      const said = JSON.stringify({ test: 'data', value: 123 });
-      const resource = embedded('test://mixed-content-resource', 'application/json', said);
-      return [text('Multiple content types test:'), image, resource];
-    },
-  },
+  ...common,
   test_tool_with_logging: {
-    call: async (_, { sendNotification }) => {
-      await sendNotification(log('Tool execution started'));
+    call: async (_, { notify }) => {
+      await notify(log('Tool execution started'));
       await later(50);
-      await sendNotification(log('Tool processing data'));
+      await notify(log('Tool processing data'));
       await later(50);
-      await sendNotification(log('Tool execution completed'));
+      await notify(log('Tool execution completed'));
       return [text('All three messages were sent.')];
-    },
-  },
-  test_tool_with_progress: {
-    call: async (_, { sendNotification, _meta }) => {
-      const progressToken = _meta?.progressToken;
-      for (const progress of [0, 50, 100]) {
-        if (progress) await later(50);
-        const params = { progressToken, progress, total: 100 };
-        if (progressToken !== undefined) await sendNotification({ method: 'notifications/progress', params });
-      }
-      return [text('Progress was told in three steps.')];
-    },
-  },
-  test_error_handling: {
-    call: () => {
-      throw new Error('This tool intentionally returns an error for testing');
     },
   },
   test_reconnection: {
@@ -132,7 +89,6 @@ const tools = {
   test_elicitation_sep1330_enums: {
     call: (_, { sendRequest }) => ask(sendRequest, 'Take some of them', enums, 'Elicitation completed'),
   },
-  json_schema_2020_12_tool: { inputSchema: dialect, call: (given) => [text(JSON.stringify(given))] },
 };
 
 server.setRequestHandler(ListToolsRequestSchema, () => ({
@@ -141,8 +97,10 @@ server.setRequestHandler(ListToolsRequestSchema, () => ({
   })),
 }));
 server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
+  const { sendNotification: notify, sendRequest } = extra;
+  const context = { notify, sendRequest, progressToken: extra._meta?.progressToken };
   try {
-    return { content: await tools[params.name].call(params.arguments ?? {}, extra) };
+    return { content: await tools[params.name].call(params.arguments ?? {}, context) };
   } catch (error) {
     return { content: [text(error.message)], isError: true };
   }
@@ -150,12 +108,7 @@ server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
 
 // Resources.
 
-const resources = {
-  'test://static-text': { mimeType: 'text/plain', text: 'This is the content of the static text resource.' },
-  'test://static-binary': { mimeType: 'image/png', blob: PIXEL },
-  'test://watched-resource': { mimeType: 'text/plain', text: 'Nothing changes here.' },
-};
-const template = /^test:\/\/template\/([^/]+)\/data$/;
+const matched = new RegExp(`^${template.uri.replace('{id}', '([^/]+)')}$`);
 
 server.setRequestHandler(ListResourcesRequestSchema, () => ({
   resources: Object.entries(resources).map(([uri, { mimeType }]) => {
@@ -165,13 +118,12 @@ server.setRequestHandler(ListResourcesRequestSchema, () => ({
 }));
 server.setRequestHandler(ListResourceTemplatesRequestSchema, () => ({
   resourceTemplates: [
-    { uriTemplate: 'test://template/{id}/data', name: 'template', mimeType: 'application/json' },
+    { uriTemplate: template.uri, name: 'template', mimeType: template.mimeType },
   ],
 }));
 server.setRequestHandler(ReadResourceRequestSchema, ({ params: { uri } }) => {
-  const [, id] = uri.match(template) ?? [];
-  const said = () => JSON.stringify({ id, templateTest: true, data: `Data for ID: ${id}` });
-  const found = id ? { mimeType: 'application/json', text: said() } : resources[uri];
+  const [, id] = uri.match(matched) ?? [];
+  const found = id ? { mimeType: template.mimeType, text: template.text(id) } : resources[uri];
   if (!found) throw new Error(`there is no ${uri}`);
   return { contents: [{ uri, ...found }] };
 });
@@ -184,27 +136,11 @@ for (const schema of [SubscribeRequestSchema, UnsubscribeRequestSchema]) {
 
 // Prompts.
 
-const user = (content) => ({ role: 'user', content });
-const required = (name) => ({ name, description: `The ${name}`, required: true });
-const prompts = {
-  test_simple_prompt: { get: () => [user(text('This is a simple prompt for testing.'))] },
-  test_prompt_with_arguments: {
-    arguments: [required('arg1'), required('arg2')],
-    get: ({ arg1, arg2 }) => [user(text(`Prompt with arguments: arg1='${arg1}', arg2='${arg2}'`))],
-  },
-  test_prompt_with_embedded_resource: {
-    arguments: [required('resourceUri')],
-    get: ({ resourceUri }) => [
-      user(embedded(resourceUri, 'text/plain', 'Embedded resource content for testing.')),
-      user(text('Please process the embedded resource above.')),
-    ],
-  },
-  test_prompt_with_image: { get: () => [user(image), user(text('Please analyze the image above.'))] },
-};
+const argument = (name) => ({ name, description: `The ${name}`, required: true });
 
 server.setRequestHandler(ListPromptsRequestSchema, () => ({
-  prompts: Object.entries(prompts).map(([name, prompt]) => ({
-    name, description: `The prompt ${name}`, arguments: prompt.arguments ?? [],
+  prompts: Object.entries(prompts).map(([name, { required = [] }]) => ({
+    name, description: `The prompt ${name}`, arguments: required.map(argument),
   })),
 }));
 server.setRequestHandler(GetPromptRequestSchema, ({ params }) => ({
