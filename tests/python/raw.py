@@ -8,7 +8,8 @@ Every line that it reads is appended to the file HEARD. A line that has `"say":"
   pad {bytes}      is answered with a line of that many bytes
   flood {lines, bytes}  notifies so often, each time with a number and so many bytes, and then answers
 
-With a third argument `modern` it answers `server/discover` as a server of MCP 2026-07-28.
+With a third argument `modern` it answers `server/discover` as a server of MCP 2026-07-28, and `tools/list` by two pages, of
+which the second has the tool `query`: it wants its argument `region` in the header `Mcp-Param-Region`.
 
 Each line that is written to the FIFO CONTROL is said as it is, also while nobody is there to ask for it.
 """
@@ -68,6 +69,11 @@ def answer(line):
     elif b'"server/discover"' in line and "modern" in sys.argv:
         versions = b'"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete"'
         say(b'{"jsonrpc":"2.0","id":' + own + b',"result":{' + versions + b"}}")
+    elif b'"tools/list"' in line and "modern" in sys.argv:
+        region = b'{"type":"string","x-mcp-header":"Region"}'
+        query = b'{"name":"query","inputSchema":{"type":"object","properties":{"region":' + region + b"}}}"
+        page = b'"tools":[' + query + b"]" if b'"cursor":"2"' in line else b'"tools":[],"nextCursor":"2"'
+        say(b'{"jsonrpc":"2.0","id":' + own + b',"result":{' + page + b"}}")
     elif own and b'"method"' in line:
         say(b'{"jsonrpc":"2.0","id":' + own + b',"result":{}}')
 

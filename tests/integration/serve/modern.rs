@@ -40,6 +40,15 @@ fn hold(client: &HttpClient, raw: &Raw, params: &Value) -> std::thread::JoinHand
     asking
 }
 
+/// A subscription, which the server has acknowledged.
+fn listen(client: &mut HttpClient) -> Reply {
+    let acknowledged = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":$ID}}}"#;
+    let mut reply =
+        client.modern("subscriptions/listen", &json!({"notifications": {}, "say": base64(acknowledged)}));
+    assert_eq!(reply.said().message()["params"]["_meta"][SUBSCRIPTION], client.last);
+    reply
+}
+
 fn answer(nth: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":$ID{nth},"result":{{"nth":{nth}}}}}"#)
 }
@@ -121,11 +130,10 @@ fn a_client_that_hangs_up_cancels_its_own_request_and_no_other() {
 fn a_subscription_gets_what_it_has_asked_for_until_serve_is_killed() {
     let (_world, _daemon, mut serve, raw, mut client) = raw("");
     // The raw server answers at once what it does not know, and that ends a subscription.
-    let ended = client.modern("subscriptions/listen", &json!({"notifications": {}})).answer();
+    let ended = client.modern("subscriptions/listen", &json!({"notifications": {}})).message();
     assert_eq!(ended, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
-    let mut listening = client.modern("subscriptions/listen", &json!({"say": "", "notifications": {}}));
-    let id =
-        until("it is heard", || heard(&raw, "subscriptions/listen").get(1).map(|line| line["id"].clone()));
+    let mut listening = listen(&mut client);
+    let id = heard(&raw, "subscriptions/listen")[1]["id"].clone();
     let changed = |id: &Value| {
         let params = json!({"_meta": {SUBSCRIPTION: id}});
         json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": params}).to_string()
@@ -138,6 +146,7 @@ fn a_subscription_gets_what_it_has_asked_for_until_serve_is_killed() {
     serve.start_again();
     assert!(heard(&raw, "cancelled").is_empty());
     client.modern("ping", &json!({})).must_be(200);
+    raw.wait_heard("notifications/cancelled");
     assert_eq!(heard(&raw, "cancelled")[0]["params"]["requestId"], id, "nobody listens any more");
 }
 
@@ -149,7 +158,7 @@ fn a_server_that_dies_leaves_no_request_without_an_answer() {
     raw.say(&progress(1));
     let mut streaming = streaming.join().expect("a reply");
     streaming.said();
-    let mut listening = client.modern("subscriptions/listen", &json!({"say": ""}));
+    let mut listening = listen(&mut client);
     let server = world.processes().into_iter().find(|pid| *pid != serve.pid()).expect("a server");
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(server.cast_signed()), Signal::SIGKILL).expect("ours");
     let answer = call.join().expect("a reply").message();
@@ -218,22 +227,116 @@ fn a_request_that_breaks_a_rule_is_refused_and_never_reaches_the_server() {
     assert_eq!(raw.heard().len(), before);
 }
 
+/// `serve` asks for the list of tools itself, all pages of it, before the first call.
 #[test]
 fn arguments_that_a_tool_wants_in_headers_are_compared_with_them() {
     let (_world, _daemon, _serve, raw, mut client) = raw("");
-    client.modern("ping", &json!({})).must_be(200);
-    let schema =
-        json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
-    let list = json!({"tools": [{"name": "query", "inputSchema": schema}]});
-    let list = json!({"jsonrpc": "2.0", "id": "$ID", "result": list}).to_string().replace("\"$ID\"", "$ID");
-    let listed = client.modern("tools/list", &json!({"say": base64(&list)})).message();
-    assert_eq!(listed["result"]["tools"][0]["name"], "query");
     let params = json!({"name": "query", "arguments": {"region": "us-west1"}});
     let mut ask = |headers: &[(&str, &str)]| client.modern_with("tools/call", &params, headers).status;
     assert_eq!((ask(&[]), ask(&[("Mcp-Param-Region", "us-west2")])), (400, 400));
-    assert_eq!(ask(&[("Mcp-Param-Region", "us-west1")]), 200);
-    assert_eq!(heard(&raw, "tools/call").len(), 1);
-    assert_eq!(heard(&raw, "tools/list").len(), 1);
+    assert_eq!(ask(&[("Mcp-Param-Region", "us-west1"), ("MCP-Param-Region", "us-west1")]), 200);
+    assert_eq!(ask(&[("Mcp-Param-Region", "=?base64?dXMtd2VzdDE=?=")]), 200);
+    assert_eq!((heard(&raw, "tools/call").len(), heard(&raw, "tools/list").len()), (2, 2));
+}
+
+#[test]
+fn clients_that_ask_at_one_time_have_one_server_asked_which_is_gone_before_they_are_told() {
+    let world = world("");
+    let daemon = world.daemon();
+    let raw = world.raw("server");
+    let serve = world.serve(&["--name", "test"], &raw.command);
+    let ask = || {
+        let mut client = serve.client();
+        std::thread::spawn(move || client.modern("server/discover", &json!({})).status)
+    };
+    let asking: Vec<_> = std::iter::repeat_with(ask).take(4).collect();
+    for asking in asking {
+        assert_eq!(asking.join().expect("a status"), 404);
+    }
+    assert_eq!(heard(&raw, "server/discover").len(), 1);
+    // Some servers can't be started while another one of them runs.
+    let others = world.processes().into_iter().filter(|pid| ![serve.pid(), daemon.pid()].contains(pid));
+    assert_eq!(others.count(), 0);
+}
+
+#[test]
+fn a_server_that_is_being_asked_ends_with_serve() {
+    let world = world("");
+    let daemon = world.daemon();
+    let file = world.root().join("heard");
+    let silent = ["sh", "-c", "cat >\"$0\"", file.to_str().expect("UTF-8")];
+    let mut serve = world.serve(&["--name", "test"], &silent.map(String::from));
+    let mut client = serve.client();
+    let asking =
+        std::thread::spawn(move || drop(std::panic::catch_unwind(move || client.modern("x", &json!({})))));
+    until("it is asked", || std::fs::read_to_string(&file).ok()?.contains("discover").then_some(()));
+    assert!(serve.stop(Signal::SIGINT).success());
+    until("nothing is left", || world.processes().into_iter().all(|pid| pid == daemon.pid()).then_some(()));
+    asking.join().expect("it has ended");
+}
+
+#[test]
+fn a_request_of_the_era_before_never_reaches_the_server() {
+    let (_world, _daemon, _serve, raw, mut client) = raw("");
+    let mut reply = client.modern("initialize", &json!({}));
+    reply.must_be(404);
+    assert_eq!(reply.message()["error"]["code"], -32601);
+    let modern = [("MCP-Protocol-Version", "2026-07-28")];
+    client.ask("POST", &modern, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).must_be(202);
+    client.modern("ping", &json!({})).must_be(200);
+    assert!(heard(&raw, "initialize").is_empty());
+}
+
+/// It has to ask for the log, to be told by nobody else's.
+#[test]
+fn a_log_message_reaches_the_only_client_that_it_can_be_for() {
+    let (_world, _daemon, _serve, raw, mut client) = raw("");
+    let log = || {
+        raw.say(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#);
+    };
+    let wants = json!({"_meta": {"io.modelcontextprotocol/logLevel": "info"}});
+    let (one, silent) = (hold(&client, &raw, &wants), hold(&client, &raw, &json!({})));
+    log();
+    let mut one = one.join().expect("a reply");
+    assert_eq!(one.said().message()["params"]["data"], 1);
+    one.hang_up();
+    raw.wait_heard("notifications/cancelled");
+    let two = hold(&client, &raw, &wants);
+    // It may be of the request that was cancelled.
+    log();
+    raw.say(&answer(2));
+    raw.say(&answer(1));
+    assert_eq!(two.join().expect("a reply").header("content-type"), Some("application/json"));
+    assert_eq!(silent.join().expect("a reply").header("content-type"), Some("application/json"));
+    client.modern("ping", &json!({})).must_be(200);
+}
+
+/// Its answers are those of the SDK's own HTTP, and a kill of `serve` loses nothing but what is under way.
+#[test]
+fn a_server_that_speaks_http_gets_the_requests_as_they_came() {
+    let world = world("http.hold_ms = 500");
+    let _daemon = world.daemon();
+    let mut upstream = world.upstream(&["node".into(), fixture("node/modern.mjs"), "http".into()], &[]);
+    let mut serve = world.serve(&["--name", "test", "--upstream", &upstream.url], &[]);
+    let mut client = serve.client();
+    let discovered = client.modern("server/discover", &json!({})).message();
+    assert_eq!(discovered["result"]["supportedVersions"], json!(["2026-07-28"]));
+    assert_eq!(client.modern("nope", &json!({})).status, 404);
+    assert_eq!(client.modern_text("test_simple_text"), "This is a simple text response for testing.");
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let mut listening = client.modern("subscriptions/listen", &filter);
+    let said = listening.said().message();
+    assert_eq!(said["method"], "notifications/subscriptions/acknowledged");
+    serve.kill();
+    serve.start_again();
+    assert_eq!(client.modern_text("test_simple_text"), "This is a simple text response for testing.");
+    let mut listening = client.modern("subscriptions/listen", &filter);
+    listening.said();
+    upstream.kill();
+    assert_eq!(listening.event(), None, "its stream ends with the server");
+    let mut reply = client.modern("ping", &json!({}));
+    reply.must_be(502);
+    assert_eq!(reply.message()["id"], client.last);
 }
 
 #[test]

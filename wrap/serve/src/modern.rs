@@ -9,7 +9,7 @@
 //!
 //! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in headers.
 //! - `common.rs`: the server of one caller. `open.rs`: to which request a message of the server belongs.
-//! - `reply.rs`: the response.
+//! - `reply.rs`: the response. `unsent.rs`: a bound.
 //!
 //! A server that speaks HTTP itself gets the requests as they came.
 
@@ -18,7 +18,10 @@ mod envelope;
 mod open;
 mod params;
 mod reply;
+mod unsent;
 
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,15 +30,18 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use mcp_sessiond_client::{Caller, SessionId, SessionStatus, Update};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared, join_all};
+use mcp_sessiond_client::{Caller, Session, SessionId, SessionStatus, Update};
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
 
 use self::common::Common;
-use self::envelope::{Posted, Refused, VERSION, is_modern, names_modern, unsupported};
-use crate::live::handshake::{asked, held};
-use crate::live::{Shared, same};
+use self::envelope::{Posted, Refused, VERSION, names_modern, unsupported};
+use crate::backend::Backend;
+use crate::live::handshake::{Early, HANDSHAKE_WAIT, asked, held};
+use crate::live::{self, same};
 use crate::record::VERSIONS;
 use crate::refusal::Refusal;
 use crate::said::unknown;
@@ -43,21 +49,36 @@ use crate::settings::Behind;
 use crate::upstream::forward::{NotForwarded, forward};
 use crate::upstream::url::Url;
 
-/// How long a server may take to say that it speaks this version. One that does not answer is taken for one that doesn't: some ignore
-/// what comes before `initialize`.
-const DISCOVER_WAIT: Duration = Duration::from_secs(20);
+/// How long a client waits until a server has said that it speaks this version. By then it is told that the server doesn't: some servers
+/// ignore what comes before `initialize`. The question stays for as long as a server may take to start.
+const CLIENT_WAIT: Duration = Duration::from_secs(20);
+/// After this time a server is asked again that has said nothing, or has ended.
+const OLDER_FOR: Duration = Duration::from_secs(60);
 
 /// What the ids of these sessions begin with.
 const PREFIX: &str = "modern-";
 
-type Slot = Arc<OnceCell<Arc<Common>>>;
+/// A server that is being started, or runs. All clients that wait for it share its start, and how that fails.
+type Making = Shared<BoxFuture<'static, Result<Arc<Common>, Unfit>>>;
+
+/// Servers that were not heard yet, by their sessions.
+type BeingAsked = HashMap<SessionId, (Session, Arc<dyn Backend>)>;
 
 /// The servers of all callers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Callers {
-    slots: Mutex<Vec<(Caller, Slot)>>,
-    /// A server has said that it does not speak this version.
-    is_older: AtomicBool,
+    makings: Mutex<Vec<(Caller, Making)>>,
+    /// A server was asked, and does not speak this version: until when that is believed; for ever, if the server itself has said so.
+    older: Mutex<Option<Option<Instant>>>,
+    /// The servers that are being asked.
+    asked: Mutex<BeingAsked>,
+    has_ended: AtomicBool,
+}
+
+impl fmt::Debug for Callers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Callers({})", self.count())
+    }
 }
 
 /// Whether a request is of this era by its headers. It has nothing but POST.
@@ -74,7 +95,7 @@ pub fn only_posts(headers: &HeaderMap) -> Result<(), Refusal> {
 /// Carries out a POST of this era. None: it is of the era before.
 pub async fn post(
     callers: &Arc<Callers>,
-    shared: &Arc<Shared>,
+    shared: &Arc<live::Shared>,
     room: impl FnOnce() -> Result<(), Refusal>,
     caller: &Caller,
     headers: &HeaderMap,
@@ -92,7 +113,9 @@ pub async fn post(
                 Ok(reply::reply(asked).await)
             }
             Posted::Notification(line) => {
-                callers.of(shared, room, caller, VERSION).await?.notify(line).await?;
+                if let Some(line) = line {
+                    callers.of(shared, room, caller, VERSION).await?.notify(line).await?;
+                }
                 Ok(StatusCode::ACCEPTED.into_response())
             }
         }
@@ -116,26 +139,44 @@ async fn through(
     match forward(url, hold, headers, body).await {
         Ok(response) => response,
         Err(NotForwarded::Refused(refusal)) => refusal.answering(id),
-        Err(NotForwarded::Unknown) => crate::response::json(unknown(id).as_str().to_owned()),
+        Err(NotForwarded::Unknown) => {
+            let mut response = crate::response::json(unknown(id).as_str().to_owned());
+            if let Posted::Notification(_) = posted {
+                *response.status_mut() = StatusCode::BAD_GATEWAY;
+            }
+            response
+        }
     }
 }
 
 impl Callers {
-    fn slots(&self) -> MutexGuard<'_, Vec<(Caller, Slot)>> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|(_, slot)| slot.get().is_none_or(|common| !common.has_ended()));
-        slots
+    fn makings(&self) -> MutexGuard<'_, Vec<(Caller, Making)>> {
+        let mut makings = self.makings.lock().unwrap_or_else(PoisonError::into_inner);
+        makings.retain(|(_, making)| match making.peek() {
+            Some(Ok(common)) => !common.has_ended(),
+            Some(Err(_)) => false,
+            None => true,
+        });
+        makings
     }
 
-    /// How many servers there are.
+    fn asked(&self) -> MutexGuard<'_, BeingAsked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn older(&self) -> MutexGuard<'_, Option<Option<Instant>>> {
+        self.older.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many servers there are, with those that are being started.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.slots().iter().filter(|(_, slot)| slot.initialized()).count()
+        self.makings().len()
     }
 
     async fn ask(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
+        shared: &Arc<live::Shared>,
         room: impl FnOnce() -> Result<(), Refusal>,
         caller: &Caller,
         request: &envelope::Request,
@@ -159,58 +200,59 @@ impl Callers {
         }
     }
 
-    fn slot(&self, caller: &Caller) -> Slot {
-        let mut slots = self.slots();
-        if let Some((_, slot)) = slots.iter().find(|(other, _)| same(other, caller)) {
-            return slot.clone();
-        }
-        let slot = Slot::default();
-        slots.push((caller.clone(), slot.clone()));
-        slot
-    }
-
     /// The server of a caller. `version`: what the client would like to speak.
     async fn of(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
+        shared: &Arc<live::Shared>,
         room: impl FnOnce() -> Result<(), Refusal>,
         caller: &Caller,
         version: &str,
     ) -> Result<Arc<Common>, Refusal> {
-        if self.is_older.load(Ordering::Relaxed) {
+        let is_older = |until: Option<Instant>| until.is_none_or(|until| Instant::now() < until);
+        if self.older().is_some_and(is_older) {
             return Err(unsupported(version, &VERSIONS));
         }
-        let slot = self.slot(caller);
-        if slot.initialized() {
-            return slot.get().cloned().ok_or_else(Refusal::unknown_session);
-        }
-        room()?;
-        // In a task of its own, so that nothing is left half made when the client hangs up.
-        let (callers, shared, caller) = (self.clone(), shared.clone(), caller.clone());
-        let version = version.to_owned();
-        let made = tokio::spawn(async move {
-            let began = slot.get_or_try_init(|| begin(&shared, &caller)).await;
-            match began {
-                Ok(common) => Ok(common.clone()),
-                Err(Unfit::Refused(refusal)) => Err(refusal),
-                Err(Unfit::Older { is_certain }) => {
-                    callers.is_older.fetch_or(is_certain, Ordering::Relaxed);
-                    Err(unsupported(&version, &VERSIONS))
-                }
+        let making = self.making(caller);
+        let making = match making {
+            Some(making) => making,
+            None => {
+                room()?;
+                self.make(shared, caller)
             }
-        });
-        let failed =
-            |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "`serve` has failed at this request");
-        made.await.map_err(failed)?
+        };
+        match timeout(CLIENT_WAIT, making).await {
+            Ok(Ok(common)) => Ok(common),
+            Ok(Err(Unfit::Refused(refusal))) => Err(refusal),
+            Ok(Err(Unfit::Older)) | Err(_) => Err(unsupported(version, &VERSIONS)),
+        }
+    }
+
+    fn making(&self, caller: &Caller) -> Option<Making> {
+        let makings = self.makings();
+        makings.iter().find(|(other, _)| same(other, caller)).map(|(_, making)| making.clone())
+    }
+
+    /// Starts a server, in a task of its own: a client that hangs up leaves nothing half made.
+    fn make(self: &Arc<Self>, shared: &Arc<live::Shared>, caller: &Caller) -> Making {
+        let mut makings = self.makings();
+        if let Some((_, making)) = makings.iter().find(|(other, _)| same(other, caller)) {
+            return making.clone();
+        }
+        let (callers, shared, of) = (self.clone(), shared.clone(), caller.clone());
+        let making = async move { callers.begin(&shared, &of).await }.boxed().shared();
+        tokio::spawn(making.clone());
+        makings.push((caller.clone(), making.clone()));
+        making
     }
 
     fn all(&self) -> Vec<Arc<Common>> {
-        self.slots().iter().filter_map(|(_, slot)| slot.get().cloned()).collect()
+        let makings = self.makings();
+        makings.iter().filter_map(|(_, making)| making.peek()?.clone().ok()).collect()
     }
 
     /// Ends servers that are idle for too long.
     pub async fn look(&self) {
-        futures::future::join_all(self.all().iter().map(|common| common.look())).await;
+        join_all(self.all().iter().map(|common| common.look())).await;
     }
 
     /// Lets go of all servers, which go on for the process that serves the name next.
@@ -218,24 +260,86 @@ impl Callers {
         self.all().iter().for_each(|common| common.close());
     }
 
-    /// Ends all servers.
+    /// Ends all servers, also those that are being asked.
     pub async fn end(&self) {
-        futures::future::join_all(self.all().iter().map(|common| async {
+        self.has_ended.store(true, Ordering::Relaxed);
+        let asked: Vec<_> = self.asked().drain().map(|(_, asked)| asked).collect();
+        let asked = asked.iter().map(|(session, backend)| async {
+            drop(session.terminate().await);
+            backend.end().await;
+        });
+        let all = self.all();
+        let all = all.iter().map(|common| async {
             drop(common.end().await);
-        }))
-        .await;
+        });
+        futures::future::join(join_all(asked), join_all(all)).await;
+    }
+
+    /// Goes on with the server that a former process has started for this caller, or starts one and asks it what it speaks.
+    async fn begin(&self, shared: &Arc<live::Shared>, caller: &Caller) -> Result<Arc<Common>, Unfit> {
+        if let Some(session) = former(shared, caller).await? {
+            return Ok(Common::new(shared.clone(), session));
+        }
+        let id = format!("{PREFIX}{}", SessionId::mint()).parse().map_err(|_| Refusal::unknown_session())?;
+        let session = shared.create(id, caller).await?;
+        match self.begin_in(shared, &session).await {
+            Ok((backend, early)) => {
+                let common = Common::new(shared.clone(), session);
+                common.take(backend, early).await;
+                Ok(common)
+            }
+            Err(unfit) => {
+                drop(session.terminate().await);
+                Err(unfit)
+            }
+        }
+    }
+
+    async fn begin_in(
+        &self,
+        shared: &Arc<live::Shared>,
+        session: &Session,
+    ) -> Result<(Arc<dyn Backend>, Early), Unfit> {
+        let backend = shared.backends.backend(session).await?;
+        self.asked().insert(session.id().clone(), (session.clone(), backend.clone()));
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": VERSION,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "mcp-sessiond", "version": env!("CARGO_PKG_VERSION")},
+        });
+        let params = json!({"_meta": meta}).to_string();
+        let params = RawValue::from_string(params).map_err(|_| Refusal::unknown_session())?;
+        let answered = if self.has_ended.load(Ordering::Relaxed) {
+            Ok(None)
+        } else {
+            asked(&*backend, "server/discover", &params, HANDSHAKE_WAIT).await
+        };
+        self.asked().remove(session.id());
+        let (answer, early) = match answered {
+            Ok(Some((answer, early))) => (Some(answer), early),
+            Ok(None) | Err(_) => (None, Vec::new()),
+        };
+        let result = answer.as_ref().and_then(|answer| answer.result.as_deref());
+        if result.is_some_and(speaks) {
+            held(shared.settings.hold, session.update(Update::default().status(SessionStatus::Ready)))
+                .await?;
+            return Ok((backend, early));
+        }
+        *self.older() = Some(if answer.is_some() { None } else { Some(Instant::now() + OLDER_FOR) });
+        backend.end().await;
+        // Some servers can't be started while another one of them runs, and the next request may be `initialize`.
+        backend.gone().await;
+        Err(Unfit::Older)
     }
 }
 
 /// Why there is no server that speaks this era.
+#[derive(Debug, Clone)]
 enum Unfit {
     /// There is none at all.
     Refused(Refusal),
     /// It speaks the era before.
-    Older {
-        /// Whether the server has said so, or has ended, and not merely been silent.
-        is_certain: bool,
-    },
+    Older,
 }
 
 impl From<Refusal> for Unfit {
@@ -244,54 +348,23 @@ impl From<Refusal> for Unfit {
     }
 }
 
-/// Goes on with the server that a former process has started for this caller, or starts one and asks it what it speaks.
-async fn begin(shared: &Arc<Shared>, caller: &Caller) -> Result<Arc<Common>, Unfit> {
+/// The session that a former process has made for this caller. Ends those that it has left half made.
+async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Session>, Refusal> {
     let hold = shared.settings.hold;
     let sessions = shared.sessions.on_behalf_of(caller.clone());
     let listed = held(hold, sessions.list()).await?;
-    for view in listed.iter().filter(|view| view.status == SessionStatus::Ready) {
-        if view.session.as_str().starts_with(PREFIX)
-            && let Ok(session) = held(hold, sessions.open(&view.session)).await
-        {
-            return Ok(Common::new(shared.clone(), session));
+    let of_this_era = listed.iter().filter(|view| view.session.as_str().starts_with(PREFIX));
+    let mut found = None;
+    for view in of_this_era.filter(|view| view.status != SessionStatus::Terminated) {
+        match held(hold, sessions.open(&view.session)).await {
+            Ok(session) if view.status == SessionStatus::Ready && found.is_none() => found = Some(session),
+            Ok(session) => drop(session.terminate().await),
+            // It is another caller's, or has ended.
+            Err(refusal) if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&refusal.status) => {}
+            Err(refusal) => return Err(refusal),
         }
     }
-    let id: SessionId =
-        format!("{PREFIX}{}", SessionId::mint()).parse().map_err(|_| Refusal::unknown_session())?;
-    let session = shared.create(id, caller).await?;
-    let begun = async {
-        let backend = shared.backends.backend(&session).await?;
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": VERSION,
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "mcp-sessiond", "version": env!("CARGO_PKG_VERSION")},
-        });
-        let params = RawValue::from_string(json!({"_meta": meta}).to_string())
-            .map_err(|_| Refusal::unknown_session())?;
-        let answered = asked(&*backend, "server/discover", &params, DISCOVER_WAIT).await;
-        let (discovered, early, is_certain) = match answered {
-            Ok(Some((answer, early))) => (answer.result, early, true),
-            Ok(None) => (None, Vec::new(), true),
-            Err(_) => (None, Vec::new(), false),
-        };
-        if !discovered.as_deref().is_some_and(speaks) {
-            backend.end().await;
-            return Err(Unfit::Older { is_certain });
-        }
-        held(hold, session.update(Update::default().status(SessionStatus::Ready))).await?;
-        Ok((backend, early))
-    };
-    match begun.await {
-        Ok((backend, early)) => {
-            let common = Common::new(shared.clone(), session);
-            common.take(backend, early).await;
-            Ok(common)
-        }
-        Err(unfit) => {
-            drop(session.terminate().await);
-            Err(unfit)
-        }
-    }
+    Ok(found)
 }
 
 /// Whether an answer to `server/discover` names a version of this era.
@@ -302,5 +375,5 @@ fn speaks(result: &RawValue) -> bool {
         supported_versions: Vec<String>,
     }
     serde_json::from_str::<Discovered>(result.get())
-        .is_ok_and(|discovered| discovered.supported_versions.iter().any(|version| is_modern(version)))
+        .is_ok_and(|discovered| discovered.supported_versions.iter().any(|version| version == VERSION))
 }

@@ -284,6 +284,14 @@ pub fn unknown(id: &str) -> Json {
     lost(id, "the server ended before it had answered: the outcome of this call is unknown", "unknown")
 }
 
+/// The client has left too many messages of the call unread.
+#[must_use]
+pub fn unread(id: &str) -> Json {
+    let message =
+        "the client has left too many messages unread: the call was cancelled, and its outcome is unknown";
+    lost(id, message, "unknown")
+}
+
 /// The server has never got the call.
 #[must_use]
 pub fn not_started(id: &str) -> Json {

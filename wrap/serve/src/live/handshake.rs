@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 use crate::said::{Handshaken, answers};
 
 /// How long a server may take to answer `initialize`: `npx` and `uvx` download some first.
-const HANDSHAKE_WAIT: Duration = Duration::from_secs(120);
+pub(crate) const HANDSHAKE_WAIT: Duration = Duration::from_secs(120);
 
 /// The id of the first request that `serve` sends to a server.
 const ID: &str = r#""mcp-sessiond-serve""#;

@@ -1,28 +1,35 @@
 //! The server that all requests of one caller share.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use mcp_sessiond_client::{Json, RequestId, Session};
-use serde_json::value::RawValue;
+use mcp_sessiond_relay::message::LISTEN;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::envelope::Request;
-use super::open::{Asked, Key, Open, Sent};
+use super::open::{Asked, Cancelled, Key, Messages, Open, Sent, Todo, What};
 use super::params::Tools;
+use super::unsent::Unsent;
 use crate::backend::{Backend, Ended};
 use crate::live::Shared;
 use crate::live::handshake::Early;
 use crate::refusal::Refusal;
-use crate::said::{not_started, to_server, unknown};
+use crate::said::{not_started, to_server, unknown, unread};
 
+/// How long a call waits for the list of tools that `serve` asks for.
+const LIST_WAIT: Duration = Duration::from_secs(10);
+/// How long a server may say something of a request that was cancelled.
+const CANCEL_WAIT: Duration = Duration::from_secs(60);
+/// How long the result of a subscription may take that the server has ended.
+const RESULT_WAIT: Duration = Duration::from_secs(1);
 /// Pages of a server's list of tools that are read.
 const PAGES_MAX: usize = 64;
 
@@ -32,6 +39,8 @@ pub(super) struct Common {
     session: Session,
     state: Mutex<State>,
     backend: tokio::sync::Mutex<Option<Arc<dyn Backend>>>,
+    /// Bytes that wait for the server.
+    unsent: Arc<AtomicUsize>,
     /// Whether this process has asked the server for its tools.
     has_listed: tokio::sync::Mutex<bool>,
     /// What the keys of this process begin with, and the number of the last one.
@@ -61,7 +70,7 @@ pub(super) struct Waiting {
     common: Arc<Common>,
     key: Key,
     id: Box<str>,
-    messages: mpsc::Receiver<Sent>,
+    messages: Messages,
     sending: Option<JoinHandle<Result<(), Ended>>>,
     is_listen: bool,
     backend: WhichBackend,
@@ -89,7 +98,15 @@ impl Common {
         };
         let keys = (RequestId::mint().to_string(), AtomicU64::new(0));
         let (state, backend) = (Mutex::new(state), tokio::sync::Mutex::new(None));
-        Arc::new(Self { shared, session, state, backend, has_listed: tokio::sync::Mutex::default(), keys })
+        Arc::new(Self {
+            shared,
+            session,
+            state,
+            backend,
+            unsent: Arc::default(),
+            has_listed: tokio::sync::Mutex::default(),
+            keys,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -131,7 +148,11 @@ impl Common {
         })?;
         // The connections of these are gone with the process that had them, and that cancels a request.
         for id in backend.open_calls().await.unwrap_or_default() {
-            let _ = backend.send(cancelled(&id, "the connection of the client is gone").into()).await;
+            let former = self.state().open.add_former(&id);
+            if let Some(cancelled) = former {
+                let reason = "the connection of the client is gone";
+                tokio::spawn(self.clone().cancel(backend.clone(), cancelled, reason));
+            }
         }
         self.run(&backend, Vec::new());
         *slot = Some(backend.clone());
@@ -148,26 +169,24 @@ impl Common {
         headers: &HeaderMap,
     ) -> Result<Waiting, Refusal> {
         if let Some(tool) = &request.tool {
-            // A tool that is in no list declares nothing.
-            let mut has_listed = self.has_listed.lock().await;
-            if !*has_listed && !self.state().tools.knows(tool) {
-                self.list_tools(&request.meta).await?;
-                *has_listed = true;
+            if !self.state().tools.knows(tool) {
+                // A server that is busy with something else gets the call all the same.
+                drop(timeout(LIST_WAIT, self.list_tools(&request.meta)).await);
             }
-            drop(has_listed);
             self.state().tools.check(tool, &request.arguments, headers)?;
         }
-        let asked = match &*request.method {
-            "subscriptions/listen" => Asked::Listen,
-            "tools/list" => Asked::List { is_first_page: request.is_first_page },
-            _ => Asked::Call { wants_log: request.wants_log },
+        let what = match &*request.method {
+            LISTEN => What::Listen,
+            "tools/list" => What::List { is_first_page: request.is_first_page },
+            _ => What::Other,
         };
-        self.send(asked, &request.id, &request.line).await
+        self.send(Asked { what, wants_log: request.wants_log }, &request.id, &request.line).await
     }
 
     async fn send(self: &Arc<Self>, asked: Asked, id: &str, line: &Bytes) -> Result<Waiting, Refusal> {
         loop {
             let backend = self.server().await?;
+            let unsent = Unsent::take(&self.unsent, line.len())?;
             let key: Key = format!("{}-{}", self.keys.0, self.keys.1.fetch_add(1, Ordering::Relaxed)).into();
             let messages = {
                 let mut state = self.state();
@@ -182,7 +201,11 @@ impl Common {
             // In a task of its own: what cancels it comes after it.
             let sending = tokio::spawn({
                 let backend = backend.clone();
-                async move { backend.send(line).await }
+                async move {
+                    let sent = backend.send(line).await;
+                    drop(unsent);
+                    sent
+                }
             });
             return Ok(Waiting {
                 common: self.clone(),
@@ -190,7 +213,7 @@ impl Common {
                 id: id.into(),
                 messages,
                 sending: Some(sending),
-                is_listen: asked == Asked::Listen,
+                is_listen: asked.what == What::Listen,
                 backend: WhichBackend(backend),
             });
         }
@@ -205,22 +228,24 @@ impl Common {
         server.send(line).await.map_err(|_| Refusal::for_now("the server has ended, and is started again"))
     }
 
-    /// Asks the server which parameters are repeated in headers, on behalf of a client that has not.
+    /// Asks the server for its tools, on behalf of a client that has not, once. A tool that is in no list declares nothing.
     async fn list_tools(self: &Arc<Self>, meta: &str) -> Result<(), Refusal> {
-        let mut cursor = None;
+        let mut has_listed = self.has_listed.lock().await;
+        let mut meta: serde_json::Map<String, Value> = serde_json::from_str(meta).unwrap_or_default();
+        meta.retain(|key, _| !["progressToken", "io.modelcontextprotocol/logLevel"].contains(&key.as_str()));
+        let mut params = json!({"_meta": meta});
         for page in 0..PAGES_MAX {
-            let meta: &RawValue = serde_json::from_str(meta).map_err(|_| Refusal::invalid("`_meta`"))?;
-            let mut params = json!({"_meta": meta});
-            if let Some(cursor) = cursor.take() {
-                params["cursor"] = Value::String(cursor);
+            if *has_listed {
+                break;
             }
             let line =
                 json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}).to_string();
-            let mut waiting = self.send(Asked::List { is_first_page: page == 0 }, "1", &line.into()).await?;
+            let what = What::List { is_first_page: page == 0 };
+            let mut waiting = self.send(Asked { what, wants_log: false }, "1", &line.into()).await?;
             let Some(answer) = waiting.answer().await else { break };
-            cursor = Tools::next_page(&answer);
-            if cursor.is_none() {
-                break;
+            match Tools::next_page(&answer) {
+                Some(cursor) => params["cursor"] = Value::String(cursor),
+                None => *has_listed = true,
             }
         }
         Ok(())
@@ -248,7 +273,7 @@ impl Common {
         backend.end().await;
     }
 
-    fn hear(&self, backend: &Arc<dyn Backend>, number: u64, line: &Bytes) {
+    fn hear(self: &Arc<Self>, backend: &Arc<dyn Backend>, number: u64, line: &Bytes) {
         let todo = {
             let mut state = self.state();
             let State { open, tools, .. } = &mut *state;
@@ -258,15 +283,28 @@ impl Common {
         if todo.is_empty() {
             return;
         }
-        let backend = backend.clone();
-        tokio::spawn(async move {
-            for id in todo.cancel {
-                let _ = backend.send(cancelled(&id, "the client does not read").into()).await;
-            }
-            for id in todo.refuse {
-                let _ = backend.send(no_requests(&id).into()).await;
-            }
-        });
+        tokio::spawn(self.clone().work_off(backend.clone(), todo));
+    }
+
+    async fn work_off(self: Arc<Self>, backend: Arc<dyn Backend>, todo: Todo) {
+        let Todo { cancel, refuse, end } = todo;
+        for id in refuse {
+            let _ = backend.send(no_requests(&id).into()).await;
+        }
+        for cancelled in cancel {
+            tokio::spawn(self.clone().cancel(backend.clone(), cancelled, "the client does not read"));
+        }
+        if !end.is_empty() {
+            sleep(RESULT_WAIT).await;
+            end.iter().for_each(|key| self.state().open.forget(key));
+        }
+    }
+
+    /// Tells the server that a request is cancelled.
+    async fn cancel(self: Arc<Self>, backend: Arc<dyn Backend>, cancelled: Cancelled, reason: &'static str) {
+        let _ = backend.send(cancellation(&cancelled.id, reason).into()).await;
+        sleep(CANCEL_WAIT).await;
+        self.state().open.forget(&cancelled.key);
     }
 
     /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use.
@@ -276,7 +314,10 @@ impl Common {
             if !state.open.is_empty() {
                 state.active = Instant::now();
             }
-            state.active.elapsed() >= self.shared.settings.idle
+            let is_idle = state.active.elapsed() >= self.shared.settings.idle;
+            // From now on requests go to another server.
+            state.ended |= is_idle;
+            is_idle
         };
         if is_idle {
             drop(self.end().await);
@@ -322,13 +363,13 @@ impl Waiting {
 
     /// How long the connection may be silent.
     #[must_use]
-    pub(super) fn keep_alive(&self) -> std::time::Duration {
+    pub(super) fn keep_alive(&self) -> Duration {
         self.common.shared.settings.keep_alive
     }
 
     /// The next message. None: the server has ended, or the stream; there is no answer.
     pub(super) async fn next(&mut self) -> Option<Sent> {
-        self.messages.recv().await
+        self.messages.next().await
     }
 
     async fn answer(&mut self) -> Option<Json> {
@@ -342,6 +383,9 @@ impl Waiting {
 
     /// What is answered in place of the server, which has ended.
     pub(super) async fn lost(&mut self) -> Json {
+        if self.messages.is_over() {
+            return unread(&self.id);
+        }
         let sent = match &mut self.sending {
             Some(sending) => sending.await.unwrap_or(Err(Ended { may_have_arrived: true })),
             None => Ok(()),
@@ -359,22 +403,21 @@ impl Drop for Waiting {
         let open = {
             let mut state = self.common.state();
             state.active = Instant::now();
-            state.open.remove(&self.key)
+            state.open.leave(&self.key)
         };
-        let (Some(id), Ok(runtime)) = (open, Handle::try_current()) else { return };
-        let line = cancelled(&id, "the client has closed the connection");
-        let (sending, backend) = (self.sending.take(), self.backend.0.clone());
+        let (Some(cancelled), Ok(runtime)) = (open, Handle::try_current()) else { return };
+        let (sending, backend, common) = (self.sending.take(), self.backend.0.clone(), self.common.clone());
         runtime.spawn(async move {
             if let Some(sending) = sending {
                 drop(sending.await);
             }
-            let _ = backend.send(line.into()).await;
+            common.cancel(backend, cancelled, "the client has closed the connection").await;
         });
     }
 }
 
 /// Tells the server that a request is cancelled, by the id that it was sent under, as JSON.
-fn cancelled(id: &str, reason: &str) -> String {
+fn cancellation(id: &str, reason: &str) -> String {
     let reason = Value::from(reason);
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":{reason}}}}}"#

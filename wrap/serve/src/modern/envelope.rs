@@ -49,8 +49,8 @@ const NAMED: [(&str, &str); 6] = [
 pub(super) enum Posted {
     /// A request.
     Request(Request),
-    /// A notification, as one line.
-    Notification(Bytes),
+    /// A notification, as one line. None: it is not passed on.
+    Notification(Option<Bytes>),
 }
 
 /// A request that says which version it speaks, and whose headers agree with it.
@@ -156,8 +156,10 @@ pub(super) fn read(headers: &HeaderMap, body: &Bytes) -> Result<Option<Posted>, 
             Err(Refusal::invalid(format!("a client of MCP {VERSION} sends no responses")).into())
         }
         Kind::Answer { .. } => Ok(None),
-        Kind::Notification { .. } if claims || claim(message).is_some() => {
-            Ok(Some(Posted::Notification(whole(message))))
+        Kind::Notification { method } if claims || claim(message).is_some() => {
+            // Of the era before: sent on, it would decide for all clients which version the server speaks.
+            let is_older = method == "notifications/initialized";
+            Ok(Some(Posted::Notification((!is_older).then(|| whole(message)))))
         }
         Kind::Notification { .. } => Ok(None),
         Kind::Request { id, method } => {
@@ -178,7 +180,7 @@ fn request(
         return match named.filter(|named| is_modern(named)) {
             None => Ok(None),
             Some(named) if method == "initialize" => Err(mismatch(&format!(
-                "`initialize` is none of MCP {named}, which the header MCP-Protocol-Version names"
+                "MCP {named}, which the header MCP-Protocol-Version names, has no method `initialize`"
             ))),
             Some(_) => Err(invalid_params("`_meta` lacks io.modelcontextprotocol/protocolVersion")),
         };
@@ -187,8 +189,9 @@ fn request(
     let Value::String(version) = claimed else {
         return Err(invalid_params("io.modelcontextprotocol/protocolVersion in `_meta` has to be a string"));
     };
-    if method == "initialize" && !is_modern(&version) {
-        return Ok(None);
+    if method == "initialize" {
+        // Sent on, it would decide for all clients which version the server speaks.
+        return if is_modern(&version) { Err(no_method("initialize")) } else { Ok(None) };
     }
     if !meta.capabilities.is_some_and(|capabilities| capabilities.is_object()) {
         return Err(invalid_params(
@@ -207,7 +210,7 @@ fn request(
     agree("Mcp-Method", value(headers, &METHOD_HEADER), method)?;
     if let Some(name) = &name {
         let said = value(headers, &NAME_HEADER).map(decoded).transpose();
-        let said = said.map_err(|()| mismatch("the header Mcp-Name is no Base64 of UTF-8"))?;
+        let said = said.map_err(|()| mismatch("the header Mcp-Name is not UTF-8 in Base64"))?;
         agree("Mcp-Name", said.as_deref(), name)?;
     }
     Ok(Some(Request {
@@ -253,8 +256,11 @@ fn agree(header: &str, said: Option<&str>, body: &str) -> Result<(), Refusal> {
     }
 }
 
+/// The value of a header. One that is there twice, or is no ASCII, agrees with nothing.
 pub(super) fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}").trim_matches([' ', '\t']))
+    let mut values = headers.get_all(name).into_iter();
+    let value = values.next()?.to_str().ok().filter(|_| values.next().is_none());
+    Some(value.unwrap_or("\u{fffd}").trim_matches([' ', '\t']))
 }
 
 /// The value of a header, which may be Base64 between `=?base64?` and `?=` ("Value Encoding").
@@ -287,6 +293,12 @@ pub(super) fn unsupported(requested: &str, supported: &[&str]) -> Refusal {
     let message = format!("unsupported protocol version: this server speaks {}", supported.join(", "));
     let data = json!({"supported": supported, "requested": requested});
     Refusal { code: UNSUPPORTED, data: Some(Box::new(data)), ..Refusal::invalid(message) }
+}
+
+/// This version has no such method.
+fn no_method(method: &str) -> Refusal {
+    let message = format!("MCP {VERSION} has no method `{method}`");
+    Refusal { code: NO_METHOD, ..Refusal::new(StatusCode::NOT_FOUND, message) }
 }
 
 /// The answer of the era before to `server/discover`. rmcp 3.9 would not fall back to `initialize` after [`unsupported`].

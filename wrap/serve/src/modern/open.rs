@@ -2,6 +2,8 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use mcp_sessiond_client::Json;
@@ -13,27 +15,35 @@ use super::params::Tools;
 use crate::said::{parts, prefixed, written};
 use crate::which::Id;
 
-/// Messages that wait for the client of one request. A client that is slower than that has stopped reading.
+/// Messages that wait for the client of one request. A client that leaves more has stopped reading.
 const WAITING_MAX: usize = 1_024;
+/// Bytes of them; one message may have more.
+const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Tells one request from every other, also from those of former processes.
 pub(super) type Key = Box<str>;
 
 /// What a request is, as far as its messages depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// `subscriptions/listen`.
+pub(super) struct Asked {
+    /// What it asks for.
+    pub(super) what: What,
+    /// Whether it asks for log messages.
+    pub(super) wants_log: bool,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// It is `subscriptions/listen`.
     Listen,
-    /// `tools/list`.
+    /// It is `tools/list`.
     List {
-        /// Whether its answer replaces what is known of the tools.
+        /// For the first page.
         is_first_page: bool,
     },
-    /// Any other request.
-    Call {
-        /// Whether it has asked for log messages.
-        wants_log: bool,
-    },
+    /// It is any other request.
+    Other,
 }
 
 /// A message for the client of a request.
@@ -45,12 +55,29 @@ pub(super) struct Sent {
     pub(super) is_answer: bool,
 }
 
+/// The messages of one request, in order.
+#[derive(Debug)]
+pub(super) struct Messages {
+    receiver: mpsc::UnboundedReceiver<Sent>,
+    load: Arc<Load>,
+}
+
+/// What waits for a client.
+#[derive(Debug, Default)]
+struct Load {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Whether there was more than may wait.
+    is_over: AtomicBool,
+}
+
 #[derive(Debug)]
 struct Request {
     /// Its id, as the server knows it.
     id: Id,
     asked: Asked,
-    messages: mpsc::Sender<Sent>,
+    /// None: its client has gone, and the server may still say something of it.
+    client: Option<(mpsc::UnboundedSender<Sent>, Arc<Load>)>,
 }
 
 /// The open requests.
@@ -76,38 +103,95 @@ enum About {
 /// What is to be done after a line of the server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Todo {
-    /// Requests whose clients do not read, by the ids that the server knows: they are to be cancelled.
-    pub(super) cancel: Vec<Id>,
+    /// Requests whose clients do not read. The server is to be told that they are cancelled.
+    pub(super) cancel: Vec<Cancelled>,
     /// Requests of the server's own, of which this era has none.
     pub(super) refuse: Vec<Id>,
+    /// Subscriptions that the server has ended. The result may come right after that.
+    pub(super) end: Vec<Key>,
+}
+
+/// A request that is not to be answered any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cancelled {
+    /// It.
+    pub(super) key: Key,
+    /// Its id, as the server knows it.
+    pub(super) id: Id,
 }
 
 impl Todo {
     /// Whether there is nothing to do.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
-        self.cancel.is_empty() && self.refuse.is_empty()
+        *self == Self::default()
+    }
+}
+
+impl Messages {
+    /// The next one. None: there will be none.
+    pub(super) async fn next(&mut self) -> Option<Sent> {
+        let sent = self.receiver.recv().await?;
+        self.load.messages.fetch_sub(1, Ordering::Relaxed);
+        self.load.bytes.fetch_sub(sent.message.len(), Ordering::Relaxed);
+        Some(sent)
+    }
+
+    /// Whether the request was cancelled because its client did not read.
+    pub(super) fn is_over(&self) -> bool {
+        self.load.is_over.load(Ordering::Relaxed)
+    }
+}
+
+impl Load {
+    /// Takes a message in, if it may wait.
+    fn take(&self, bytes: usize, is_answer: bool) -> bool {
+        let (messages, waiting) = (self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let is_full = messages >= WAITING_MAX || messages > 0 && waiting + bytes > WAITING_BYTES_MAX;
+        if is_full && !is_answer {
+            self.is_over.store(true, Ordering::Relaxed);
+            return false;
+        }
+        self.messages.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
     }
 }
 
 impl Open {
     /// A request is sent to the server. Its messages come here, up to the answer.
-    pub(super) fn add(&mut self, key: Key, id: &str, asked: Asked) -> mpsc::Receiver<Sent> {
-        let (messages, receiver) = mpsc::channel(WAITING_MAX);
+    pub(super) fn add(&mut self, key: Key, id: &str, asked: Asked) -> Messages {
+        let (messages, receiver) = mpsc::unbounded_channel();
+        let load = Arc::<Load>::default();
         let id = prefixed(&key, id);
-        self.0.insert(key, Request { id, asked, messages });
-        receiver
+        self.0.insert(key, Request { id, asked, client: Some((messages, load.clone())) });
+        Messages { receiver, load }
     }
 
-    /// A request is not to be answered any more. If it was open: its id, as the server knows it.
-    pub(super) fn remove(&mut self, key: &str) -> Option<Id> {
-        self.0.remove(key).map(|request| request.id)
+    /// A request of a former process is open, under this id.
+    pub(super) fn add_former(&mut self, id: &str) -> Option<Cancelled> {
+        let key = Key::from(parts(id)?.0);
+        let asked = Asked { what: What::Other, wants_log: true };
+        self.0.insert(key.clone(), Request { id: id.into(), asked, client: None });
+        Some(Cancelled { key, id: id.into() })
     }
 
-    /// Whether no request is open.
+    /// The client of a request has gone. None: the request was answered.
+    pub(super) fn leave(&mut self, key: &str) -> Option<Cancelled> {
+        let request = self.0.get_mut(key)?;
+        request.client.take()?;
+        Some(Cancelled { key: key.into(), id: request.id.clone() })
+    }
+
+    /// The server says nothing of this request any more.
+    pub(super) fn forget(&mut self, key: &str) {
+        self.0.remove(key);
+    }
+
+    /// Whether no client waits.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.values().all(|request| request.client.is_none())
     }
 
     /// No request will be answered.
@@ -141,25 +225,30 @@ impl Open {
             About::Unsaid { is_log } => self.only(*is_log),
         };
         let Some((key, request)) = key.and_then(|key| self.0.get_key_value(&key)) else { return };
-        let is_answer = matches!(about, About::Answer(_));
-        if let (true, Asked::List { is_first_page }) = (is_answer, request.asked) {
+        let (key, is_answer) = (key.clone(), matches!(about, About::Answer(_)));
+        if let (true, What::List { is_first_page }) = (is_answer, request.asked.what) {
             tools.learn(&message, is_first_page);
         }
-        let is_full = request.messages.try_send(Sent { message, is_answer }).is_err();
-        if is_full || is_answer || matches!(about, About::Ends(_)) {
-            let key = key.clone();
-            let id = self.remove(&key);
-            todo.cancel.extend(id.filter(|_| is_full && !is_answer));
+        let mut is_full = false;
+        if let Some((messages, load)) = &request.client {
+            if load.take(message.len(), is_answer) {
+                let _ = messages.send(Sent { message, is_answer });
+            } else {
+                is_full = true;
+            }
+        }
+        match about {
+            About::Answer(_) => self.forget(&key),
+            _ if is_full => todo.cancel.extend(self.leave(&key)),
+            About::Ends(_) => todo.end.push(key),
+            About::Of(_) | About::Unsaid { .. } => {}
         }
     }
 
-    /// The only call to which such a message can belong. It must not reach the client of another one.
+    /// The only request to which such a message can belong. It must not reach the client of another one.
     fn only(&self, is_log: bool) -> Option<Key> {
-        let fits = |request: &Request| match request.asked {
-            Asked::Call { wants_log } => wants_log || !is_log,
-            Asked::List { .. } => !is_log,
-            Asked::Listen => false,
-        };
+        let fits =
+            |request: &Request| request.asked.what != What::Listen && (request.asked.wants_log || !is_log);
         let mut fitting = self.0.iter().filter(|(_, request)| fits(request));
         let (key, _) = fitting.next()?;
         fitting.next().is_none().then(|| key.clone())
@@ -202,6 +291,7 @@ fn read(message: &Message<'_>) -> Option<(About, Json)> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -210,8 +300,8 @@ mod tests {
         open.hear(&message.to_string().into(), &mut Tools::default())
     }
 
-    fn got(receiver: &mut mpsc::Receiver<Sent>) -> Option<(Value, bool)> {
-        let sent = receiver.try_recv().ok()?;
+    fn got(messages: &mut Messages) -> Option<(Value, bool)> {
+        let sent = messages.next().now_or_never()??;
         Some((serde_json::from_str(sent.message.as_str()).expect("JSON"), sent.is_answer))
     }
 
@@ -219,8 +309,13 @@ mod tests {
         json!({"jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params})
     }
 
-    const CALL: Asked = Asked::Call { wants_log: false };
-    const LOGS: Asked = Asked::Call { wants_log: true };
+    const CALL: Asked = Asked { what: What::Other, wants_log: false };
+    const LOGS: Asked = Asked { what: What::Other, wants_log: true };
+    const LISTEN: Asked = Asked { what: What::Listen, wants_log: false };
+
+    fn has_ended(messages: &mut Messages) -> bool {
+        matches!(messages.next().now_or_never(), Some(None))
+    }
     const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
     #[test]
@@ -232,7 +327,7 @@ mod tests {
         say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-1/7", "result": {"id": "k-2/7"}}));
         let (answer, is_answer) = got(&mut one).expect("an answer");
         assert!(is_answer && answer["id"] == 7 && answer["result"]["id"] == "k-2/7");
-        assert!(one.try_recv().is_err() && got(&mut two).is_none());
+        assert!(has_ended(&mut one) && got(&mut two).is_none());
         for stray in ["k-1/7", "k-3/7"] {
             say(&mut open, &json!({"jsonrpc": "2.0", "id": stray, "result": {}}));
         }
@@ -243,14 +338,19 @@ mod tests {
     #[test]
     fn a_subscription_gets_its_notifications_until_either_end_ends_it() {
         let mut open = Open::default();
-        let mut listen = open.add("k-1".into(), "7", Asked::Listen);
-        let mut other = open.add("k-2".into(), "7", Asked::Listen);
+        let mut listen = open.add("k-1".into(), "7", LISTEN);
+        let mut other = open.add("k-2".into(), "7", LISTEN);
         say(&mut open, &note("tools/list_changed", &json!({"_meta": {SUBSCRIPTION: "k-1/1"}})));
         assert_eq!(got(&mut listen).expect("a change").0["params"]["_meta"][SUBSCRIPTION], 1);
         say(&mut open, &note("tools/list_changed", &json!({})));
         say(&mut open, &note("cancelled", &json!({"requestId": "k-1/1"})));
         assert_eq!(got(&mut listen).expect("its end").0["params"]["requestId"], 1);
-        assert!(matches!(listen.try_recv(), Err(mpsc::error::TryRecvError::Disconnected)));
+        say(
+            &mut open,
+            &json!({"jsonrpc": "2.0", "id": "k-1/1", "result": {"_meta": {SUBSCRIPTION: "k-1/1"}}}),
+        );
+        assert_eq!(got(&mut listen).expect("its result").0["result"]["_meta"][SUBSCRIPTION], 1);
+        assert!(has_ended(&mut listen));
         let result = json!({"resultType": "complete", "_meta": {SUBSCRIPTION: "k-2/\"x\""}});
         say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-2/\"x\"", "result": result}));
         let (answer, is_answer) = got(&mut other).expect("its end");
@@ -272,6 +372,28 @@ mod tests {
         assert!(got(&mut third).is_none() && got(&mut calls[1]).is_none(), "it might be of the other");
     }
 
+    /// The server may still work on what was cancelled, and what it says of that names no request.
+    #[test]
+    fn a_log_message_may_be_of_a_request_whose_client_has_gone() {
+        let mut open = Open::default();
+        open.add("k-1".into(), "7", LOGS);
+        let mut call = open.add("k-2".into(), "7", LOGS);
+        assert_eq!(&*open.leave("k-1").expect("it was open").id, "\"k-1/7\"");
+        assert_eq!(open.leave("k-1"), None);
+        let log = note("message", &json!({"level": "info", "data": 1}));
+        say(&mut open, &log);
+        assert_eq!(got(&mut call), None);
+        say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-1/7", "result": {}}));
+        say(&mut open, &log);
+        assert!(got(&mut call).is_some());
+        let former = open.add_former("\"k-0/7\"").expect("an id of ours");
+        say(&mut open, &log);
+        assert_eq!(got(&mut call), None);
+        open.forget(&former.key);
+        say(&mut open, &log);
+        assert!(got(&mut call).is_some());
+    }
+
     #[test]
     fn a_client_that_does_not_read_costs_no_more_than_its_share() {
         let mut open = Open::default();
@@ -280,11 +402,19 @@ mod tests {
         for _ in 0..WAITING_MAX {
             assert_eq!(say(&mut open, &progress), Todo::default());
         }
-        assert_eq!(say(&mut open, &progress).cancel, ["\"k-1/7\"".into()]);
-        assert!(open.is_empty());
+        let id = "\"k-1/7\"".into();
+        assert_eq!(say(&mut open, &progress).cancel, [Cancelled { key: "k-1".into(), id }]);
+        assert!(open.is_empty() && slow.is_over());
         while let Some((_, is_answer)) = got(&mut slow) {
             assert!(!is_answer);
         }
+        // One large message may wait, and the answer always may.
+        let mut large = open.add("k-2".into(), "7", CALL);
+        let data = "x".repeat(WAITING_BYTES_MAX);
+        let big = note("progress", &json!({"progressToken": "k-2/1", "message": data}));
+        assert!(say(&mut open, &big).is_empty());
+        assert!(say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-2/7", "result": data})).is_empty());
+        assert!(!got(&mut large).expect("progress").1 && got(&mut large).expect("the answer").1);
         let ask = json!({"jsonrpc": "2.0", "id": 3, "method": "roots/list"});
         assert_eq!(say(&mut open, &ask).refuse, ["3".into()]);
     }

@@ -59,10 +59,10 @@ impl Tools {
         self.0.contains_key(tool)
     }
 
-    /// Learns from the server's answer to `tools/list`.
+    /// Learns from the server's answer to `tools/list`. What another page has said before stays.
     pub(super) fn learn(&mut self, answer: &Json, is_first_page: bool) {
         let Ok(Listed { result }) = serde_json::from_str(answer.as_str()) else { return };
-        if is_first_page {
+        if is_first_page && result.next_cursor.is_none() {
             self.0.clear();
         }
         for Tool { name, input_schema } in result.tools {
@@ -117,7 +117,7 @@ impl Declared {
             Err(mismatch(&format!("the header {} {what} the argument {}", self.header, self.path.join("."))))
         };
         let Some(said) = value(headers, &self.header) else { return refused("is missing, which repeats") };
-        let Ok(said) = decoded(said) else { return refused("is no Base64 of UTF-8, as which it repeats") };
+        let Ok(said) = decoded(said) else { return refused("is not UTF-8 in Base64, and repeats") };
         let is_equal = |number: f64| is_decimal(&said) && said.parse() == Ok(number);
         if said == text || number.is_some_and(is_equal) { Ok(()) } else { refused("contradicts") }
     }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_page_of_a_list_replaces_the_former_list() {
+    fn a_list_of_one_page_replaces_the_former_list() {
         let mut tools = tools();
         tools.learn(
             &Json::from(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": ""}})),

@@ -16,9 +16,6 @@ use crate::tail::COMMENT;
 
 /// Waits for the first message, and answers: with that message, if it is the answer; else with a stream.
 pub(super) async fn reply(mut waiting: Waiting) -> Response<Body> {
-    if waiting.is_listen() {
-        return stream(waiting, None);
-    }
     match timeout(waiting.keep_alive(), waiting.next()).await {
         Ok(Some(Sent { message, is_answer: true })) => whole(&message),
         Ok(Some(sent)) => stream(waiting, Some(sent)),

@@ -1,0 +1,34 @@
+//! Bytes that wait for a server, which are bounded: it may have stopped reading.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::refusal::Refusal;
+
+/// Bytes that wait for a server which does not read.
+const UNSENT_MAX: usize = 32 * 1024 * 1024;
+
+/// A share of the bytes that may wait for a server. It is given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Unsent(Arc<AtomicUsize>, usize);
+
+impl Unsent {
+    /// Takes a share.
+    ///
+    /// # Errors
+    /// When there is none left.
+    pub(super) fn take(all: &Arc<AtomicUsize>, bytes: usize) -> Result<Self, Refusal> {
+        let unsent = Self(all.clone(), bytes);
+        if all.fetch_add(bytes, Ordering::Relaxed) + bytes > UNSENT_MAX {
+            let message = format!("the server does not read: {UNSENT_MAX} bytes wait for it already");
+            return Err(Refusal::for_now(message));
+        }
+        Ok(unsent)
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
