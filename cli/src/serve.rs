@@ -73,6 +73,9 @@ pub(super) struct Arguments {
     /// The file with the token, which is made if it is missing; by default `serve.token` beside the configuration
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Serve a page at /inspect: sessions, streams and servers, with buttons to end and restart them, and a client for trying tools
+    #[arg(long)]
+    inspect: bool,
     /// Keep the sessions when SIGINT (Ctrl-C) ends `serve`, as SIGTERM does
     #[arg(long)]
     keep: bool,
@@ -164,8 +167,18 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     let token = token(&arguments)?;
     let start = if arguments.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
-    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, keep, command, upstream, .. } =
-        arguments;
+    let Arguments {
+        listen: At(listen),
+        name,
+        mut hosts,
+        origins,
+        cookie,
+        inspect,
+        keep,
+        command,
+        upstream,
+        ..
+    } = arguments;
     if let Listen::Tcp(at) = &listen {
         hosts.extend(host(at));
     }
@@ -190,6 +203,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
         hosts,
         origins,
         cookie,
+        inspect,
         token,
     })
 }

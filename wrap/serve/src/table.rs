@@ -130,6 +130,12 @@ impl Table {
         Ok(live.clone())
     }
 
+    /// The session of an id, if this process serves it already. That does not count as use.
+    #[must_use]
+    pub fn served(&self, id: &SessionId) -> Option<Arc<Live>> {
+        self.slots().get(id)?.get().cloned()
+    }
+
     /// Ends sessions that are idle for too long, until it is dropped.
     pub async fn look_after(&self) {
         let idle = self.shared.settings.idle;
