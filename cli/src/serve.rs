@@ -42,6 +42,9 @@ clients come back, `serve` starts new servers and sends them the recorded handsh
 SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too, unless `--keep` is given. A session that no client reads or calls for \
 half an hour (`http.idle_ms`) ends.
 
+With `--inspect` there is a page for a browser at /inspect. It shows sessions, streams, servers and events, and never a message; it has \
+buttons that end a session and restart its server, and a client that calls tools.
+
 Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 70 `serve` has failed; 75 no daemon, or another process serves \
 the name or listens there.
 

@@ -207,7 +207,7 @@ fn a_session_of_a_former_process_is_shown_restarted_and_ended_without_being_serv
     gone(pid(&first));
     assert_eq!(change(&serve, "DELETE", &path(&sessions[1])), 204);
     gone(pid(&second));
-    assert_eq!(world.backends().len(), 0);
+    until("no server is left", || world.backends().is_empty().then_some(()));
     let rows = list(&serve)["sessions"].as_array().cloned().expect("a list");
     assert_eq!(
         rows.iter().map(|row| &row["served"]).collect::<Vec<_>>(),
@@ -302,4 +302,26 @@ fn a_server_behind_a_url_is_begun_anew() {
     assert_eq!(change(&serve, "POST", &format!("{}/restart", path(client.session()))), 204);
     assert_eq!(slow.answer()["error"]["data"]["outcome"], "unknown");
     assert_eq!(client.text("increment", &json!({})), "1", "another session of the server");
+}
+
+#[test]
+fn the_server_of_requests_without_a_session_is_shown_restarted_and_ended() {
+    let (_world, _daemon, serve) = inspected(&[], |_| vec!["node".into(), fixture("node/eras.mjs")]);
+    let mut client = serve.client();
+    assert_eq!(client.modern("server/discover", &json!({})).status, 200);
+    let rows = || list(&serve)["sessions"].as_array().cloned().expect("a list");
+    let row = rows().remove(0);
+    assert_eq!((&row["client"]["protocol"], &row["served"]), (&json!("2026-07-28"), &json!(true)), "{row}");
+    assert_eq!((&row["calls"], &row["readers"]), (&json!(0), &json!(null)), "{row}");
+    let session = row["session"].as_str().expect("an id").to_owned();
+    assert_eq!(change(&serve, "POST", &format!("{}/restart", path(&session))), 204);
+    gone(pid(&row));
+    assert_eq!(client.modern("tools/list", &json!({})).status, 200);
+    let fresh = one(&serve, &session);
+    assert_ne!(pid(&fresh), pid(&row));
+    assert_eq!(change(&serve, "DELETE", &path(&session)), 204);
+    gone(pid(&fresh));
+    assert!(rows().is_empty());
+    assert_eq!(client.modern("tools/list", &json!({})).status, 200, "in another session");
+    assert_ne!(rows()[0]["session"], session);
 }

@@ -73,6 +73,7 @@ fn its_client_keeps_a_call_through_reloads_and_a_kill() {
     assert_eq!(notified(&mut page, 8), (1..=8).map(Value::from).collect::<Vec<_>>());
     assert_eq!(page.wait("#client-session", 1), [session], "the same session all the time");
     page.wait_for_none("#open li");
+    assert_eq!((page.wait(NOTIFIED, 8).len(), page.wait(ANSWERED, 1).len()), (8, 1), "each once");
     assert_eq!(page.said("failed"), [] as [Value; 0], "{}", page.told.text());
     assert_eq!(page.told.lines("Content Security Policy"), [""; 0], "the page keeps to its own policy");
 }

@@ -24,7 +24,7 @@ use mcp_sessiond_client::{
     Caller, Control, Error, Options, Session, SessionError, SessionId, SessionStatus, SessionView,
 };
 use mcp_sessiond_proto::ServiceName;
-use mcp_sessiond_proto::backends::StopRequest;
+use mcp_sessiond_proto::backends::{Backend, StopRequest};
 use mcp_sessiond_proto::sessions::SessionRef;
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -33,6 +33,7 @@ use self::guard::{admitted, armoured, welcome};
 use self::seen::{List, One, Row, Whose};
 use self::watch::Watch;
 use crate::live::{Live, held};
+use crate::modern;
 use crate::refusal::Refusal;
 use crate::settings::{Behind, Settings};
 use crate::table::Table;
@@ -44,6 +45,9 @@ pub const PATH: &str = "/inspect";
 const PAGE: &str = include_str!("inspect/page.html");
 /// What stands in the page where each response has a value of its own.
 const NONCE: &str = "{{nonce}}";
+
+/// Sessions that are listed, those that were active last.
+const LISTED_MAX: usize = 200;
 
 /// Connections that may be told of events at one time.
 const WATCHERS_MAX: usize = 16;
@@ -99,18 +103,20 @@ async fn list(
     State(inspector): State<Server>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response<Body>, Refusal> {
-    let views = inspector.living().await?;
-    let pids = inspector.pids().await?;
+    let mut views = inspector.living().await?;
+    let backends = inspector.backends().await?;
     inspector.forget(&views);
+    views.sort_by_key(|view| std::cmp::Reverse(view.active_ms));
+    let more = views.len().saturating_sub(LISTED_MAX);
     let (mut sessions, mut others) = (Vec::new(), 0);
-    for view in views {
-        match inspector.row(&view, &caller, &pids).await? {
+    for view in views.iter().take(LISTED_MAX) {
+        match inspector.row(view, &caller, backends.get(&view.session)).await? {
             Some(row) => sessions.push(row),
             None => others += 1,
         }
     }
     sessions.sort_by_key(|row| std::cmp::Reverse(row.created_ms));
-    Ok(json(&List::new(inspector.settings(), sessions, others)))
+    Ok(json(&List::new(inspector.settings(), sessions, others, more)))
 }
 
 /// One session, with its streams and its server.
@@ -122,12 +128,13 @@ async fn one(
     let id = session_id(&named)?;
     let views = inspector.living().await?;
     let view = views.into_iter().find(|view| view.session == id).ok_or_else(Refusal::unknown_session)?;
-    let pids = inspector.pids().await?;
-    let row = inspector.row(&view, &caller, &pids).await?.ok_or_else(crate::who::bound_to_another)?;
+    let backend = inspector.backends().await?.remove(&id);
+    let row = inspector.row(&view, &caller, backend.as_ref()).await?;
+    let row = row.ok_or_else(crate::who::bound_to_another)?;
     let live = inspector.table.served(&id);
     let (now, restarts) = live.map(|live| (live.now(), live.restarts())).unzip();
     let streams = inspector.streams(&id, now.as_ref()).await?;
-    let server = inspector.server(&id, restarts).await?;
+    let server = inspector.server(backend, restarts).await;
     Ok(json(&One { row, streams, server }))
 }
 
@@ -243,7 +250,7 @@ impl Inspector {
         &self,
         view: &SessionView,
         caller: &Caller,
-        pids: &HashMap<SessionId, Option<u32>>,
+        backend: Option<&Backend>,
     ) -> Result<Option<Row>, Refusal> {
         let live = self.table.served(&view.session);
         let whose = match &live {
@@ -252,8 +259,12 @@ impl Inspector {
             None => self.whose(&view.session, caller).await?,
         };
         let Whose::Callers(client) = whose else { return Ok(None) };
-        let pid = pids.get(&view.session).copied().flatten();
-        Ok(Some(Row::new(view, client, live.map(|live| live.now()).as_ref(), pid)))
+        let pid = backend.and_then(|backend| backend.pid);
+        let row = Row::new(view, client, live.map(|live| live.now()).as_ref(), pid);
+        Ok(Some(match modern::version_of(&view.session) {
+            Some(version) => row.of_all(version, self.table.modern_requests(&view.session)),
+            None => row,
+        }))
     }
 
     /// Whose a session is that this process does not serve.

@@ -15,15 +15,10 @@ use crate::refusal::Refusal;
 use crate::settings::Behind;
 
 impl Inspector {
-    /// The pids of the servers of this service's sessions.
-    pub(super) async fn pids(&self) -> Result<HashMap<SessionId, Option<u32>>, Refusal> {
-        let backends = self.backends().await?;
-        Ok(backends.into_iter().map(|backend| (backend.session, backend.pid)).collect())
-    }
-
-    async fn backends(&self) -> Result<Vec<Backend>, Refusal> {
+    /// The servers of this service's sessions, as the daemon knows them.
+    pub(super) async fn backends(&self) -> Result<HashMap<SessionId, Backend>, Refusal> {
         if let Behind::Upstream(_) = self.settings().behind {
-            return Ok(Vec::new());
+            return Ok(HashMap::new());
         }
         let mut all: Vec<Backend> = Vec::new();
         loop {
@@ -36,8 +31,8 @@ impl Inspector {
             let more = page.len() >= PAGE_MAX;
             all.extend(page);
             if !more {
-                all.retain(|backend| backend.service.as_ref() == Some(self.service()));
-                return Ok(all);
+                let ours = all.into_iter().filter(|backend| backend.service.as_ref() == Some(self.service()));
+                return Ok(ours.map(|backend| (backend.session.clone(), backend)).collect());
             }
         }
     }
@@ -55,17 +50,11 @@ impl Inspector {
     }
 
     /// The server of a session. None: none runs.
-    pub(super) async fn server(
-        &self,
-        id: &SessionId,
-        restarts: Option<u32>,
-    ) -> Result<Option<Server>, Refusal> {
+    pub(super) async fn server(&self, backend: Option<Backend>, restarts: Option<u32>) -> Option<Server> {
         if let Behind::Upstream(url) = &self.settings().behind {
-            return Ok(Some(Server { server: url.to_string(), ..Server::default() }));
+            return Some(Server { server: url.to_string(), ..Server::default() });
         }
-        let backend = self.backends().await?.into_iter().find(|backend| backend.session == *id);
-        let Some(backend) = backend else { return Ok(None) };
-        let Backend { keeper, keeper_pid, program, pid, .. } = backend;
+        let Backend { keeper, keeper_pid, program, pid, .. } = backend?;
         let asked = tokio::task::spawn_blocking(move || {
             let directory = Directory::of_user().ok()?;
             dial(&paths::keeper_socket(directory.path(), keeper), &KeeperRequest::Status {}).ok()
@@ -73,10 +62,10 @@ impl Inspector {
         let keeper_pid = Some(keeper_pid);
         let silent =
             Server { server: program, pid, keeper_pid, restarts, state: Some("silent"), ..Server::default() };
-        Ok(Some(match asked.await.ok().flatten().map(|dialled| dialled.reply) {
+        Some(match asked.await.ok().flatten().map(|dialled| dialled.reply) {
             Some(KeeperReply::Status(status)) => told(silent, *status),
             _ => silent,
-        }))
+        })
     }
 }
 

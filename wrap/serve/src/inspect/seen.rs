@@ -23,18 +23,20 @@ pub(super) struct List {
     server: String,
     now_ms: u64,
     sessions: Vec<Row>,
-    /// How many sessions of other callers there are.
+    /// How many of other callers are among those that were active last.
     others: usize,
+    /// How many were active less recently.
+    more: usize,
 }
 
 impl List {
-    pub(super) fn new(settings: &Settings, sessions: Vec<Row>, others: usize) -> Self {
+    pub(super) fn new(settings: &Settings, sessions: Vec<Row>, others: usize, more: usize) -> Self {
         let server = match &settings.behind {
             Behind::Program(program) => program.shown(),
             Behind::Upstream(url) => url.to_string(),
         };
         let (service, version) = (settings.service.clone(), env!("CARGO_PKG_VERSION"));
-        Self { service, version, pid: std::process::id(), server, now_ms: now_ms(), sessions, others }
+        Self { service, version, pid: std::process::id(), server, now_ms: now_ms(), sessions, others, more }
     }
 }
 
@@ -80,6 +82,12 @@ impl Row {
             readers: now.map(|now| now.readers.len()),
             pid,
         }
+    }
+
+    /// The same of a session that all requests of one caller share. None: this process does not serve it.
+    pub(super) fn of_all(mut self, version: &str, requests: Option<usize>) -> Self {
+        self.client.protocol = Some(version.to_owned());
+        Self { served: requests.is_some(), calls: requests, ..self }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use mcp_sessiond_client::{Json, RequestId, Session};
+use mcp_sessiond_client::{Json, RequestId, Session, SessionId};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -94,6 +94,12 @@ impl Common {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many requests are open, if this is its session.
+    #[must_use]
+    pub(super) fn requests(&self, of: &SessionId) -> Option<usize> {
+        (self.session.id() == of).then(|| self.state().open.count())
     }
 
     /// Whether the session has ended.

@@ -104,6 +104,12 @@ impl Open {
         self.0.remove(key).map(|request| request.id)
     }
 
+    /// How many requests are open.
+    #[must_use]
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether no request is open.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
