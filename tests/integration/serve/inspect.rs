@@ -219,6 +219,24 @@ fn a_session_of_a_former_process_is_shown_restarted_and_ended_without_being_serv
 }
 
 #[test]
+fn a_session_that_the_page_looks_at_ends_when_nobody_uses_it() {
+    let world = world("http.idle_ms = 2000");
+    let _daemon = world.daemon();
+    let serve = world.serve(&["--name", "test", "--inspect"], &tiny(&world));
+    let client = serve.connected("2025-11-25");
+    let server = pid(&one(&serve, client.session()));
+    let mut watched = get(&serve.client(), &format!("{}/events", path(client.session())));
+    until("it ends", || {
+        // Each look asks for the list, and for the session.
+        let rows = list(&serve)["sessions"].as_array().map_or(0, Vec::len);
+        (get(&serve.client(), &path(client.session())).status == 404 && rows == 0).then_some(())
+    });
+    gone(server);
+    assert_eq!(watched.event().and_then(|event| event.event).as_deref(), Some("current"));
+    assert_eq!(watched.event().and_then(|event| event.event).as_deref(), Some("end"));
+}
+
+#[test]
 fn only_the_page_itself_may_ask() {
     let (_world, _daemon, serve) = inspected(&["--origin", "https://app.example"], tiny);
     let client = serve.connected("2025-11-25");

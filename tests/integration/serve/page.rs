@@ -41,7 +41,9 @@ fn notified(page: &mut Page, count: usize) -> Vec<Value> {
 }
 
 fn data(text: &str) -> Value {
-    serde_json::from_str::<Value>(text).expect("JSON")["params"]["data"].take()
+    let mut message: Value = serde_json::from_str(text).expect("JSON");
+    let key = if message["method"] == "notifications/progress" { "progress" } else { "data" };
+    message["params"][key].take()
 }
 
 /// The texts of the page's server, by their names.
@@ -55,7 +57,7 @@ fn its_client_keeps_a_call_through_reloads_and_a_kill() {
     let session = connect(&mut page);
     let at = |number: u64| gate(&world, &format!("gate-{number}"));
     let gates = json!({"2": at(2), "4": at(4), "6": at(6)});
-    call(&mut page, "steps", &json!({"n": 8, "gates": gates}));
+    call(&mut page, "progress", &json!({"n": 8, "gates": gates}));
     assert_eq!(notified(&mut page, 2), [1, 2]);
     page.reload();
     assert_eq!(notified(&mut page, 2), [1, 2], "they are shown again, and not fetched again");
