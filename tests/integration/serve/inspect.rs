@@ -1,5 +1,8 @@
 //! `serve --inspect`: what its page is told, and who may ask. `page.rs` drives the page itself.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, World, gone, until};
 use serde_json::{Value, json};
 
@@ -71,6 +74,22 @@ fn there_is_a_page_where_one_is_wanted() {
     for path in ["/inspect", "/inspect/sessions"] {
         assert_eq!(get(&plain.client(), path).status, 404, "{path}");
     }
+}
+
+#[test]
+fn its_address_is_printed() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let socket = world.root().join("mcp");
+    let at = format!("unix:{}", socket.display());
+    let mut command = world.sessiond(&["serve", "--inspect", "--no-start", "--listen", &at, "--"]);
+    let mut serve = command.args(tiny(&world)).stdout(Stdio::piped()).spawn().expect("serve");
+    let lines = BufReader::new(serve.stdout.take().expect("piped")).lines();
+    let lines: Vec<_> = lines.take(2).map(|line| line.expect("a line")).collect();
+    let line = |what: &str, path: &str| format!("{what} at {at} (http://localhost{path})");
+    assert_eq!(lines, [line("listening", "/mcp"), line("sessions are shown", "/inspect")]);
+    serve.kill().expect("it runs");
+    serve.wait().expect("it is our child");
 }
 
 #[test]
