@@ -42,6 +42,9 @@ clients come back, `serve` starts new servers and sends them the recorded handsh
 SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too, unless `--keep` is given. A session that no client reads or calls for \
 half an hour (`http.idle_ms`) ends.
 
+With `--inspect` there is a page for a browser at /inspect. It shows sessions, streams, servers and events, and never a message; it has \
+buttons that end a session and restart its server, and a client that calls tools.
+
 Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 70 `serve` has failed; 75 no daemon, or another process serves \
 the name or listens there.
 
@@ -73,6 +76,9 @@ pub(super) struct Arguments {
     /// The file with the token, which is made if it is missing; by default `serve.token` beside the configuration
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Serve a page at /inspect: sessions, streams and servers, with buttons to end and restart them, and a client for trying tools
+    #[arg(long)]
+    inspect: bool,
     /// Keep the sessions when SIGINT (Ctrl-C) ends `serve`, as SIGTERM does
     #[arg(long)]
     keep: bool,
@@ -164,8 +170,18 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     let token = token(&arguments)?;
     let start = if arguments.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
-    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, keep, command, upstream, .. } =
-        arguments;
+    let Arguments {
+        listen: At(listen),
+        name,
+        mut hosts,
+        origins,
+        cookie,
+        inspect,
+        keep,
+        command,
+        upstream,
+        ..
+    } = arguments;
     if let Listen::Tcp(at) = &listen {
         hosts.extend(host(at));
     }
@@ -190,6 +206,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
         hosts,
         origins,
         cookie,
+        inspect,
         token,
     })
 }

@@ -5,6 +5,12 @@
 //   {"do": "open", "query": {…}}     opens the page with this query
 //   {"do": "reload"}                 reloads it
 //   {"do": "cookie", "url", "value"} gives the cookie of this server another value; answers with the former one
+//   {"do": "visit", "url"}           opens a page of somebody else's
+//   {"do": "press", "what"}          presses what this selector names, and says yes to what it asks
+//   {"do": "fill", "what", "text"}   writes into a field
+//   {"do": "choose", "what", "text"} chooses from a list
+//   {"do": "wait", "what", "count"}  waits for so many elements; answers with their texts
+//   {"do": "none", "what"}           waits until there is none to be seen
 //
 // Whatever the page writes to its console is printed, and {"sent": METHOD, "session": …} for each request that it makes
 // to another origin. The browser ends with the input.
@@ -38,6 +44,7 @@ page.on('console', (message) => {
   if (text.startsWith('{')) process.stdout.write(`${text}\n`);
   else say({ console: text });
 });
+page.on('dialog', (dialog) => dialog.accept());
 page.on('pageerror', (error) => say({ failed: String(error) }));
 page.on('request', (request) => {
   if (request.url().startsWith(origin)) return;
@@ -53,6 +60,16 @@ const orders = {
     await context.addCookies([{ ...was, value }]);
     return was;
   },
+  visit: async ({ url }) => { await page.goto(url); },
+  press: async ({ what }) => { await page.locator(what).click(); },
+  fill: async ({ what, text }) => { await page.locator(what).fill(text); },
+  choose: async ({ what, text }) => { await page.locator(what).selectOption(text); },
+  wait: async ({ what, count }) => {
+    const found = page.locator(what);
+    await found.nth(count - 1).waitFor({ state: 'attached' });
+    return found.allTextContents();
+  },
+  none: async ({ what }) => { await page.locator(what).waitFor({ state: 'hidden' }); },
 };
 for await (const line of readline.createInterface({ input: process.stdin })) {
   const order = JSON.parse(line);

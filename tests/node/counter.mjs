@@ -8,6 +8,7 @@
 //                                sends them when that file is there
 //   steps {n, gates}             sends n log messages, numbered from 1, and answers n; `gates` names the file that it waits for
 //                                after the message of a number
+//   progress {n, gates}          the same by progress of the call
 //   die {code}                   exits at once, without an answer
 //   ignore                       neither SIGTERM nor the end of its input ends it any more
 //   spawn {detached}             starts `sleep 1000`, in a process group of its own or not, and answers its pid
@@ -71,6 +72,14 @@ const tools = {
     for (let data = 1; data <= n; data++) {
       await server.sendLoggingMessage({ level: 'info', logger: 'steps', data });
       if (gates[data]) await opened(gates[data]);
+    }
+    return n;
+  },
+  progress: async ({ n, gates }, { _meta, sendNotification }) => {
+    for (let progress = 1; progress <= n; progress++) {
+      const params = { progressToken: _meta.progressToken, progress, total: n };
+      await sendNotification({ method: 'notifications/progress', params });
+      if (gates[progress]) await opened(gates[progress]);
     }
     return n;
   },

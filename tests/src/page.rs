@@ -61,6 +61,38 @@ impl Page {
         self.order(json!({"do": "cookie", "url": url, "value": value}))
     }
 
+    /// Opens a page of somebody else's.
+    pub fn visit(&mut self, url: &str) {
+        self.order(json!({"do": "visit", "url": url}));
+    }
+
+    /// Presses what this selector names, and says yes to what the page asks.
+    pub fn press(&mut self, what: &str) {
+        self.order(json!({"do": "press", "what": what}));
+    }
+
+    /// Writes into a field.
+    pub fn fill(&mut self, what: &str, text: &str) {
+        self.order(json!({"do": "fill", "what": what, "text": text}));
+    }
+
+    /// Chooses from a list.
+    pub fn choose(&mut self, what: &str, text: &str) {
+        self.order(json!({"do": "choose", "what": what, "text": text}));
+    }
+
+    /// Waits until the page has so many of these elements, and returns their texts.
+    pub fn wait(&mut self, what: &str, count: usize) -> Vec<String> {
+        let texts = self.order(json!({"do": "wait", "what": what, "count": count}));
+        let texts = texts.as_array().into_iter().flatten();
+        texts.map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Waits until none of these elements can be seen.
+    pub fn wait_for_none(&mut self, what: &str) {
+        self.order(json!({"do": "none", "what": what}));
+    }
+
     /// All that the page has said of this, in order.
     ///
     /// # Panics

@@ -20,6 +20,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use mcp_sessiond_client::{Caller, SessionId};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
+use crate::inspect;
 use crate::live::Live;
 use crate::modern;
 use crate::record::{ASSUMED, VERSIONS};
@@ -62,6 +63,7 @@ pub fn router(table: &Server) -> Router {
         .with_state(table.clone())
         .merge(legacy::router(table))
         .layer(cors)
+        .merge(inspect::router(table))
         .layer(middleware::map_response_with_state(table.clone(), counted))
 }
 

@@ -11,7 +11,7 @@
 //! - [`modern`]: MCP 2026-07-28, which has no sessions.
 //! - [`backend`]: the trait between HTTP and a server. [`kept`]: a server that a keeper holds, which survives this process.
 //!   [`upstream`]: a server that speaks HTTP itself.
-//! - [`run`]: the listener. [`counts`]: metrics.
+//! - [`inspect`]: a page about the sessions. [`run`]: the listener. [`counts`]: metrics.
 //!
 //! **Architecture Invariant:** `serve` sends the client of a session nothing that the daemon has not stored, other than comments and
 //! errors that refuse a request.
@@ -20,6 +20,7 @@
 pub mod backend;
 pub mod counts;
 pub mod http;
+pub mod inspect;
 pub mod kept;
 pub mod live;
 pub mod modern;

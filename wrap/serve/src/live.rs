@@ -4,13 +4,14 @@ mod calls;
 pub(crate) mod handshake;
 mod pump;
 mod restore;
+mod seen;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionError, SessionId, StreamId};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use crate::backend::{Backend, Backends};
@@ -21,7 +22,8 @@ use crate::settings::Settings;
 use crate::which::{Id, Which};
 
 pub use self::handshake::Began;
-use self::handshake::held;
+pub(crate) use self::handshake::held;
+pub use self::seen::Now;
 
 /// The key of the session's state under which the last event is noted that a reader of the standalone stream was sent: its position
 /// and its id.
@@ -103,6 +105,8 @@ struct State {
     left: Vec<Left>,
     /// When a client last read, called or waited.
     active: Instant,
+    /// How often its server was started again.
+    restarts: u32,
     /// Whether somebody was told that there is no room for events.
     has_complained: bool,
     ended: bool,
@@ -125,6 +129,8 @@ pub struct Live {
     record: Record,
     state: Mutex<State>,
     backend: tokio::sync::Mutex<Option<Arc<dyn Backend>>>,
+    /// Notified when a server is gone, and all that it has said is stored.
+    gone: Notify,
 }
 
 impl fmt::Debug for Live {
@@ -145,11 +151,12 @@ impl Live {
             welcomed: None,
             left: Vec::new(),
             active: Instant::now(),
+            restarts: 0,
             has_complained: false,
             ended: false,
         };
         let (state, backend) = (Mutex::new(state), tokio::sync::Mutex::new(None));
-        Arc::new(Self { shared, session, caller, record, state, backend })
+        Arc::new(Self { shared, session, caller, record, state, backend, gone: Notify::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

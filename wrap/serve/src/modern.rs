@@ -81,6 +81,12 @@ impl fmt::Debug for Callers {
     }
 }
 
+/// The version of MCP that a session's id tells: all requests of one caller share this one.
+#[must_use]
+pub fn version_of(id: &SessionId) -> Option<&'static str> {
+    id.as_str().starts_with(PREFIX).then_some(VERSION)
+}
+
 /// Whether a request is of this era by its headers. It has nothing but POST.
 ///
 /// # Errors
@@ -172,6 +178,12 @@ impl Callers {
     #[must_use]
     pub fn count(&self) -> usize {
         self.makings().len()
+    }
+
+    /// How many requests are open at the server of this session. None: this process does not have it.
+    #[must_use]
+    pub fn requests(&self, id: &SessionId) -> Option<usize> {
+        self.all().iter().find_map(|common| common.requests(id))
     }
 
     async fn ask(

@@ -27,6 +27,7 @@ use crate::backend::Backends;
 use crate::complain;
 use crate::counts::{Connection, Counts};
 use crate::http::{PATH, router};
+use crate::inspect;
 use crate::kept::Keepers;
 use crate::live::Shared;
 use crate::settings::{Behind, Listen, Settings};
@@ -107,7 +108,7 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     })?;
     let (listener, at) = bind(&settings.listen).await?;
     let table = Arc::new(Table::new(Shared { settings, sessions, backends, counts: Counts::default() }));
-    announce(&at);
+    announce(&at, table.shared().settings.inspect);
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     let serving = accept(&listener, router(&table), table.shared());
     let ends = tokio::select! {
@@ -151,9 +152,12 @@ async fn backends(settings: &Settings, descriptors: Option<u64>) -> Result<Arc<d
     })
 }
 
-fn announce(at: &str) {
+fn announce(at: &str, inspect: bool) {
     // Standard output may be closed.
     let _ = writeln!(io::stdout(), "listening at {at}");
+    if let (true, Some((before, after))) = (inspect, at.rsplit_once(PATH)) {
+        let _ = writeln!(io::stdout(), "sessions are shown at {before}{}{after}", inspect::PATH);
+    }
 }
 
 async fn bind(listen: &Listen) -> Result<(Listener, String), NotServed> {

@@ -62,6 +62,8 @@ pub struct Settings {
     pub origins: Vec<String>,
     /// Whether the session id is sent as a cookie, too, and taken from there.
     pub cookie: bool,
+    /// Whether there is a page about the sessions.
+    pub inspect: bool,
     /// The token that every caller has to show. None: the kernel has to say that a connection is of our own user.
     pub token: Option<Token>,
 }

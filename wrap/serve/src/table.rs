@@ -130,6 +130,18 @@ impl Table {
         Ok(live.clone())
     }
 
+    /// The session of an id, if this process serves it already. That does not count as use.
+    #[must_use]
+    pub fn served(&self, id: &SessionId) -> Option<Arc<Live>> {
+        self.slots().get(id)?.get().cloned()
+    }
+
+    /// How many requests of MCP 2026-07-28 are open at the server of this session. None: this process has no such server.
+    #[must_use]
+    pub fn modern_requests(&self, id: &SessionId) -> Option<usize> {
+        self.modern.requests(id)
+    }
+
     /// Ends sessions that are idle for too long, until it is dropped.
     pub async fn look_after(&self) {
         let idle = self.shared.settings.idle;

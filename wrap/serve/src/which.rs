@@ -100,6 +100,11 @@ impl Which {
         self.open.is_empty()
     }
 
+    /// The streams with open calls, and how many each has.
+    pub fn open_calls(&self) -> impl Iterator<Item = (StreamId, usize)> {
+        self.open.iter().map(|open| (open.stream.clone(), open.calls.len()))
+    }
+
     /// Whether a stream has open calls.
     #[must_use]
     pub fn is_open(&self, stream: &StreamId) -> bool {

@@ -103,6 +103,7 @@ impl Live {
     async fn ready(&self, backend: &dyn Backend) -> Result<Early, Refusal> {
         let mut early = Vec::new();
         if !backend.continues() {
+            self.state().restarts += 1;
             let (handshaken, said) = shake(backend, &self.record.initialize).await?;
             early = said;
             if handshaken.result.is_none() {

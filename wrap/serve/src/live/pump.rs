@@ -150,6 +150,7 @@ impl Live {
                 left
             }
         };
+        self.gone.notify_waiters();
         {
             let mut slot = self.backend.lock().await;
             if slot.as_ref().is_some_and(|held| held.incarnation() == backend.incarnation()) {

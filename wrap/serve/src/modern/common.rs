@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use mcp_sessiond_client::{Json, RequestId, Session};
+use mcp_sessiond_client::{Json, RequestId, Session, SessionId};
 use mcp_sessiond_relay::message::LISTEN;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -111,6 +111,12 @@ impl Common {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many requests are open, if this is its session.
+    #[must_use]
+    pub(super) fn requests(&self, of: &SessionId) -> Option<usize> {
+        (self.session.id() == of).then(|| self.state().open.count())
     }
 
     /// Whether the session has ended.
@@ -311,7 +317,7 @@ impl Common {
     pub(super) async fn look(&self) {
         let is_idle = {
             let mut state = self.state();
-            if !state.open.is_empty() {
+            if state.open.count() > 0 {
                 state.active = Instant::now();
             }
             let is_idle = state.active.elapsed() >= self.shared.settings.idle;

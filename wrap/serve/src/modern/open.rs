@@ -188,10 +188,10 @@ impl Open {
         self.0.remove(key);
     }
 
-    /// Whether no client waits.
+    /// How many clients wait.
     #[must_use]
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.values().all(|request| request.client.is_none())
+    pub(super) fn count(&self) -> usize {
+        self.0.values().filter(|request| request.client.is_some()).count()
     }
 
     /// No request will be answered.
@@ -355,7 +355,7 @@ mod tests {
         say(&mut open, &json!({"jsonrpc": "2.0", "id": "k-2/\"x\"", "result": result}));
         let (answer, is_answer) = got(&mut other).expect("its end");
         assert!(is_answer && answer["id"] == "x" && answer["result"]["_meta"][SUBSCRIPTION] == "x");
-        assert!(open.is_empty());
+        assert!(open.count() == 0);
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
         }
         let id = "\"k-1/7\"".into();
         assert_eq!(say(&mut open, &progress).cancel, [Cancelled { key: "k-1".into(), id }]);
-        assert!(open.is_empty() && slow.is_over());
+        assert!(open.count() == 0 && slow.is_over());
         while let Some((_, is_answer)) = got(&mut slow) {
             assert!(!is_answer);
         }

@@ -1,0 +1,338 @@
+//! `serve --inspect`: a page about the service's sessions, and what the page asks for: sessions, streams,
+//! servers, and events as they come. No message is ever among it. The page is also a client of MCP, which
+//! shows the messages of its own calls.
+//!
+//! The page itself holds no data, so a browser may fetch it without the token. Everything else is for whoever
+//! may use `/mcp`, and each caller sees its own sessions only.
+
+mod guard;
+mod kept;
+mod seen;
+mod watch;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse as _;
+use axum::routing::{get, post};
+use axum::{Extension, Router, middleware};
+use mcp_sessiond_client::{
+    Caller, Control, Error, Options, Session, SessionError, SessionId, SessionStatus, SessionView,
+};
+use mcp_sessiond_proto::ServiceName;
+use mcp_sessiond_proto::backends::{Backend, StopRequest};
+use mcp_sessiond_proto::sessions::SessionRef;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use self::guard::{admitted, armoured, welcome};
+use self::seen::{List, One, Row, Whose};
+use self::watch::Watch;
+use crate::live::{Live, held};
+use crate::modern;
+use crate::refusal::Refusal;
+use crate::settings::{Behind, Settings};
+use crate::table::Table;
+
+/// Where the page is.
+pub const PATH: &str = "/inspect";
+
+/// The page, with its script and its style.
+const PAGE: &str = include_str!("inspect/page.html");
+/// What stands in the page where each response has a value of its own.
+const NONCE: &str = "{{nonce}}";
+
+/// Sessions that are listed, those that were active last.
+const LISTED_MAX: usize = 200;
+
+/// Connections that may be told of events at one time.
+const WATCHERS_MAX: usize = 16;
+
+type Server = Arc<Inspector>;
+
+/// What the page asks.
+struct Inspector {
+    table: Arc<Table>,
+    control: Control,
+    /// Whose the sessions are that this process does not serve: to ask the daemon is to use the session, so
+    /// it is done once.
+    known: Mutex<HashMap<SessionId, (Caller, Whose)>>,
+    watchers: Arc<Semaphore>,
+}
+
+/// The routes; none without `--inspect`.
+pub fn router(table: &Arc<Table>) -> Router {
+    let settings = &table.shared().settings;
+    if !settings.inspect {
+        return Router::new();
+    }
+    let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
+    let inspector = Arc::new(Inspector {
+        table: table.clone(),
+        control: Control::new(options),
+        known: Mutex::default(),
+        watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+    });
+    let page = get(page).layer(middleware::from_fn_with_state(table.clone(), welcome));
+    Router::new()
+        .route("/inspect/sessions", get(list))
+        .route("/inspect/sessions/{session}", get(one).delete(end))
+        .route("/inspect/sessions/{session}/events", get(events))
+        .route("/inspect/sessions/{session}/restart", post(restart))
+        .layer(middleware::from_fn_with_state(table.clone(), admitted))
+        .with_state(inspector)
+        .route(PATH, page)
+        .layer(middleware::map_response(armoured))
+}
+
+async fn page() -> Result<Response<Body>, Refusal> {
+    let nonce = guard::nonce()?;
+    let mut response = Response::new(Body::from(PAGE.replace(NONCE, &nonce)));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, guard::policy(&nonce));
+    Ok(response)
+}
+
+/// The service's sessions.
+async fn list(
+    State(inspector): State<Server>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response<Body>, Refusal> {
+    let mut views = inspector.living().await?;
+    let backends = inspector.backends().await?;
+    inspector.forget(&views);
+    views.sort_by_key(|view| std::cmp::Reverse(view.active_ms));
+    let more = views.len().saturating_sub(LISTED_MAX);
+    let (mut sessions, mut others) = (Vec::new(), 0);
+    for view in views.iter().take(LISTED_MAX) {
+        match inspector.row(view, &caller, backends.get(&view.session)).await? {
+            Some(row) => sessions.push(row),
+            None => others += 1,
+        }
+    }
+    sessions.sort_by_key(|row| std::cmp::Reverse(row.created_ms));
+    Ok(json(&List::new(inspector.settings(), sessions, others, more)))
+}
+
+/// One session, with its streams and its server.
+async fn one(
+    State(inspector): State<Server>,
+    Extension(caller): Extension<Caller>,
+    Path(named): Path<String>,
+) -> Result<Response<Body>, Refusal> {
+    let id = session_id(&named)?;
+    let views = inspector.living().await?;
+    let view = views.into_iter().find(|view| view.session == id).ok_or_else(Refusal::unknown_session)?;
+    let backend = inspector.backends().await?.remove(&id);
+    let row = inspector.row(&view, &caller, backend.as_ref()).await?;
+    let row = row.ok_or_else(crate::who::bound_to_another)?;
+    let live = inspector.table.served(&id);
+    let (now, restarts) = live.map(|live| (live.now(), live.restarts())).unzip();
+    let streams = inspector.streams(&id, now.as_ref()).await?;
+    let server = inspector.server(backend, restarts).await;
+    Ok(json(&One { row, streams, server }))
+}
+
+/// Each event of a session as it comes: which kind of message it is, and how large.
+async fn events(
+    State(inspector): State<Server>,
+    Extension(caller): Extension<Caller>,
+    Path(named): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response<Body>, Refusal> {
+    let place = inspector.watchers.clone().try_acquire_owned();
+    let place = place.map_err(|_| Refusal::for_now(format!("{WATCHERS_MAX} pages watch events already")))?;
+    let session = inspector.open(&session_id(&named)?, &caller).await?;
+    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
+    let last_number = inspector.daemons(session.view()).await?.last_number;
+    let keep_alive = inspector.settings().keep_alive;
+    let watch = Watch::after(session, last, last_number, keep_alive, place);
+    let parts = futures::stream::unfold(watch, async |mut watch| {
+        let part = watch.next().await?;
+        Some((Ok::<_, Infallible>(part), watch))
+    });
+    let mut response = Response::new(Body::from_stream(parts));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// Ends a session, and its server.
+async fn end(
+    State(inspector): State<Server>,
+    Extension(caller): Extension<Caller>,
+    Path(named): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    let id = session_id(&named)?;
+    match inspector.served(&id, &caller)? {
+        Some(live) => detached(async move { live.end().await }).await?,
+        None => {
+            let session = inspector.open(&id, &caller).await?;
+            detached(async move {
+                inspector.daemons(session.terminate()).await?;
+                inspector.stop(&id).await
+            })
+            .await?;
+        }
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ends the server of a session. The session's next request starts a fresh one.
+async fn restart(
+    State(inspector): State<Server>,
+    Extension(caller): Extension<Caller>,
+    Path(named): Path<String>,
+) -> Result<StatusCode, Refusal> {
+    let id = session_id(&named)?;
+    let live = inspector.served(&id, &caller)?;
+    if live.is_none() {
+        inspector.open(&id, &caller).await?;
+    }
+    detached(async move {
+        let was_attached = match live {
+            Some(live) => live.restart().await?,
+            None => false,
+        };
+        // A keeper that no front has attached to, since this process was started.
+        if was_attached { Ok(()) } else { inspector.stop(&id).await }
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl Inspector {
+    fn settings(&self) -> &Settings {
+        &self.table.shared().settings
+    }
+
+    fn service(&self) -> &ServiceName {
+        &self.settings().service
+    }
+
+    /// Waits for a call of the daemon, for as long as a request may be held.
+    async fn daemons<T>(&self, call: impl Future<Output = Result<T, SessionError>>) -> Result<T, Refusal> {
+        held(self.settings().hold, call).await
+    }
+
+    /// The service's sessions that have not ended.
+    async fn living(&self) -> Result<Vec<SessionView>, Refusal> {
+        let mut views = self.daemons(self.table.shared().sessions.list()).await?;
+        views.retain(|view| view.status != SessionStatus::Terminated);
+        Ok(views)
+    }
+
+    /// A session that this process serves, if it is the caller's.
+    fn served(&self, id: &SessionId, caller: &Caller) -> Result<Option<Arc<Live>>, Refusal> {
+        match self.table.served(id) {
+            Some(live) if !live.is_of(caller) => Err(crate::who::bound_to_another()),
+            live => Ok(live),
+        }
+    }
+
+    /// Takes up a session of the caller's in the daemon, without serving it.
+    async fn open(&self, id: &SessionId, caller: &Caller) -> Result<Session, Refusal> {
+        let sessions = self.table.shared().sessions.on_behalf_of(caller.clone());
+        let opened = self.daemons(sessions.open(id)).await;
+        opened.map_err(|refusal| {
+            if refusal.status == StatusCode::FORBIDDEN { crate::who::bound_to_another() } else { refusal }
+        })
+    }
+
+    /// A session as the list shows it. None: it is another caller's.
+    async fn row(
+        &self,
+        view: &SessionView,
+        caller: &Caller,
+        backend: Option<&Backend>,
+    ) -> Result<Option<Row>, Refusal> {
+        let live = self.table.served(&view.session);
+        let whose = match &live {
+            Some(live) if live.is_of(caller) => Whose::of(live.record()),
+            Some(_) => Whose::Others,
+            None => self.whose(&view.session, caller).await?,
+        };
+        let Whose::Callers(client) = whose else { return Ok(None) };
+        let pid = backend.and_then(|backend| backend.pid);
+        let row = Row::new(view, client, live.map(|live| live.now()).as_ref(), pid);
+        Ok(Some(match modern::version_of(&view.session) {
+            Some(version) => row.of_all(version, self.table.modern_requests(&view.session)),
+            None => row,
+        }))
+    }
+
+    /// Whose a session is that this process does not serve.
+    async fn whose(&self, id: &SessionId, caller: &Caller) -> Result<Whose, Refusal> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        if let Some((_, whose)) = known.filter(|(of, _)| of == caller) {
+            return Ok(whose);
+        }
+        let (service, caller) = (self.service(), caller.clone());
+        let of = SessionRef {
+            session: id.clone(),
+            service: Some(service.clone()),
+            epoch: None,
+            caller: Some(caller.clone()),
+        };
+        let viewed = self.control.call(|connection, context| {
+            let of = of.clone();
+            async move { connection.get_session(context, of).await }
+        });
+        let viewed = held(self.settings().hold, async {
+            match viewed.await {
+                Err(SessionError::Refused(Error::BindingMismatch | Error::UnknownSession)) => Ok(None),
+                viewed => viewed.map(Some),
+            }
+        });
+        let whose = viewed.await?.map_or(Whose::Others, |view| Whose::stored(&view));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(id.clone(), (caller, whose.clone()));
+        Ok(whose)
+    }
+
+    /// Forgets what is known of sessions that are gone.
+    fn forget(&self, there: &[SessionView]) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|id, _| there.iter().any(|view| view.session == *id));
+    }
+
+    /// Ends the server of a session to which this process is not attached.
+    async fn stop(&self, id: &SessionId) -> Result<(), Refusal> {
+        if let Behind::Upstream(_) = self.settings().behind {
+            return Ok(());
+        }
+        let request = StopRequest { session: id.clone(), service: Some(self.service().clone()) };
+        let stopped = self.control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.stop_backend(context, request).await }
+        });
+        self.daemons(async {
+            match stopped.await {
+                // None runs.
+                Err(SessionError::Refused(Error::UnknownBackend)) => Ok(()),
+                stopped => stopped,
+            }
+        })
+        .await
+    }
+}
+
+fn session_id(named: &str) -> Result<SessionId, Refusal> {
+    named.parse().map_err(|_| Refusal::unknown_session())
+}
+
+/// Does this in a task of its own, which goes on when the client hangs up.
+async fn detached(work: impl Future<Output = Result<(), Refusal>> + Send + 'static) -> Result<(), Refusal> {
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(Refusal::for_now(error.to_string())))
+}
+
+fn json(value: &impl Serialize) -> Response<Body> {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
