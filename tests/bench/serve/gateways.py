@@ -37,6 +37,8 @@ class Gateway:
     """A process that listens, and whatever it has started. `directory` is what it writes to."""
 
     path = "/mcp"
+    # An argument that only its daemon has, if it has one.
+    daemon = None
     # What ends it and its sessions.
     end_signal = signal.SIGTERM
 
@@ -104,9 +106,13 @@ class Gateway:
     def own_pids(self):
         return self.pids()[0]
 
-    def kill(self):
-        """SIGKILL of the process that listens."""
+    def kill(self, daemon=False):
+        """SIGKILL of the process that listens, and of its daemon."""
+        own = self.own_pids() if daemon else []
         self.process.kill(), self.process.wait()
+        for pid in own:
+            if self.daemon in processes.arguments_of(pid)[1:]:
+                processes.end(pid, signal.SIGKILL)
 
     def stop(self):
         if self.process.poll() is None:
@@ -125,6 +131,7 @@ class Gateway:
 
 class Serve(Gateway):
     name = "serve"
+    daemon = "run"
     end_signal = signal.SIGINT
 
     def prepare(self):
@@ -159,6 +166,7 @@ class Porter(Gateway):
     """npm's mcporter: its daemon keeps the server, `mcporter serve --http` listens."""
 
     name = "mcporter"
+    daemon = "daemon"
     path = "/mcp/kept"
 
     def prepare(self):

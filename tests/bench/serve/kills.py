@@ -16,14 +16,14 @@ PATIENCE = 30
 class Kill:
     """One kill, and what came of it."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, daemon):
         self.gateway = kind().start()
         try:
-            self.kill()
+            self.kill(daemon)
         finally:
             self.gateway.stop()
 
-    def kill(self):
+    def kill(self, daemon):
         gateway = self.gateway
         client = gateway.client().initialize()
         for _ in range(3):
@@ -31,7 +31,7 @@ class Kill:
         held = Held(client, gateway.directory, STEPS)
         event, why = held.last_event()
         began = time.perf_counter()
-        gateway.kill()
+        gateway.kill(daemon)
         client.close()
         lives = held.go_on()
         gateway.start()
@@ -78,11 +78,13 @@ class Kills:
 
     def run(self):
         """Measures, and prints the table."""
-        seen = {kind.name: [] for kind in GATEWAYS}
-        for kind in figures.in_turn(GATEWAYS, self.rounds):
-            seen[kind.name].append(Kill(kind))
+        kinds = {kind.name: (kind, False) for kind in GATEWAYS}
+        kinds |= {f"{kind.name} and its daemon": (kind, True) for kind in GATEWAYS if kind.daemon}
+        seen = {name: [] for name in kinds}
+        for name in figures.in_turn(kinds, self.rounds):
+            seen[name].append(Kill(*kinds[name]))
         figures.head(
-            "SIGKILL of the gateway",
+            "SIGKILL of",
             "ms until it listens again",
             "ms to the first answer",
             "of",
