@@ -77,80 +77,73 @@ def turn(way, clients, case):
 
 
 class Calls:
-    """All ways at once, each with its clients of one era."""
+    """All ways at once, each with its clients, first of one era, then of the other."""
 
     def __init__(self, quick):
         self.rounds = 1 if quick else 12
         self.cases = [dataclasses.replace(case, calls=case.calls // (8 if quick else 1)) for case in CASES]
-        self.ways, self.clients, self.refusals = [], {}, {}
+        self.ways, self.clients, self.refusals = {}, {}, {}
 
     def run(self):
         """Measures, and prints the tables."""
-        try:
-            self.ways = [Direct(), *[gateway() for gateway in GATEWAYS]]
-            for way in self.ways:
-                way.start()
-            measured = [(era, case, self.measure(era, case)) for era in (OLDER, MODERN) for case in self.cases]
-        finally:
-            self.end_clients()
-            for way in self.ways:
-                way.stop()
+        measured = [each for era in (OLDER, MODERN) for each in self.measure_era(era)]
         for of, report in ((1, one_client), (50, many_clients)):
             report([each for each in measured if each[1].clients == of], self.refusals)
             print()
 
-    def end_clients(self):
-        for client in [one for clients in self.clients.values() for one in clients]:
-            client.close()
-        self.clients = {}
+    def measure_era(self, era):
+        try:
+            for kind in (Direct, *GATEWAYS):
+                self.start(kind, era)
+            return [(era, case, self.measure(era, case)) for case in self.cases]
+        finally:
+            for name in list(self.ways):
+                self.stop(name)
 
-    def connect(self, era):
-        """Clients of an era, for all cases."""
-        if era in {client.era for clients in self.clients.values() for client in clients}:
-            return
-        self.end_clients()
-        for way in self.ways:
-            refusal = way.refusal() if era == MODERN else None
-            if refusal:
-                self.refusals[way.name] = refusal
-            else:
-                self.reconnect(way, era)
+    def start(self, kind, era):
+        """Starts a way, with clients for all cases, unless it does not speak this era."""
+        way = self.ways[kind.name] = kind()
+        way.start()
+        if era == MODERN and (refusal := way.refusal()):
+            self.refusals[kind.name] = refusal
+            return self.stop(kind.name)
+        self.clients[kind.name] = []
+        while len(self.clients[kind.name]) < max(case.clients for case in self.cases):
+            self.clients[kind.name].append(way.client(era).initialize())
 
-    def reconnect(self, way, era):
-        for client in self.clients.get(way.name, []):
+    def stop(self, name):
+        for client in self.clients.pop(name, []):
             client.close()
-        most = max(case.clients for case in self.cases)
-        self.clients[way.name] = [way.client(era).initialize() for _ in range(most)]
+        self.ways.pop(name).stop()
 
     def measure(self, era, case):
-        """The rounds of each way."""
-        self.connect(era)
+        """The rounds of each way; of one that has failed, in words how."""
         length = case.bytes - (ROOM if case.bytes == MIB else 0)
-        ways = [way for way in self.ways if way.name in self.clients]
-        rounds = {way.name: [] for way in ways}
+        rounds = {name: [] for name in self.ways}
 
-        def attempt(way, what):
-            clients = self.clients[way.name][: case.clients]
-            # What has failed in a round is no figure.
-            if isinstance(rounds[way.name], str):
+        def attempt(name, what):
+            # What has failed in one round has no figures.
+            if isinstance(rounds[name], str):
                 return
             try:
-                what(way, clients)
+                what(name, self.clients[name][: case.clients])
             except (Lost, Refused, OSError) as error:
-                rounds[way.name] = f"failed: {error}".replace("|", " ")[:300]
-                self.reconnect(way, era)
+                rounds[name] = f"failed: {error}".replace("|", " ")[:300]
+                kind = type(self.ways[name])
+                self.stop(name)
+                self.start(kind, era)
 
-        def prepare(_way, clients):
+        def prepare(_name, clients):
             for client in clients:
                 client.prepare("answer", {"bytes": length}, length)
             clients[0].look()
             # Its buffers and code are warm, and each server has its answer ready.
             drive(clients, max(case.calls // 8, case.clients))
 
-        for way in ways:
-            attempt(way, prepare)
-        for way in figures.in_turn(ways, self.rounds):
-            attempt(way, lambda way, clients: rounds[way.name].append(turn(way, clients, case)))
+        for name in rounds:
+            attempt(name, prepare)
+        for name in figures.in_turn(rounds, self.rounds):
+            attempt(name, lambda name, clients: rounds[name].append(turn(self.ways[name], clients, case)))
         return rounds
 
 
