@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
 """`mcp-sessiond wrap` against a plain child and against what others keep servers with, in turns in one run.
 
-Usage: tests/bench/wrap.py [calls|starts|kills]…, after `cargo build --release -p mcp-sessiond`, `npm --prefix tests/node ci` and
-an install of PyPI's mcp-proxy in target/mcp-proxy, as tests/bench/run does it. Linux only: it looks into /proc.
+Usage: tests/bench/wrap.py [calls|starts|kills]…, after `cargo build --release -p mcp-sessiond` and `npm --prefix tests/node ci`, as
+tests/bench/run does it. Linux only: it looks into /proc.
 """
 
 import os, pathlib, sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).with_suffix("")))
-import calls, kills, memory, starts, ways
+import calls, installed, kills, memory, starts, ways
 
-for needed in (ways.BINARY, ways.PROXY, ways.MODULES / "mcporter", ways.EVERYTHING[1]):
-    if not pathlib.Path(needed).exists():
-        sys.exit(f"{sys.argv[0]}: {needed} is missing; tests/bench/run builds and installs it")
+installed.need(installed.BINARY, installed.PROXY, installed.PORTER, installed.EVERYTHING)
 parts = sys.argv[1:] or ["calls", "starts", "kills"]
 print(f"Load average before: {os.getloadavg()[0]:.1f}, of {os.cpu_count()} cores.\n")
 if "calls" in parts:

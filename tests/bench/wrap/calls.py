@@ -2,21 +2,12 @@
 
 import statistics
 
+from figures import MIB, at, in_turn, size
 from ways import Direct, Porter, Proxy, Wrap
 
 ROUNDS = 12
-KIB = 1024
 # Bytes of the message, which is answered; calls in flight; calls of a round.
-CASES = [(100, 1, 300), (100, 16, 800), (KIB * KIB, 1, 12), (KIB * KIB, 16, 32)]
-
-
-def at(share, of):
-    of = sorted(of)
-    return of[min(int(share * len(of)), len(of) - 1)] * 1000
-
-
-def size(bytes):
-    return "1 MiB" if bytes == KIB * KIB else f"{bytes} bytes"
+CASES = [(100, 1, 300), (100, 16, 800), (MIB, 1, 12), (MIB, 16, 32)]
 
 
 def rounds(hosts, message, calls, in_flight):
@@ -26,10 +17,8 @@ def rounds(hosts, message, calls, in_flight):
     for name, host in hosts.items():
         # Its buffers and code are warm.
         host.drive("echo", arguments, max(calls // 4, in_flight), in_flight)
-    for number in range(ROUNDS):
-        order = list(hosts.items())
-        for name, host in order[number % len(order) :] + order[: number % len(order)]:
-            took[name].append(host.drive("echo", arguments, calls, in_flight))
+    for name, host in in_turn(hosts.items(), ROUNDS):
+        took[name].append(host.drive("echo", arguments, calls, in_flight))
     return took
 
 
@@ -71,7 +60,7 @@ def report(what, took, in_flight):
 
 def figures_of(took, in_flight):
     """p50 and p99 in ms, and calls per second: of so many in flight, each takes the time of all."""
-    return at(0.5, took), at(0.99, took), in_flight * len(took) / sum(took)
+    return at(0.5, took) * 1000, at(0.99, took) * 1000, in_flight * len(took) / sum(took)
 
 
 def table(servers, memory):

@@ -2,8 +2,9 @@
 
 import math, signal, statistics, time
 
+from processes import end
 from stdio import Lost, Refused
-from ways import Direct, Porter, Proxy, Wrap, end
+from ways import Direct, Porter, Proxy, Wrap
 
 # Seconds. A host takes a server for dead that does not answer for so long, or that answers nothing but errors.
 PATIENCE = 5

@@ -1,20 +1,11 @@
 """What the processes between a host and its server hold."""
 
-import pathlib, time
+import time
+
+from processes import held
 
 # A keeper lets go of what it needed to start a second after a front has attached.
 SETTLED = 2.5
-
-
-def held(pid):
-    """MiB resident, and the proportional share, in which pages of other processes as well count in part."""
-    try:
-        text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        # A keeper can't be looked into but by root.
-        text = pathlib.Path(f"/proc/{pid}/status").read_text().replace("VmRSS:", "Rss:")
-    of = lambda name: int(text.split(f"\n{name}:")[1].split()[0]) / 1024 if f"\n{name}:" in text else None
-    return of("Rss"), of("Pss")
 
 
 class Memory:

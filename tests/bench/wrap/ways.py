@@ -1,40 +1,14 @@
 """Ways to a server: a plain child, `mcp-sessiond wrap`, and others that keep one."""
 
-import itertools, json, os, pathlib, shutil, signal, socket, subprocess, sys, tempfile, time
+import itertools, json, os, pathlib, shutil, socket, subprocess, sys, tempfile, time
 
+import installed
+from installed import BINARY, PORTER, PROXY
+from processes import child_of, end
 from stdio import Host
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BINARY = os.environ.get("MCP_SESSIOND_BIN") or ROOT / "target/release/mcp-sessiond"
-PROXY = ROOT / "target/mcp-proxy/bin/mcp-proxy"
-MODULES = ROOT / "tests/node/node_modules"
-TINY = [sys.executable, "-I", "-S", ROOT / "tests/python/tiny.py"]
-EVERYTHING = ["node", MODULES / "@modelcontextprotocol/server-everything/dist/index.js"]
-
-
-def stat_of(pid):
-    """State, parent and so on; none where there is no such process."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def child_of(pid):
-    """The server that this process keeps."""
-    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    return next(found for found in pids if (stat := stat_of(found)) and int(stat[1]) == pid)
-
-
-def end(pid, how=signal.SIGTERM):
-    """Ends a process, which may be nobody's child of ours, and waits until it is gone."""
-    try:
-        os.kill(pid, how)
-    except ProcessLookupError:
-        return
-    until = time.monotonic() + 10
-    while (stat := stat_of(pid)) and stat[0] not in "ZX" and time.monotonic() < until:
-        time.sleep(0.0005)
+TINY = [sys.executable, "-I", "-S", installed.ROOT / "tests/python/tiny.py"]
+EVERYTHING = ["node", installed.EVERYTHING]
 
 
 class Direct:
@@ -152,7 +126,7 @@ class Porter:
         config = self.directory / "mcporter.json"
         config.write_text(json.dumps({"mcpServers": {"kept": kept}, "imports": []}))
         self.env = {"MCPORTER_DAEMON_DIR": str(self.directory), "MCPORTER_CONFIG": str(config)}
-        self.command = ["node", MODULES / "mcporter/dist/cli.js"]
+        self.command = ["node", PORTER]
 
     def spawn(self):
         return Host([*self.command, "serve", "--stdio", "--servers", "kept"], self.env, "kept__")
