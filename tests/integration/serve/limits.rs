@@ -35,6 +35,19 @@ fn a_session_goes_on_when_there_is_no_room_for_more_events() {
     assert_eq!(said.len(), 1, "it is said once: {said:?}");
 }
 
+/// What was delivered in one session long ago must not keep another one from its answers.
+#[test]
+fn a_session_gets_room_where_others_have_used_it_up() {
+    let (_world, _daemon, serve) = serving("limits.owner_bytes = 400000", counter);
+    for _ in 0..3 {
+        let mut client = serve.connected("2025-11-25");
+        for _ in 0..10 {
+            let answer = client.call("big", &json!({"bytes": 30_000})).answer();
+            assert!(answer["result"].is_object(), "{answer}");
+        }
+    }
+}
+
 /// Its parameters are larger than the metadata of a session may be.
 #[test]
 fn a_large_handshake_survives_serve() {

@@ -4,6 +4,7 @@ mod calls;
 pub(crate) mod handshake;
 mod pump;
 mod restore;
+mod room;
 mod seen;
 
 use std::collections::{HashMap, HashSet};

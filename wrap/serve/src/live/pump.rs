@@ -15,9 +15,6 @@ use crate::which::{Id, Said};
 /// The pause before the daemon is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Events of a session that stay when there is no room for more. If that frees nothing, fewer stay.
-const KEPT_WHEN_FULL: [u64; 4] = [64, 16, 4, 1];
-
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {
@@ -115,16 +112,6 @@ impl Live {
                 return Stored::No;
             }
         }
-    }
-
-    /// Deletes the oldest events of the session. False: there are none to delete.
-    pub(super) async fn make_room(&self) -> bool {
-        for keep in KEPT_WHEN_FULL {
-            if self.session.prune(keep).await.is_ok_and(|pruned| pruned > 0) {
-                return true;
-            }
-        }
-        false
     }
 
     /// Says once for each session that there is no room for its events.
