@@ -15,8 +15,11 @@ use crate::storage::{Scan, StorageError};
 /// Bytes that the id of the request that opened a stream may have: it is a JSON-RPC id.
 const OPENED_BY_MAX: usize = 256;
 
-/// Items of a closed stream that can go at once, to make room for another.
+/// Items of closed streams that can go at once, to make room for others.
 const RETIRED_CHUNKS_MAX: usize = 256;
+
+/// Where there are as many streams as there may be, so many go at once: one of this many.
+const RETIRED_PART: usize = 16;
 
 impl Contents {
     /// Opens a stream. One that is open already stays as it is, but for its will, if the request has one: that is the author's from
@@ -183,18 +186,30 @@ pub(super) fn rows(
     items.iter().map(row).collect()
 }
 
-/// Makes room: of the closed streams the one that has been silent for the longest goes, with what is left of its events.
-/// Tells whether all of it has gone; else there are more of its events.
+/// Makes room: of the closed streams the one that has been silent for the longest goes, with what is left of its events, and some of
+/// the next ones: all rows are read for that, and should not be for each new stream. Tells whether there is room; else there are more
+/// events of the first one.
 fn retire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
+    let limit = draft.bounds.limits.streams;
     let closed = rows(draft, None, usize::MAX)?.into_iter().filter(|(_, row)| row.closed);
-    let Some((stream, row)) = closed.min_by_key(|(_, row)| row.last_number) else {
-        let what = "the number of open streams of this session".into();
-        return Err(Error::QuotaExceeded { what, limit: draft.bounds.limits.streams as u64 }.into());
-    };
-    if row.events() > 0 && !prune::drop_all(draft, &stream, &row, RETIRED_CHUNKS_MAX)? {
-        return Ok(false);
+    let mut closed: Vec<_> = closed.collect();
+    closed.sort_by_key(|(_, row)| row.last_number);
+    let mut room = RETIRED_CHUNKS_MAX;
+    for (nth, (stream, row)) in closed.iter().take((limit / RETIRED_PART).max(1)).enumerate() {
+        let events = usize::try_from(row.events()).unwrap_or(usize::MAX);
+        if nth > 0 && events > room {
+            break;
+        }
+        if events > 0 && !prune::drop_all(draft, stream, row, RETIRED_CHUNKS_MAX)? {
+            return Ok(false);
+        }
+        room = room.saturating_sub(events);
+        draft.drop_stream(stream);
     }
-    draft.drop_stream(&stream);
+    if closed.is_empty() {
+        let what = "the number of open streams of this session".into();
+        return Err(Error::QuotaExceeded { what, limit: limit as u64 }.into());
+    }
     Ok(true)
 }
 

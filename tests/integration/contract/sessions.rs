@@ -110,6 +110,7 @@ macro_rules! cases {
             a_request_is_forgotten_with_its_events
             closed_streams_retire
             a_long_stream_retires_too
+            several_short_streams_retire_at_once
 
             what_nobody_has_used_ends_by_hand
             events_are_pruned_by_hand

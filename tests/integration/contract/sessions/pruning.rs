@@ -233,6 +233,26 @@ pub(crate) async fn closed_streams_retire<B: Backend>(backend: B) {
     }
 }
 
+pub(crate) async fn several_short_streams_retire_at_once<B: Backend>(backend: B) {
+    let limits = Limits { streams: 48, ..Limits::default() };
+    let bench = Bench::with(backend, limits.clone());
+    let session = bench.session("s").await;
+    for at in 0..limits.streams {
+        let name = format!("s{at:02}");
+        session.open_stream(&name).await.expect("opened");
+        session.say(&name, "1").await;
+        if at != 1 {
+            session.close_stream(&name).await.expect("closed");
+        }
+    }
+    session.open_stream("next").await.expect("opened");
+    let left = session.list_streams(None).await.expect("listed");
+    let left: Vec<_> = left.iter().map(|stream| stream.stream.to_string()).collect();
+    assert_eq!((left.len(), &left[..3]), (46, &["next".into(), "s01".into(), "s04".into()][..]), "{left:?}");
+    let numbers: Vec<u64> = [2].into_iter().chain(5..=48).collect();
+    assert_eq!(counted(&session, &limits).await, numbers);
+}
+
 pub(crate) async fn a_long_stream_retires_too<B: Backend>(backend: B) {
     let limits = Limits { streams: 2, ..Limits::default() };
     let bench = Bench::with(backend, limits.clone());
