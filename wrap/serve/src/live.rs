@@ -291,10 +291,7 @@ impl Live {
     /// # Errors
     /// When the daemon could not be told. Then the session goes on.
     pub async fn end(&self) -> Result<(), Refusal> {
-        match self.session.terminate().await.map_err(Refusal::from) {
-            Err(refusal) if refusal != Refusal::unknown_session() => return Err(refusal),
-            _ => {}
-        }
+        terminated(&self.session).await?;
         self.close();
         let backend = self.backend.lock().await.take();
         if let Some(backend) = backend {
@@ -364,6 +361,14 @@ impl State {
         if let Some(reader) = self.readers.remove(stream) {
             reader.end(Over::Ended);
         }
+    }
+}
+
+/// Ends a session in the daemon, unless it has ended there already.
+pub(crate) async fn terminated(session: &Session) -> Result<(), Refusal> {
+    match session.terminate().await.map_err(Refusal::from) {
+        Err(refusal) if refusal != Refusal::unknown_session() => Err(refusal),
+        _ => Ok(()),
     }
 }
 

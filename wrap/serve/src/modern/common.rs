@@ -19,8 +19,8 @@ use super::open::{Asked, Cancelled, Key, Messages, Open, Sent, Todo, What};
 use super::params::Tools;
 use super::unsent::Unsent;
 use crate::backend::{Backend, Ended};
-use crate::live::Shared;
 use crate::live::handshake::Early;
+use crate::live::{Shared, terminated};
 use crate::refusal::Refusal;
 use crate::said::{not_started, to_server, unknown, unread};
 
@@ -339,10 +339,7 @@ impl Common {
     /// # Errors
     /// When the daemon could not be told. Then the session goes on.
     pub(super) async fn end(&self) -> Result<(), Refusal> {
-        match self.session.terminate().await.map_err(Refusal::from) {
-            Err(refusal) if refusal != Refusal::unknown_session() => return Err(refusal),
-            _ => {}
-        }
+        terminated(&self.session).await?;
         self.close();
         let backend = self.backend.lock().await.take();
         if let Some(backend) = backend {
