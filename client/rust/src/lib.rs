@@ -113,6 +113,8 @@ mod sessiond;
 #[cfg(feature = "sessions")]
 mod sessions;
 mod start;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 #[cfg(test)]
 mod tests;
