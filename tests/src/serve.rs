@@ -133,7 +133,8 @@ impl Serve {
     pub fn start_again(&mut self) {
         let mut command = Command::new(self.command.get_program());
         for argument in self.command.get_args() {
-            command.arg(if argument == FREE_PORT { self.at.as_ref() } else { argument });
+            let is_place = argument.as_encoded_bytes().ends_with(b":0");
+            command.arg(if is_place { self.at.as_ref() } else { argument });
         }
         let variables = self.command.get_envs().filter_map(|(name, value)| Some((name, value?)));
         command.envs(variables).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
