@@ -253,6 +253,13 @@ fn every_error_of_a_session_has_a_response() {
             "{said}"
         );
     }
+    let data = Some(Box::new(json!([1])));
+    let refusal = Refusal { data, ..Refusal::not_allowed("POST", "\"no\"") };
+    let response: Response<String> = refusal.answering("7");
+    assert_eq!((response.status().as_u16(), header(&response, "allow")), (405, Some("POST")));
+    let error = json!({"code": -32000, "message": "\"no\"", "data": [1]});
+    let body: Value = serde_json::from_str(response.body()).expect("JSON");
+    assert_eq!(body, json!({"jsonrpc": "2.0", "id": 7, "error": error}));
     let nowhere = ConnectError::NotRunning { socket: "/run/secret".into() };
     assert!(!Refusal::from(SessionError::from(nowhere)).message.contains("secret"));
 }

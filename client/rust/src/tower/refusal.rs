@@ -1,6 +1,6 @@
 //! Requests that are refused: with which status of HTTP, and in which words.
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use mcp_sessiond_proto::Error;
 use serde_json::json;
@@ -25,7 +25,6 @@ pub const INVALID: i64 = -32600;
 /// | any other | that of [`SessionError::http_status`] |
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-#[non_exhaustive]
 pub struct Refusal {
     /// The status (RFC 9110, section 15).
     pub status: StatusCode,
@@ -33,15 +32,20 @@ pub struct Refusal {
     pub code: i64,
     /// The sentence for people.
     pub message: String,
+    /// What programs are to know beside the code.
+    pub data: Option<Box<serde_json::Value>>,
     /// After how many seconds the same request may succeed.
     pub retry_after: Option<u64>,
+    /// The methods that are allowed instead.
+    pub allow: Option<&'static str>,
 }
 
 impl Refusal {
     /// Refused, with this status.
     #[must_use]
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, code: CONNECTION, message: message.into(), retry_after: None }
+        let message = message.into();
+        Self { status, code: CONNECTION, message, data: None, retry_after: None, allow: None }
     }
 
     /// The request breaks a rule of the protocol: 400.
@@ -62,6 +66,12 @@ impl Refusal {
         Self::new(StatusCode::UNAUTHORIZED, message)
     }
 
+    /// Only these methods are allowed, such as `POST`: 405.
+    #[must_use]
+    pub fn not_allowed(allow: &'static str, message: impl Into<String>) -> Self {
+        Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, message) }
+    }
+
     /// There is no such session: 404 (MCP 2025-11-25, Session Management).
     #[must_use]
     pub fn unknown_session() -> Self {
@@ -75,17 +85,29 @@ impl Refusal {
         Self::invalid("the header `Mcp-Session-Id` is missing: send `initialize` first")
     }
 
-    /// The response.
+    /// The response, where it is not known which request of JSON-RPC it answers.
     #[must_use]
     pub fn to_response<B: From<String>>(&self) -> Response<B> {
-        let error = json!({"code": self.code, "message": self.message});
-        let body = json!({"jsonrpc": "2.0", "error": error, "id": null}).to_string();
+        self.answering("null")
+    }
+
+    /// The response to the request of this id, which is JSON.
+    #[must_use]
+    pub fn answering<B: From<String>>(&self, id: &str) -> Response<B> {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if let Some(data) = &self.data {
+            error["data"] = (**data).clone();
+        }
+        let body = format!(r#"{{"jsonrpc":"2.0","error":{error},"id":{id}}}"#);
         let mut response = Response::new(body.into());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after {
             headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if let Some(methods) = self.allow.and_then(|methods| HeaderValue::from_str(methods).ok()) {
+            headers.insert(ALLOW, methods);
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
