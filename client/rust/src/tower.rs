@@ -6,11 +6,11 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use axum::{Router, routing::get};
 //! use mcp_sessiond_client::tower::{Refusal, SessionCookie, SessionLayer, SessiondSession, caller};
-//! use mcp_sessiond_client::{Options, Sessions};
+//! use mcp_sessiond_client::{Options, Sessions, StateKey};
 //!
 //! async fn visits(session: SessiondSession) -> Result<String, Refusal> {
-//!     let key = "visits".parse().expect("a key");
-//!     let visits: u64 = session.get_as(&key).await?.unwrap_or_default() + 1;
+//!     let key: StateKey = "visits".parse().expect("a key");
+//!     let visits = session.get_as::<u64>(&key).await?.unwrap_or_default() + 1;
 //!     session.set_as(&key, &visits).await?;
 //!     Ok(visits.to_string())
 //! }
