@@ -30,6 +30,7 @@
 mod begin;
 pub mod caller;
 mod layer;
+mod new;
 mod refusal;
 mod session;
 mod wire;

@@ -1,7 +1,8 @@
 //! The layer for HTTP servers, in front of a service that tells what it gets.
 
 use std::convert::Infallible;
-use std::future::{Ready, poll_fn, ready};
+use std::future::{pending, poll_fn, ready};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -25,13 +26,16 @@ type Asked = Request<Full<Bytes>>;
 struct Inner {
     status: StatusCode,
     is_ready: bool,
+    /// The session that it names itself.
+    names: Option<&'static str>,
+    is_mute: bool,
     calls: Arc<Mutex<u32>>,
 }
 
 impl Service<Asked> for Inner {
     type Response = Response<String>;
     type Error = Infallible;
-    type Future = Ready<Result<Response<String>, Infallible>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<String>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.is_ready = true;
@@ -46,7 +50,12 @@ impl Service<Asked> for Inner {
         let session = session.map_or("none".to_owned(), |session| session.id().to_string());
         let body = futures::FutureExt::now_or_never(body.collect()).expect("at hand").expect("whole");
         let said = format!("{session} {}", String::from_utf8_lossy(&body.to_bytes()));
-        ready(Ok(Response::builder().status(self.status).body(said).expect("a response")))
+        let mut response = Response::builder().status(self.status);
+        if let Some(named) = self.names {
+            response = response.header("mcp-session-id", named);
+        }
+        let response = response.body(said).expect("a response");
+        if self.is_mute { Box::pin(pending()) } else { Box::pin(ready(Ok(response))) }
     }
 }
 
@@ -203,6 +212,35 @@ async fn a_session_whose_first_request_fails_ends_at_once() {
     let response = answer(&mut service, post(&[("mcp-session-id", "s2")], "x")).await;
     assert_eq!((response.status().as_u16(), header(&response, "mcp-session-id")), (422, Some("s2")));
     assert_eq!(fake.heard().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_whose_client_hangs_up_before_it_knows_it_ends() {
+    let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::Stall]);
+    let inner = Inner { is_mute: true, ..Inner::default() };
+    let calls = inner.calls.clone();
+    let mut service = layer(&fake).layer(inner);
+    poll_fn(|context| Service::<Asked>::poll_ready(&mut service, context)).await.expect("ready");
+    let mut answering = service.call(post(&[], INITIALIZE));
+    // Until the service has the request.
+    poll_fn(|context| {
+        assert!(answering.as_mut().poll(context).is_pending());
+        if *calls.lock().expect("calls") == 1 { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    drop(answering);
+    fake.shared.stalled.notified().await;
+    assert!(fake.heard()[1].starts_with("terminate_session "));
+}
+
+#[tokio::test]
+async fn a_server_that_names_sessions_of_its_own_is_told_from_the_first_request() {
+    let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::Done]);
+    let mut service = layer(&fake).layer(Inner { names: Some("own"), ..Inner::default() });
+    let response = answer(&mut service, post(&[], INITIALIZE)).await;
+    assert_eq!((response.status().as_u16(), header(&response, "mcp-session-id")), (500, None));
+    assert!(response.body().contains("a session of its own"), "{}", response.body());
+    assert!(fake.heard()[1].starts_with("terminate_session "));
 }
 
 #[tokio::test]

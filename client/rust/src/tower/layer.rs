@@ -15,8 +15,9 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::begin::{Begin, begins};
+use super::new::New;
 use super::session::Looked;
-use super::wire::{SessionCookie, name_session, named_by_cookie, named_by_header};
+use super::wire::{SESSION_HEADER, SessionCookie, name_session, named_by_cookie, named_by_header};
 use super::{Refusal, SessiondSession};
 use crate::sessions::{CreateOptions, Sessions};
 
@@ -32,7 +33,8 @@ use crate::sessions::{CreateOptions, Sessions};
 /// | comes while the daemon is away | 503 with `Retry-After`, after [`Options::timeout`](crate::Options::timeout) |
 ///
 /// The response names the session in the header `Mcp-Session-Id`, and, where [cookies](SessionLayer::cookie) are on and the
-/// session is new, in the cookie `mcp_session_id`. A new session whose request fails (4xx, 5xx) is ended at once.
+/// session is new, in the cookie `mcp_session_id`. A new session whose request fails (4xx, 5xx), or whose client hangs up before the
+/// response, is ended at once.
 ///
 /// Put a layer for CORS above this one, so that a preflight needs no session. `Host` and `Origin` are not checked here.
 #[derive(Clone)]
@@ -162,22 +164,32 @@ where
             };
             let extensions = request.extensions_mut();
             extensions.insert(Looked);
-            if let Some(Found { session, .. }) = &found {
-                extensions.insert(session.clone());
+            if let Some(found) = &found {
+                extensions.insert(found.session().clone());
             }
-            let mut response = inner.call(request).await?;
-            if let Some(found) = found {
-                rules.tell(&found, &mut response).await;
-            }
-            Ok(response)
+            let response = inner.call(request).await?;
+            Ok(match found {
+                None => response,
+                Some(Found::Known(session)) => rules.named_in(response, &session),
+                Some(Found::New(new)) => rules.tell(new, response).await,
+            })
         })
     }
 }
 
 /// The session of a request.
-struct Found {
-    session: SessiondSession,
-    is_new: bool,
+enum Found {
+    Known(SessiondSession),
+    New(New),
+}
+
+impl Found {
+    fn session(&self) -> &SessiondSession {
+        match self {
+            Self::Known(session) => session,
+            Self::New(new) => new.session(),
+        }
+    }
 }
 
 impl Rules {
@@ -191,7 +203,7 @@ impl Rules {
         let caller = (self.caller)(&parts)?;
         let refused = match self.named(&parts, caller.as_ref()).await? {
             Named::Session(session) => {
-                return Ok((Some(Found { session, is_new: false }), Request::from_parts(parts, body)));
+                return Ok((Some(Found::Known(session)), Request::from_parts(parts, body)));
             }
             Named::Stale(refusal) => refusal,
             Named::None => Refusal::no_session(),
@@ -200,7 +212,7 @@ impl Rules {
         match metadata {
             Some(metadata) => {
                 let session = self.create(caller, metadata).await?;
-                Ok((Some(Found { session, is_new: true }), request))
+                Ok((Some(Found::New(New::of(session))), request))
             }
             None if self.is_optional => Ok((None, request)),
             None => Err(refused),
@@ -248,20 +260,30 @@ impl Rules {
         Ok(SessiondSession(self.sessions.create(options).await?))
     }
 
-    /// Tells the client its session.
-    async fn tell<R>(&self, found: &Found, response: &mut Response<R>) {
-        let Found { session, is_new } = found;
+    /// The response to the first request of a session, which tells the client of it. If the request has failed, the session ends.
+    async fn tell<R: From<String>>(&self, new: New, response: Response<R>) -> Response<R> {
         let status = response.status();
-        if *is_new && (status.is_client_error() || status.is_server_error()) {
-            // Where that fails, the session ends by its lifetime.
-            let _ = session.terminate().await;
-            return;
+        if status.is_client_error() || status.is_server_error() {
+            new.end().await;
+            return response;
         }
-        let headers = response.headers_mut();
-        name_session(headers, session.id());
-        if let Some(cookie) = self.cookie.as_ref().filter(|_| *is_new) {
-            cookie.name_session(headers, session.id());
+        if response.headers().contains_key(SESSION_HEADER) {
+            new.end().await;
+            let message =
+                "the server behind this layer has named a session of its own; switch its sessions off";
+            return Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message).to_response();
         }
+        let session = new.told();
+        let mut response = self.named_in(response, &session);
+        if let Some(cookie) = &self.cookie {
+            cookie.name_session(response.headers_mut(), session.id());
+        }
+        response
+    }
+
+    fn named_in<R>(&self, mut response: Response<R>, session: &SessiondSession) -> Response<R> {
+        name_session(response.headers_mut(), session.id());
+        response
     }
 }
 
