@@ -3,7 +3,7 @@
 use mcp_sessiond_tests::{HttpClient, Reply, Serve, World, assert_refused};
 use serde_json::{Value, json};
 
-use crate::world;
+use crate::{fixture, world};
 
 /// A client with this bearer token.
 fn client(server: &Serve, token: &str) -> HttpClient {
@@ -33,7 +33,7 @@ fn refused(mut reply: Reply, status: u16) -> Value {
     reply.must_be(status);
     assert_eq!(reply.header("content-type"), Some("application/json"));
     let body = reply.message();
-    assert_eq!((&body["jsonrpc"], &body["id"]), (&json!("2.0"), &Value::Null), "{body}");
+    assert_eq!(body["jsonrpc"], "2.0", "{body}");
     body["error"].clone()
 }
 
@@ -134,6 +134,19 @@ fn what_leads_to_no_session_of_the_callers_is_refused() {
     daemon.ready();
     one.ask("DELETE", &[], "").must_be(204);
     refused(one.ask("POST", &[], call), 404);
+}
+
+#[test]
+fn the_official_client_that_begins_with_the_newest_mcp_falls_back_to_a_session() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let server = world.http_server(&[]);
+    let mut command = world.command("node");
+    command.arg(fixture("node/negotiate.mjs")).args([&server.url(), "count"]).env("TOKEN", "one");
+    let said = command.output().expect("node");
+    let said: Value =
+        serde_json::from_slice(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+    assert_eq!((&said["era"], &said["text"]), (&json!("legacy"), &json!("1")), "{said}");
 }
 
 /// How many sessions of the server's live.

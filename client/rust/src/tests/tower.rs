@@ -128,6 +128,21 @@ async fn nothing_but_an_initialize_begins_a_session_and_a_body_has_an_end() {
 }
 
 #[tokio::test]
+async fn clients_of_mcp_2026_07_28_are_led_to_initialize_where_a_session_is_needed() {
+    let fake = Fake::new([]);
+    let layer = layer(&fake);
+    let discover = r#"{"jsonrpc":"2.0","id":"a\"7","method":"server/discover","params":{}}"#;
+    let response = ask(&layer, post(&[], discover)).await;
+    let body: Value = serde_json::from_str(response.body()).expect("JSON");
+    assert_eq!((response.status().as_u16(), &body["id"]), (404, &json!("a\"7")));
+    assert_eq!(body["error"]["code"], -32601);
+    let other = ask(&layer, post(&[], r#"{"id":8,"method":"tools/list"}"#)).await;
+    let body: Value = serde_json::from_str(other.body()).expect("JSON");
+    assert_eq!((other.status().as_u16(), &body["id"]), (400, &json!(8)));
+    assert_eq!(ask(&layer.optional(), post(&[], discover)).await.body(), &format!("none {discover}"));
+}
+
+#[tokio::test]
 async fn sessions_are_made_for_the_caller_and_opened_on_its_behalf() {
     let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::Tell(view("s1", None))]);
     let layer = SessionLayer::new(

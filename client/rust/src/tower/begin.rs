@@ -1,7 +1,6 @@
 //! Which requests begin a session.
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -28,31 +27,37 @@ const BODY_MAX: usize = 4 * 1024 * 1024;
 /// Bytes that the metadata of a session may have.
 const METADATA_MAX: usize = 64 * 1024;
 
-/// Whether a request begins a session, and with which metadata. The request is the same as before.
-pub(super) async fn begins<B>(
-    when: Begin,
-    request: Request<B>,
-) -> Result<(Option<Option<Json>>, Request<B>), Refusal>
+/// What a request without a session asks for.
+pub(super) struct Asked {
+    pub(super) what: What,
+    /// The id of the request of JSON-RPC, as JSON, where it was read.
+    pub(super) id: Option<String>,
+}
+
+pub(super) enum What {
+    /// A session, with this metadata.
+    Session(Option<Json>),
+    /// By `server/discover`, whether the server speaks MCP 2026-07-28, which has no sessions.
+    Discovery,
+    Other,
+}
+
+/// What a request without a session asks for. The request is the same as before.
+pub(super) async fn asked<B>(when: Begin, request: Request<B>) -> Result<(Asked, Request<B>), Refusal>
 where
     B: Body + From<Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let may = match when {
-        Begin::Never => false,
-        Begin::Always => return Ok((Some(None), request)),
-        Begin::OnInitialize => request.method() == Method::POST,
-    };
-    if !may {
-        return Ok((None, request));
+    let unread = |what| Asked { what, id: None };
+    match when {
+        Begin::OnInitialize if request.method() == Method::POST => {}
+        Begin::Always => return Ok((unread(What::Session(None)), request)),
+        Begin::OnInitialize | Begin::Never => return Ok((unread(What::Other), request)),
     }
     let (parts, body) = request.into_parts();
     let body = read(body).await?;
-    let metadata = initialize(&body);
-    Ok((metadata, with_body(parts, body)))
-}
-
-fn with_body<B: From<Bytes>>(parts: Parts, body: Bytes) -> Request<B> {
-    Request::from_parts(parts, body.into())
+    let asked = message(&body).unwrap_or_else(|| unread(What::Other));
+    Ok((asked, Request::from_parts(parts, body.into())))
 }
 
 async fn read<B>(body: B) -> Result<Bytes, Refusal>
@@ -70,17 +75,24 @@ where
     }
 }
 
-/// What an `initialize` says. None: the body is something else.
-fn initialize(body: &[u8]) -> Option<Option<Json>> {
+/// What a message asks for. None: it is no message, or several.
+fn message(body: &[u8]) -> Option<Asked> {
     #[derive(Deserialize)]
     struct Message<'a> {
         method: String,
         #[serde(borrow)]
+        id: Option<&'a RawValue>,
+        #[serde(borrow)]
         params: Option<&'a RawValue>,
     }
     let message: Message<'_> = serde_json::from_slice(body).ok()?;
-    (message.method == "initialize").then(|| {
-        let params = message.params.map(RawValue::get).filter(|params| params.len() <= METADATA_MAX);
-        params.and_then(|params| Json::new(params).ok())
-    })
+    let what = match message.method.as_str() {
+        "initialize" => {
+            let params = message.params.map(RawValue::get).filter(|params| params.len() <= METADATA_MAX);
+            What::Session(params.and_then(|params| Json::new(params).ok()))
+        }
+        "server/discover" => What::Discovery,
+        _ => What::Other,
+    };
+    Some(Asked { what, id: message.id.map(|id| id.get().to_owned()) })
 }

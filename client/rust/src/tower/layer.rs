@@ -14,7 +14,7 @@ use mcp_sessiond_proto::{Json, SessionId};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::begin::{Begin, begins};
+use super::begin::{Asked, Begin, What, asked};
 use super::new::New;
 use super::session::Looked;
 use super::wire::{SESSION_HEADER, SessionCookie, name_session, named_by_cookie, named_by_header};
@@ -30,6 +30,7 @@ use crate::sessions::{CreateOptions, Sessions};
 /// | names a session of another caller's | 403; where a cookie names it and the request may begin a session: a new one |
 /// | names none | the request begins a session ([`Begin`]), is passed on without one ([`SessionLayer::optional`]), or gets 400 |
 /// | does not show who sends it | the refusal of the function that tells the caller: 401 |
+/// | is `server/discover` without a session | 404, -32601, where sessions are required: clients of MCP 2026-07-28, which has none, then send `initialize` |
 /// | comes while the daemon is away | 503 with `Retry-After`, after [`Options::timeout`](crate::Options::timeout) |
 ///
 /// The response names the session in the header `Mcp-Session-Id`, and, where [cookies](SessionLayer::cookie) are on and the
@@ -160,7 +161,7 @@ where
         Box::pin(async move {
             let (found, mut request) = match rules.find(request).await {
                 Ok(found) => found,
-                Err(refusal) => return Ok(refusal.to_response()),
+                Err(Refused { refusal, id }) => return Ok(refusal.answering(id.as_deref().unwrap_or("null"))),
             };
             let extensions = request.extensions_mut();
             extensions.insert(Looked);
@@ -192,9 +193,21 @@ impl Found {
     }
 }
 
+/// A refusal, and the id of the request of JSON-RPC that it answers, where that was read.
+struct Refused {
+    refusal: Refusal,
+    id: Option<String>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, id: None }
+    }
+}
+
 impl Rules {
     /// The session of a request, if it has one.
-    async fn find<B>(&self, request: Request<B>) -> Result<(Option<Found>, Request<B>), Refusal>
+    async fn find<B>(&self, request: Request<B>) -> Result<(Option<Found>, Request<B>), Refused>
     where
         B: Body + From<Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -208,15 +221,17 @@ impl Rules {
             Named::Stale(refusal) => refusal,
             Named::None => Refusal::no_session(),
         };
-        let (metadata, request) = begins(self.begin, Request::from_parts(parts, body)).await?;
-        match metadata {
-            Some(metadata) => {
-                let session = self.create(caller, metadata).await?;
-                Ok((Some(Found::New(New::of(session))), request))
-            }
-            None if self.is_optional => Ok((None, request)),
-            None => Err(refused),
-        }
+        let (Asked { what, id }, request) = asked(self.begin, Request::from_parts(parts, body)).await?;
+        let refusal = match what {
+            What::Session(metadata) => match self.create(caller, metadata).await {
+                Ok(session) => return Ok((Some(Found::New(New::of(session))), request)),
+                Err(refusal) => refusal,
+            },
+            What::Discovery | What::Other if self.is_optional => return Ok((None, request)),
+            What::Discovery => Refusal::no_discover(),
+            What::Other => refused,
+        };
+        Err(Refused { refusal, id })
     }
 
     async fn named(&self, parts: &Parts, caller: Option<&Caller>) -> Result<Named, Refusal> {

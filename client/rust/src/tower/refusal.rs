@@ -14,6 +14,9 @@ pub const NO_SESSION: i64 = -32001;
 /// JSON-RPC's code for what is no request.
 pub const INVALID: i64 = -32600;
 
+/// JSON-RPC's code for a method that is not there.
+pub const NO_METHOD: i64 = -32601;
+
 /// Why a request is not carried out, as an HTTP response says it: a status, and a JSON-RPC error as body. A handler
 /// whose error it is may use `?` on every call about a session.
 ///
@@ -83,6 +86,14 @@ impl Refusal {
     #[must_use]
     pub fn no_session() -> Self {
         Self::invalid("the header `Mcp-Session-Id` is missing: send `initialize` first")
+    }
+
+    /// The server does not speak MCP 2026-07-28: 404, with JSON-RPC's code for an unknown method. Of all answers to
+    /// `server/discover` it is the one after which every official client sends `initialize`.
+    #[must_use]
+    pub fn no_discover() -> Self {
+        let message = "the server does not speak MCP 2026-07-28: begin with `initialize`";
+        Self { code: NO_METHOD, ..Self::new(StatusCode::NOT_FOUND, message) }
     }
 
     /// The response, where it is not known which request of JSON-RPC it answers.
