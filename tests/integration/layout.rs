@@ -149,7 +149,7 @@ fn is_outside(path: &[String]) -> bool {
 /// What a server takes on with the client library: the daemon's framework for RPCs, and what that brings, is not among it.
 #[test]
 fn a_server_with_the_client_library_takes_on_little() {
-    for (features, most) in [(&["--no-default-features"][..], 40), (&[], 55)] {
+    for (features, most) in [(&["--no-default-features"][..], 40), (&[], 55), (&["--features=axum"], 65)] {
         let mut tree = std::process::Command::new(env!("CARGO"));
         tree.args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--no-dedupe"]);
         tree.args(["--package", "mcp-sessiond-client"]).args(features).current_dir(fixture(".."));

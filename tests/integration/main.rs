@@ -11,6 +11,7 @@ mod daemon_kill;
 mod dynamodb;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;
+mod http_server;
 mod keepers;
 mod launchers;
 mod layout;
@@ -53,6 +54,7 @@ static BINARIES: Binaries = Binaries {
     stranger: env!("CARGO_BIN_EXE_stranger"),
     example_server: env!("CARGO_BIN_EXE_example-server"),
     event_service: env!("CARGO_BIN_EXE_event-service"),
+    http_server: env!("CARGO_BIN_EXE_http-server"),
 };
 
 /// A world, with the configuration that it is given.

@@ -1,4 +1,4 @@
-//! `mcp-sessiond serve` as a child process.
+//! `mcp-sessiond serve` as a child process, and another server over HTTP that is started and ended like it.
 
 mod client;
 mod reply;
@@ -15,7 +15,10 @@ pub use reply::{Reply, SseEvent};
 use crate::process::{exit_of, kib};
 use crate::{Log, World};
 
-/// A `serve` process, which is killed when this is dropped.
+/// Where a server listens that is to find a port itself.
+const FREE_PORT: &str = "127.0.0.1:0";
+
+/// A `serve` process, or an `http-server`, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Serve {
     child: Child,
@@ -31,7 +34,7 @@ impl World {
     /// Starts `serve` with these options in front of this server, at a free port. Without a server the options say where it is.
     #[must_use]
     pub fn serve(&self, options: &[&str], server: &[String]) -> Serve {
-        self.serve_at("127.0.0.1:0", options, server)
+        self.serve_at(FREE_PORT, options, server)
     }
 
     /// As [`World::serve`], started with this soft limit of descriptors.
@@ -40,7 +43,7 @@ impl World {
     /// When it does not listen.
     #[must_use]
     pub fn serve_limited(&self, descriptors: u64, server: &[String]) -> Serve {
-        let serve = self.sessiond(&["serve", "--listen", "127.0.0.1:0", "--no-start", "--"]);
+        let serve = self.sessiond(&["serve", "--listen", FREE_PORT, "--no-start", "--"]);
         let mut command = self.command("sh");
         command.args(["-c", &format!("ulimit -S -n {descriptors}; exec \"$0\" \"$@\"")]);
         command.arg(serve.get_program()).args(serve.get_args()).args(server);
@@ -59,6 +62,18 @@ impl World {
         if !server.is_empty() {
             command.arg("--").args(server);
         }
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (child, at, errors) = launch(&mut command);
+        Serve { child, command, at, errors }
+    }
+}
+
+impl World {
+    /// Starts `http-server`, the example of the client library, at a free port, with these variables on top.
+    #[must_use]
+    pub fn http_server(&self, variables: &[(&str, &str)]) -> Serve {
+        let mut command = self.command(self.binaries.http_server);
+        command.arg(FREE_PORT).envs(variables.iter().copied());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (child, at, errors) = launch(&mut command);
         Serve { child, command, at, errors }
@@ -116,11 +131,10 @@ impl Serve {
 
     /// Starts another one like it, which listens at the same place.
     pub fn start_again(&mut self) {
-        let arguments: Vec<_> = self.command.get_args().map(ToOwned::to_owned).collect();
         let mut command = Command::new(self.command.get_program());
-        for (at, argument) in arguments.iter().enumerate() {
-            let is_place = at == 2 && !self.at.starts_with('/');
-            command.arg(if is_place { self.at.as_ref() } else { argument.as_os_str() });
+        for argument in self.command.get_args() {
+            let is_place = argument.as_encoded_bytes().ends_with(b":0");
+            command.arg(if is_place { self.at.as_ref() } else { argument });
         }
         let variables = self.command.get_envs().filter_map(|(name, value)| Some((name, value?)));
         command.envs(variables).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -37,6 +37,8 @@ pub struct Binaries {
     pub example_server: &'static str,
     /// `event-service`.
     pub event_service: &'static str,
+    /// `http-server`.
+    pub http_server: &'static str,
 }
 
 /// A private directory with a runtime directory in it, a configuration, and the daemon's log.

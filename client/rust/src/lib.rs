@@ -74,7 +74,8 @@
 //! ```
 //!
 //! These calls say what went wrong ([`SessionError`]). What passes is none of it: a daemon that is restarted between two
-//! calls, or during one, is not noticed. `examples/event_service.rs` is a whole server.
+//! calls, or during one, is not noticed. `examples/event_service.rs` is a whole server. With the feature `tower` a layer opens
+//! the session of each HTTP request, and with `axum` handlers get it by an extractor: `examples/http_server.rs`.
 //!
 //! **Runtime.** Within a tokio runtime a call uses that, which must have its I/O and time drivers enabled
 //! (`#[tokio::main]` does). Under any other executor a thread of this crate's own does the work, and a server that is not async
@@ -113,6 +114,8 @@ mod sessiond;
 #[cfg(feature = "sessions")]
 mod sessions;
 mod start;
+#[cfg(feature = "tower")]
+pub mod tower;
 
 #[cfg(test)]
 mod tests;

@@ -9,5 +9,7 @@ mod runtimes;
 mod sessions;
 mod starting;
 mod three_calls;
+#[cfg(feature = "tower")]
+mod tower;
 #[cfg(feature = "sessions")]
 mod waits;

@@ -17,6 +17,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use mcp_sessiond_client::tower::{SESSION_HEADER as SESSION, name_session, named_by_cookie};
 use mcp_sessiond_client::{Caller, SessionId};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
@@ -40,16 +41,12 @@ const METRICS: &str = "/metrics";
 /// Bytes that a body may have.
 const BODY_MAX: usize = 4 * 1024 * 1024;
 
-/// The session that a request belongs to.
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// The session that an `initialize` would go on with, if it is there.
 const RECONNECT: HeaderName = HeaderName::from_static("x-mcp-reconnect-session");
 /// The version of MCP that a request speaks.
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The last event that a reader was sent.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// The cookie that holds the session id.
-const COOKIE: &str = "mcp_session_id";
 
 type Server = Arc<Table>;
 
@@ -123,7 +120,7 @@ async fn delete(
 /// The session that a request names.
 async fn session(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Arc<Live>, Refusal> {
     let Some(named) = named(headers, &SESSION).or_else(|| cookie(&table.shared().settings, headers)) else {
-        return Err(Refusal::invalid("the header `Mcp-Session-Id` is missing: send `initialize` first"));
+        return Err(Refusal::no_session());
     };
     let id: SessionId = named.parse().map_err(|_| Refusal::unknown_session())?;
     let live = table.find(&id, caller).await?;
@@ -147,10 +144,7 @@ fn named<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 
 /// The session that a cookie names, where cookies are taken.
 fn cookie<'a>(settings: &Settings, headers: &'a HeaderMap) -> Option<&'a str> {
-    let cookies = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
-    let found = pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='));
-    found.filter(|_| settings.cookie)
+    named_by_cookie(headers).filter(|_| settings.cookie)
 }
 
 /// Reads the body.
@@ -175,10 +169,4 @@ fn events(session: &SessionId, tail: Tail) -> Response<Body> {
     }));
     name_session(response.headers_mut(), session);
     response
-}
-
-fn name_session(headers: &mut HeaderMap, session: &SessionId) {
-    if let Ok(value) = session.as_str().parse() {
-        headers.insert(SESSION, value);
-    }
 }

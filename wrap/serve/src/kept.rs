@@ -10,7 +10,7 @@ use mcp_sessiond_wrap::keeper::backend::Program;
 use mcp_sessiond_wrap::service::{self, Command, Gone, NoBackend, NotLeased, Options, Service};
 
 use crate::backend::{Backend, Backends, Ended};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, no_server};
 use crate::settings::Settings;
 use crate::which::Id;
 
@@ -45,7 +45,7 @@ impl Backends for Keepers {
             let backend = self.service.backend(session.id(), &self.command).await;
             let backend = backend.map_err(|error| match error {
                 NoBackend::NoSession => Refusal::unknown_session(),
-                error => Refusal::no_server(error),
+                error => no_server(error),
             })?;
             let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());
             let kept: Arc<dyn Backend> = Arc::new(Kept { backend, incarnation });

@@ -95,7 +95,7 @@ pub fn only_posts(headers: &HeaderMap) -> Result<(), Refusal> {
     if !names_modern(headers) {
         return Ok(());
     }
-    Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("MCP {VERSION} has nothing but POST")))
+    Err(Refusal::not_allowed("POST", format!("MCP {VERSION} has nothing but POST")))
 }
 
 /// Carries out a POST of this era. None: it is of the era before.

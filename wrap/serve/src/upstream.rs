@@ -41,7 +41,7 @@ use self::url::Url;
 use self::wire::{Reply, connect};
 use crate::backend::{Backend, Backends, Ended};
 use crate::record::Record;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, no_server};
 use crate::said::{Posted, PostedKind, answering, asked_by, not_started, posted};
 use crate::settings::Settings;
 use crate::which::Id;
@@ -103,8 +103,7 @@ impl Upstreams {
     async fn begin(&self, ledger: Ledger) -> Result<Upstream, Refusal> {
         // A wrong URL is told by the first request.
         let connected = connect(&self.url, self.hold).await;
-        connected
-            .map_err(|error| Refusal::no_server(format_args!("{} can't be reached: {error}", self.url)))?;
+        connected.map_err(|error| no_server(format_args!("{} can't be reached: {error}", self.url)))?;
         let incarnation = RequestId::mint().to_string();
         let known = Known {
             url: self.url.to_string(),

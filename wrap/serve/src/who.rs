@@ -2,6 +2,7 @@
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
+use mcp_sessiond_client::tower::caller::{bearer_token, of_uid};
 use mcp_sessiond_client::{Caller, credential};
 
 use crate::refusal::Refusal;
@@ -25,18 +26,13 @@ pub fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Refusa
     let refused = |message: &str| Err(Refusal::new(StatusCode::UNAUTHORIZED, message));
     let Some(token) = &settings.token else {
         let uid = nix::unistd::geteuid();
-        return Ok(Caller::Identity { iss: "uid".into(), sub: uid.to_string() });
+        return Ok(of_uid(uid.as_raw()));
     };
-    match headers.get(header::AUTHORIZATION).map(|value| bearer(value.as_bytes())) {
+    match headers.get(header::AUTHORIZATION).map(|value| bearer_token(value.as_bytes())) {
         Some(Some(shown)) if token.is(shown) => Ok(credential(shown)),
         Some(_) => refused("the bearer token is wrong"),
         None => refused("a bearer token is needed: `serve` has said at its start which file has it"),
     }
-}
-
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
 /// Checks `Host` and `Origin`, so that no page of another origin reaches us, whatever name it has made the browser resolve to our

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
+use mcp_sessiond_client::tower::SessionCookie;
 use mcp_sessiond_client::{Caller, Json, SessionId};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::accept::{EVENTS, JSON, is_json, takes};
-use super::{COOKIE, PATH, RECONNECT, SESSION, Server, body, cookie, events, name_session, named, session};
+use super::{PATH, RECONNECT, SESSION, Server, body, cookie, events, name_session, named, session};
 use crate::live::{Began, Live};
 use crate::refusal::Refusal;
 use crate::response::json;
@@ -139,15 +140,8 @@ fn handshaken(settings: &Settings, live: &Live, id: &Id) -> Response<Body> {
     let headers = response.headers_mut();
     name_session(headers, live.id());
     if settings.cookie {
-        let secure = if settings.origins.iter().any(|origin| origin.starts_with("https://")) {
-            "; Secure"
-        } else {
-            ""
-        };
-        let cookie = format!("{COOKIE}={}; Path={PATH}; HttpOnly; SameSite=Strict{secure}", live.id());
-        if let Ok(value) = HeaderValue::from_str(&cookie) {
-            headers.insert(header::SET_COOKIE, value);
-        }
+        let secure = settings.origins.iter().any(|origin| origin.starts_with("https://"));
+        SessionCookie::default().path(PATH).secure(secure).name_session(headers, live.id());
     }
     response
 }

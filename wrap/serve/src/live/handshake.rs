@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{Live, Shared};
 use crate::backend::Backend;
 use crate::record::Record;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, daemon_away};
 use crate::said::{Handshaken, answers};
 
 /// How long a server may take to answer `initialize`: `npx` and `uvx` download some first.
@@ -162,7 +162,7 @@ pub(crate) async fn held<T>(
 ) -> Result<T, Refusal> {
     match timeout(hold, call).await {
         Ok(answer) => answer.map_err(Refusal::from),
-        Err(_) => Err(Refusal::daemon_away(hold)),
+        Err(_) => Err(daemon_away(hold)),
     }
 }
 

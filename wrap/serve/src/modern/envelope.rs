@@ -304,8 +304,7 @@ fn no_method(method: &str) -> Refusal {
 /// The answer of the era before to `server/discover`. rmcp 3.9 would not fall back to `initialize` after [`unsupported`].
 #[must_use]
 pub(super) fn no_discover() -> Refusal {
-    let message = "the server does not speak MCP 2026-07-28: begin with `initialize`";
-    Refusal { code: NO_METHOD, ..Refusal::new(StatusCode::NOT_FOUND, message) }
+    Refusal::no_discover()
 }
 
 /// The status of a response that is one message, an error of this code.

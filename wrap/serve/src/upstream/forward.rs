@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 
 use super::url::Url;
 use super::wire::{Connection, connect};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, no_server};
 
 /// The headers of a request that the server gets, beside those that begin with `mcp-`. Not ours: `Authorization`, `Cookie`.
 const PASSED_ON: [&str; 5] = ["accept", "content-type", "traceparent", "tracestate", "baggage"];
@@ -44,9 +44,9 @@ pub async fn forward(
     headers: &HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, NotForwarded> {
-    let connected = connect(url, wait).await.map_err(|error| {
-        NotForwarded::Refused(Refusal::no_server(format_args!("{url} can't be reached: {error}")))
-    })?;
+    let connected = connect(url, wait)
+        .await
+        .map_err(|error| NotForwarded::Refused(no_server(format_args!("{url} can't be reached: {error}"))))?;
     let is_ours = |name: &HeaderName| PASSED_ON.contains(&name.as_str()) || name.as_str().starts_with("mcp-");
     let headers = headers.iter().filter(|(name, _)| is_ours(name));
     let headers = headers.map(|(name, value)| (name.clone(), value.clone())).collect();

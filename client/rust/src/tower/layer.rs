@@ -1,0 +1,311 @@
+//! The layer: it opens the session of each request.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body::Body;
+use mcp_sessiond_proto::sessions::{Binding, Caller, Lifetimes, OnMismatch, Status};
+use mcp_sessiond_proto::{Json, SessionId};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::begin::{Asked, Begin, What, asked};
+use super::new::New;
+use super::session::Looked;
+use super::wire::{SESSION_HEADER, SessionCookie, name_session, named_by_cookie, named_by_header};
+use super::{Refusal, SessiondSession};
+use crate::sessions::{CreateOptions, Sessions};
+
+/// Opens the session of each request, and puts it into the request's extensions, as a [`SessiondSession`].
+///
+/// | the request | then |
+/// | --- | --- |
+/// | names a session of its caller's | the request is passed on with the session |
+/// | names a session that is unknown or has ended | 404; where a cookie names it and the request may begin a session: a new one |
+/// | names a session of another caller's | 403; where a cookie names it and the request may begin a session: a new one |
+/// | names none | the request begins a session ([`Begin`]), is passed on without one ([`SessionLayer::optional`]), or gets 400 |
+/// | does not show who sends it | the refusal of the function that tells the caller: 401 |
+/// | is `server/discover` without a session | 404, -32601, where sessions are required: clients of MCP 2026-07-28, which has none, then send `initialize` |
+/// | comes while the daemon is away | 503 with `Retry-After`, after [`Options::timeout`](crate::Options::timeout) |
+///
+/// The response names the session in the header `Mcp-Session-Id`, and, where [cookies](SessionLayer::cookie) are on and the
+/// session is new, in the cookie `mcp_session_id`. A new session whose request fails (4xx, 5xx), or whose client hangs up before the
+/// response, is ended at once.
+///
+/// Put a layer for CORS above this one, so that a preflight needs no session. `Host` and `Origin` are not checked here.
+#[derive(Clone)]
+pub struct SessionLayer(Arc<Rules>);
+
+/// The function that tells a request's caller.
+type WhoAsks = dyn Fn(&Parts) -> Result<Option<Caller>, Refusal> + Send + Sync;
+
+#[derive(Clone)]
+struct Rules {
+    sessions: Sessions,
+    caller: Arc<WhoAsks>,
+    begin: Begin,
+    lifetimes: Lifetimes,
+    is_optional: bool,
+    cookie: Option<SessionCookie>,
+}
+
+impl fmt::Debug for SessionLayer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rules { sessions, begin, is_optional, cookie, .. } = &*self.0;
+        formatter
+            .debug_struct("SessionLayer")
+            .field("sessions", sessions)
+            .field("begin", begin)
+            .field("is_optional", is_optional)
+            .field("cookie", cookie)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionLayer {
+    /// A layer for these sessions. `caller` tells on whose behalf a request is made: new sessions are bound to that caller, and
+    /// others are refused. [`caller`](super::caller) has functions that are ready to use.
+    #[must_use]
+    pub fn new(
+        sessions: Sessions,
+        caller: impl Fn(&Parts) -> Result<Option<Caller>, Refusal> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Rules {
+            sessions,
+            caller: Arc::new(caller),
+            begin: Begin::default(),
+            lifetimes: Lifetimes::default(),
+            is_optional: false,
+            cookie: None,
+        }))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Rules)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// When a request that names no session begins one. By default when it is `initialize`.
+    #[must_use]
+    pub fn begin(self, begin: Begin) -> Self {
+        self.with(|rules| rules.begin = begin)
+    }
+
+    /// How long new sessions live. By default as the daemon is configured.
+    #[must_use]
+    pub fn lifetimes(self, lifetimes: Lifetimes) -> Self {
+        self.with(|rules| rules.lifetimes = lifetimes)
+    }
+
+    /// Requests that name no session are passed on without one.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        self.with(|rules| rules.is_optional = true)
+    }
+
+    /// Names sessions in the cookie `mcp_session_id`, too, and reads it where the header is missing.
+    #[must_use]
+    pub fn cookie(self, cookie: SessionCookie) -> Self {
+        self.with(|rules| rules.cookie = Some(cookie))
+    }
+}
+
+impl<S> Layer<S> for SessionLayer {
+    type Service = SessionService<S>;
+
+    fn layer(&self, inner: S) -> SessionService<S> {
+        SessionService { inner, rules: self.0.clone() }
+    }
+}
+
+/// A service whose requests have sessions. [`SessionLayer`] makes it.
+#[derive(Clone)]
+pub struct SessionService<S> {
+    inner: S,
+    rules: Arc<Rules>,
+}
+
+impl<S: fmt::Debug> fmt::Debug for SessionService<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("SessionService").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for SessionService<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + From<Bytes> + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    R: From<String> + Send,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was asked whether it is ready.
+        let next = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, next);
+        let rules = self.rules.clone();
+        Box::pin(async move {
+            let (found, mut request) = match rules.find(request).await {
+                Ok(found) => found,
+                Err(Refused { refusal, id }) => return Ok(refusal.answering(id.as_deref().unwrap_or("null"))),
+            };
+            let extensions = request.extensions_mut();
+            extensions.insert(Looked);
+            if let Some(found) = &found {
+                extensions.insert(found.session().clone());
+            }
+            let response = inner.call(request).await?;
+            Ok(match found {
+                None => response,
+                Some(Found::Known(session)) => rules.named_in(response, &session),
+                Some(Found::New(new)) => rules.tell(new, response).await,
+            })
+        })
+    }
+}
+
+/// The session of a request.
+enum Found {
+    Known(SessiondSession),
+    New(New),
+}
+
+impl Found {
+    fn session(&self) -> &SessiondSession {
+        match self {
+            Self::Known(session) => session,
+            Self::New(new) => new.session(),
+        }
+    }
+}
+
+/// A refusal, and the id of the request of JSON-RPC that it answers, where that was read.
+struct Refused {
+    refusal: Refusal,
+    id: Option<String>,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, id: None }
+    }
+}
+
+impl Rules {
+    /// The session of a request, if it has one.
+    async fn find<B>(&self, request: Request<B>) -> Result<(Option<Found>, Request<B>), Refused>
+    where
+        B: Body + From<Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let caller = (self.caller)(&parts)?;
+        let refused = match self.named(&parts, caller.as_ref()).await? {
+            Named::Session(session) => {
+                return Ok((Some(Found::Known(session)), Request::from_parts(parts, body)));
+            }
+            Named::Stale(refusal) => refusal,
+            Named::None => Refusal::no_session(),
+        };
+        let (Asked { what, id }, request) = asked(self.begin, Request::from_parts(parts, body)).await?;
+        let refusal = match what {
+            What::Session(metadata) => match self.create(caller, metadata).await {
+                Ok(session) => return Ok((Some(Found::New(New::of(session))), request)),
+                Err(refusal) => refusal,
+            },
+            What::Discovery | What::Other if self.is_optional => return Ok((None, request)),
+            What::Discovery => Refusal::no_discover(),
+            What::Other => refused,
+        };
+        Err(Refused { refusal, id })
+    }
+
+    async fn named(&self, parts: &Parts, caller: Option<&Caller>) -> Result<Named, Refusal> {
+        if let Some(named) = named_by_header(&parts.headers) {
+            return Ok(Named::Session(self.open(named, caller).await?));
+        }
+        let Some(named) = self.cookie.as_ref().and_then(|_| named_by_cookie(&parts.headers)) else {
+            return Ok(Named::None);
+        };
+        match self.open(named, caller).await {
+            Ok(session) => Ok(Named::Session(session)),
+            // A browser sends its cookie to the end, also that of a session which has ended, or of somebody who has logged out.
+            Err(refusal) if matches!(refusal.status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) => {
+                Ok(Named::Stale(refusal))
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn open(&self, named: &str, caller: Option<&Caller>) -> Result<SessiondSession, Refusal> {
+        let id: SessionId = named.parse().map_err(|_| Refusal::unknown_session())?;
+        let opened = match caller {
+            Some(caller) => self.sessions.on_behalf_of(caller.clone()).open(&id).await,
+            None => self.sessions.open(&id).await,
+        };
+        Ok(SessiondSession(opened?))
+    }
+
+    async fn create(
+        &self,
+        caller: Option<Caller>,
+        metadata: Option<Json>,
+    ) -> Result<SessiondSession, Refusal> {
+        let mut options = CreateOptions::default().status(Status::Ready).lifetimes(self.lifetimes);
+        if let Some(caller) = caller {
+            options = options.binding(Binding { caller, on_mismatch: OnMismatch::Refuse });
+        }
+        if let Some(metadata) = metadata {
+            options = options.metadata(metadata);
+        }
+        Ok(SessiondSession(self.sessions.create(options).await?))
+    }
+
+    /// The response to the first request of a session, which tells the client of it. If the request has failed, the session ends.
+    async fn tell<R: From<String>>(&self, new: New, response: Response<R>) -> Response<R> {
+        let status = response.status();
+        if status.is_client_error() || status.is_server_error() {
+            new.end().await;
+            return response;
+        }
+        if response.headers().contains_key(SESSION_HEADER) {
+            new.end().await;
+            let message =
+                "the server behind this layer has named a session of its own; switch its sessions off";
+            return Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message).to_response();
+        }
+        let session = new.told();
+        let mut response = self.named_in(response, &session);
+        if let Some(cookie) = &self.cookie {
+            cookie.name_session(response.headers_mut(), session.id());
+        }
+        response
+    }
+
+    fn named_in<R>(&self, mut response: Response<R>, session: &SessiondSession) -> Response<R> {
+        name_session(response.headers_mut(), session.id());
+        response
+    }
+}
+
+/// What a request says of its session.
+enum Named {
+    Session(SessiondSession),
+    /// A cookie that is of no use, and what a request gets that needs one which is.
+    Stale(Refusal),
+    None,
+}
