@@ -37,7 +37,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
-use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::{Error, MEMORY};
 use tokio::sync::Notify;
 
 pub use access::{Access, Lease, Writer};
@@ -190,19 +190,13 @@ impl Contents {
     fn afford(&self, place: &Place, added: usize, bounds: &Bounds) -> Result<(), Error> {
         let Some(usage) = self.storage.usage(&place.owner) else { return Ok(()) };
         let bounds = [
-            (
-                "the memory that one owner's sessions may take, in bytes,",
-                usage.bytes,
-                bounds.limits.owner_bytes,
-            ),
-            (
-                "the memory that all sessions may take, in bytes,",
-                usage.total_bytes,
-                bounds.limits.total_bytes,
-            ),
+            ("that one owner's sessions may take, in bytes,", usage.bytes, bounds.limits.owner_bytes),
+            ("that all sessions may take, in bytes,", usage.total_bytes, bounds.limits.total_bytes),
         ];
         match bounds.into_iter().find(|(_, used, limit)| added > 0 && used.saturating_add(added) > *limit) {
-            Some((what, _, limit)) => Err(Error::QuotaExceeded { what: what.into(), limit: limit as u64 }),
+            Some((what, _, limit)) => {
+                Err(Error::QuotaExceeded { what: format!("{MEMORY} {what}"), limit: limit as u64 })
+            }
             None => Ok(()),
         }
     }

@@ -6,6 +6,9 @@ use crate::names::StateKey;
 use crate::state::StateVersion;
 use crate::types::Epoch;
 
+/// What the names of quotas of memory begin with.
+pub const MEMORY: &str = "the memory";
+
 /// A refusal: a stable code ([`Error::code`]), an HTTP status for who needs one, and a sentence for people.
 ///
 /// Each code means one thing to do.
@@ -177,6 +180,12 @@ impl Error {
             Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::Unknown => "unknown",
         }
+    }
+
+    /// Whether it is a quota of memory, so that it helps to delete something.
+    #[must_use]
+    pub fn is_of_memory(&self) -> bool {
+        matches!(self, Self::QuotaExceeded { what, .. } if what.starts_with(MEMORY))
     }
 
     /// The HTTP status (RFC 9110, section 15) that a server in front would answer.

@@ -39,7 +39,7 @@ pub mod token;
 pub mod types;
 
 pub use backends::KeeperName;
-pub use error::Error;
+pub use error::{Error, MEMORY};
 pub use json::Json;
 pub use names::{RequestId, ServiceName, StateKey, StreamId};
 pub use token::Token;

@@ -18,8 +18,13 @@ const OPENED_BY_MAX: usize = 256;
 /// Items of closed streams that can go at once, to make room for others.
 const RETIRED_CHUNKS_MAX: usize = 256;
 
-/// Where there are as many streams as there may be, so many go at once: one of this many.
+/// Where there are as many streams as there may be, so many closed ones go at once: each is read by itself, and a rule may read only
+/// so often.
+const RETIRED_MAX: usize = 4;
+/// Not more than one of so many streams that there may be.
 const RETIRED_PART: usize = 16;
+/// Not more than one of so many that are closed: a client may still come for those that were closed last.
+const RETIRED_OF_CLOSED: usize = 4;
 
 impl Contents {
     /// Opens a stream. One that is open already stays as it is, but for its will, if the request has one: that is the author's from
@@ -186,7 +191,7 @@ pub(super) fn rows(
     items.iter().map(row).collect()
 }
 
-/// Makes room: of the closed streams the one that has been silent for the longest goes, with what is left of its events, and some of
+/// Makes room: of the closed streams the one that has been silent for the longest goes, with what is left of its events, and a few of
 /// the next ones: all rows are read for that, and should not be for each new stream. Tells whether there is room; else there are more
 /// events of the first one.
 fn retire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
@@ -194,8 +199,11 @@ fn retire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
     let closed = rows(draft, None, usize::MAX)?.into_iter().filter(|(_, row)| row.closed);
     let mut closed: Vec<_> = closed.collect();
     closed.sort_by_key(|(_, row)| row.last_number);
+    let most = (limit / RETIRED_PART).min(closed.len() / RETIRED_OF_CLOSED).clamp(1, RETIRED_MAX);
+    closed.truncate(most);
+    draft.need(closed.iter().map(|(stream, _)| head::stream_key(stream)))?;
     let mut room = RETIRED_CHUNKS_MAX;
-    for (nth, (stream, row)) in closed.iter().take((limit / RETIRED_PART).max(1)).enumerate() {
+    for (nth, (stream, row)) in closed.iter().enumerate() {
         let events = usize::try_from(row.events()).unwrap_or(usize::MAX);
         if nth > 0 && events > room {
             break;

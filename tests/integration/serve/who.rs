@@ -169,6 +169,14 @@ fn with_cookie_the_session_id_may_come_in_a_cookie() {
     let forged = serve.client().begin("2025-11-25", &[("Cookie", "mcp_session_id=forged")]);
     assert!(forged.status == 200 && forged.header("mcp-session-id") != first.header("mcp-session-id"));
     assert_eq!(serve.client().ask("POST", &[("Cookie", "mcp_session_id=forged")], PING).status, 404);
+    // The cookie of a session that was begun with another token, or with none.
+    drop(serve);
+    let serve = world.serve(&["--name", "test", "--cookie", "--token"], &tiny(&world));
+    let mut client = serve.client();
+    client.headers.push(("Authorization".into(), format!("Bearer {}", token(&world))));
+    assert_eq!(client.ask("POST", &[("Cookie", &pair)], PING).status, 403);
+    let fresh = client.begin("2025-11-25", &[("Cookie", &pair)]);
+    assert!(fresh.status == 200 && fresh.header("mcp-session-id") != first.header("mcp-session-id"));
 }
 
 #[test]

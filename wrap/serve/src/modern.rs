@@ -61,6 +61,18 @@ const PREFIX: &str = "modern-";
 /// A server that is being started, or runs. All clients that wait for it share its start, and how that fails.
 type Making = Shared<BoxFuture<'static, Result<Arc<Common>, Unfit>>>;
 
+/// Whether a server was asked that does not speak this version.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Older {
+    /// None was.
+    #[default]
+    No,
+    /// One has ended, said nothing, or failed at the question: that counts until then.
+    Until(Instant),
+    /// One has said so.
+    Yes,
+}
+
 /// Servers that were not heard yet, by their sessions.
 type BeingAsked = HashMap<SessionId, (Session, Arc<dyn Backend>)>;
 
@@ -68,8 +80,7 @@ type BeingAsked = HashMap<SessionId, (Session, Arc<dyn Backend>)>;
 #[derive(Default)]
 pub struct Callers {
     makings: Mutex<Vec<(Caller, Making)>>,
-    /// A server was asked, and does not speak this version: until when that is believed; for ever, if the server itself has said so.
-    older: Mutex<Option<Option<Instant>>>,
+    older: Mutex<Older>,
     /// The servers that are being asked.
     asked: Mutex<BeingAsked>,
     has_ended: AtomicBool,
@@ -170,7 +181,7 @@ impl Callers {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn older(&self) -> MutexGuard<'_, Option<Option<Instant>>> {
+    fn older(&self) -> MutexGuard<'_, Older> {
         self.older.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -220,8 +231,12 @@ impl Callers {
         caller: &Caller,
         version: &str,
     ) -> Result<Arc<Common>, Refusal> {
-        let is_older = |until: Option<Instant>| until.is_none_or(|until| Instant::now() < until);
-        if self.older().is_some_and(is_older) {
+        let is_older = match *self.older() {
+            Older::No => false,
+            Older::Until(until) => Instant::now() < until,
+            Older::Yes => true,
+        };
+        if is_older {
             return Err(unsupported(version, &VERSIONS));
         }
         let making = self.making(caller);
@@ -337,7 +352,14 @@ impl Callers {
                 .await?;
             return Ok((backend, early));
         }
-        *self.older() = Some(if answer.is_some() { None } else { Some(Instant::now() + OLDER_FOR) });
+        *self.older() = match answer {
+            Some(answer)
+                if answer.result.is_some() || answer.error.as_deref().is_some_and(knows_no_method) =>
+            {
+                Older::Yes
+            }
+            _ => Older::Until(Instant::now() + OLDER_FOR),
+        };
         backend.end().await;
         // Some servers can't be started while another one of them runs, and the next request may be `initialize`.
         backend.gone().await;
@@ -377,6 +399,17 @@ async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Se
         }
     }
     Ok(found)
+}
+
+/// Whether an error says that there is no such method, or none before `initialize`, and not merely that something has failed.
+fn knows_no_method(error: &RawValue) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Failure {
+        code: i64,
+    }
+    // No method; parameters that can't be taken; no request: what servers of the era before are known to answer.
+    let is_known = |failure: Failure| [-32601, -32602, -32600].contains(&failure.code);
+    serde_json::from_str(error.get()).is_ok_and(is_known)
 }
 
 /// Whether an answer to `server/discover` names a version of this era.

@@ -255,6 +255,7 @@ impl Link {
             let may_have_arrived = at == 0 && self.is_written && is_cut;
             let _ = taken.send(Err(Gone { may_have_arrived }));
         }
+        self.calls.clear();
     }
 
     /// Attaches again. False: the keeper is gone, or another process has leased the service.

@@ -127,19 +127,31 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    fn in_ms(retry_after_ms: u32, message: &str) -> Self {
+        let seconds = u64::from(retry_after_ms).div_ceil(1_000).max(1);
+        Self { retry_after: Some(seconds), ..Self::for_now(message) }
+    }
+}
+
 impl From<SessionError> for Refusal {
     fn from(error: SessionError) -> Self {
         match error.refusal() {
-            Some(
-                Error::Unavailable { retry_after_ms, .. } | Error::OutcomeUnknown { retry_after_ms, .. },
-            ) => {
-                let seconds = u64::from(*retry_after_ms).div_ceil(1_000).max(1);
-                Self { retry_after: Some(seconds), ..Self::for_now(error.to_string()) }
+            // Of the paths and sockets that these errors name, a client learns nothing.
+            Some(Error::Unavailable { retry_after_ms, .. }) => {
+                Self::in_ms(*retry_after_ms, "the daemon mcp-sessiond can't do this now")
             }
-            Some(Error::QuotaExceeded { .. } | Error::WriteFailed { .. }) => Self::for_now(error.to_string()),
+            Some(Error::OutcomeUnknown { retry_after_ms, .. }) => {
+                let message =
+                    "the daemon mcp-sessiond went away before it had answered: the outcome is unknown";
+                Self::in_ms(*retry_after_ms, message)
+            }
+            Some(Error::WriteFailed { .. }) => {
+                Self::for_now("the daemon mcp-sessiond can't write what it is to keep")
+            }
+            Some(Error::QuotaExceeded { .. }) => Self::for_now(error.to_string()),
             Some(Error::UnknownSession | Error::SessionTerminated) => Self::unknown_session(),
             Some(Error::UnknownCursor) => Self::invalid("this event id names no place in this session"),
-            // Of the paths and sockets that the error names, a client learns nothing.
             None if error.passes() => Self::for_now("the daemon mcp-sessiond can't be reached"),
             _ => {
                 let status = StatusCode::from_u16(error.http_status());

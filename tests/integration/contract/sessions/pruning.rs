@@ -251,6 +251,18 @@ pub(crate) async fn several_short_streams_retire_at_once<B: Backend>(backend: B)
     assert_eq!((left.len(), &left[..3]), (46, &["next".into(), "s01".into(), "s04".into()][..]), "{left:?}");
     let numbers: Vec<u64> = [2].into_iter().chain(5..=48).collect();
     assert_eq!(counted(&session, &limits).await, numbers);
+    // Where few are closed, clients may still come for most of them.
+    let other = bench.session("t").await;
+    for at in 0..limits.streams {
+        other.open_stream(&format!("s{at:02}")).await.expect("opened");
+    }
+    for name in ["s10", "s11", "s12", "s13"] {
+        other.say(name, "1").await;
+        other.close_stream(name).await.expect("closed");
+    }
+    other.open_stream("next").await.expect("opened");
+    let left = other.list_streams(None).await.expect("listed");
+    assert!(left.len() == limits.streams && left.iter().all(|stream| stream.stream.as_str() != "s10"));
 }
 
 pub(crate) async fn a_long_stream_retires_too<B: Backend>(backend: B) {

@@ -120,8 +120,9 @@ async fn initialize(
 /// The session that an `initialize` would go on with.
 async fn known(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Option<Arc<Live>>, Refusal> {
     let own = named(headers, &SESSION);
-    let wished = named(headers, &RECONNECT).or_else(|| cookie(&table.shared().settings, headers));
-    let Some(name) = own.or(wished) else { return Ok(None) };
+    let wished = named(headers, &RECONNECT);
+    let by_cookie = cookie(&table.shared().settings, headers);
+    let Some(name) = own.or(wished).or(by_cookie) else { return Ok(None) };
     let found = match name.parse::<SessionId>() {
         Ok(session) => table.find(&session, caller).await,
         Err(_) => Err(Refusal::unknown_session()),
@@ -130,6 +131,8 @@ async fn known(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<O
         Ok(live) => Ok(Some(live)),
         // A wish, which may come too late.
         Err(refusal) if own.is_none() && refusal == Refusal::unknown_session() => Ok(None),
+        // Browsers keep a cookie for longer than a token is valid.
+        Err(refusal) if own.or(wished).is_none() && refusal.status == StatusCode::FORBIDDEN => Ok(None),
         Err(refusal) => Err(refusal),
     }
 }

@@ -126,7 +126,7 @@ impl Live {
     ) -> Result<(Stream, Option<Appended>), Refusal> {
         let (first, second) = (name(incarnation, is_batch)?, name(incarnation, is_batch)?);
         self.held(async {
-            let is_full = |error: &SessionError| matches!(error.refusal(), Some(Error::QuotaExceeded { .. }));
+            let is_full = |error: &SessionError| error.refusal().is_some_and(Error::is_of_memory);
             match self.open_as(&first, origin, will.clone()).await {
                 Err(error) if is_full(&error) && self.make_room().await => {
                     self.open_as(&second, origin, will).await

@@ -97,7 +97,7 @@ impl Live {
                 message = shorter;
             } else if let SessionError::Refused(Error::QuotaExceeded { .. }) = &error {
                 self.complain_once(&error);
-                let has_room = self.make_room().await;
+                let has_room = error.refusal().is_some_and(Error::is_of_memory) && self.make_room().await;
                 match shorter() {
                     _ if has_room => {}
                     Some(shorter) => message = shorter,

@@ -67,6 +67,7 @@ impl Live {
             return Err(Refusal::for_now("the server was told to end, and has not ended yet"));
         }
         *slot = None;
+        drop(timeout(LAST_WORDS, backend.gone()).await);
         Ok(true)
     }
 }

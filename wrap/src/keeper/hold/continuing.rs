@@ -109,7 +109,7 @@ impl Keeper {
     }
 
     /// Sends the front the lines that are left, up to the limit for unconfirmed ones, and says that the
-    /// keeper ends.
+    /// keeper ends. None if the front could not be told.
     pub(super) async fn say_goodbye(&mut self) -> Option<Front> {
         let mut front = self.front.take()?;
         let farewell = async {
@@ -134,8 +134,8 @@ impl Keeper {
             front.outlet.put(Bytes::from_static(b"e"));
             front.outlet.write(&mut front.writer).await
         };
-        let _ = timeout(FAREWELL, farewell).await;
-        Some(front)
+        let is_said = matches!(timeout(FAREWELL, farewell).await, Ok(Ok(_)));
+        is_said.then_some(front)
     }
 
     /// Whether a process serves the name, which may take up the session when its client comes back. The daemon ends the session
