@@ -40,5 +40,5 @@ pub use layer::{SessionLayer, SessionService};
 pub use refusal::{CONNECTION, INVALID, NO_METHOD, NO_SESSION, Refusal};
 pub use session::SessiondSession;
 pub use wire::{
-    SESSION_COOKIE, SESSION_HEADER, SameSite, SessionCookie, name_session, named_by_cookie, named_by_header,
+    SESSION_COOKIE, SESSION_HEADER, SameSite, SessionCookie, name_session, named_by_cookies, named_by_header,
 };

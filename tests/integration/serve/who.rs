@@ -164,7 +164,10 @@ fn with_cookie_the_session_id_may_come_in_a_cookie() {
     assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
     let pair = cookie.split(';').next().expect("a pair").to_owned();
     assert_eq!(serve.client().ask("POST", &[("Cookie", &format!("a=b; {pair}"))], PING).status, 200);
-    let again = serve.client().begin("2025-11-25", &[("Cookie", &pair)]);
+    // Another server on this host has set one, too.
+    let planted = format!("mcp_session_id=planted; {pair}");
+    assert_eq!(serve.client().ask("POST", &[("Cookie", &planted)], PING).status, 200);
+    let again = serve.client().begin("2025-11-25", &[("Cookie", &planted)]);
     assert_eq!(again.header("mcp-session-id"), first.header("mcp-session-id"));
     let forged = serve.client().begin("2025-11-25", &[("Cookie", "mcp_session_id=forged")]);
     assert!(forged.status == 200 && forged.header("mcp-session-id") != first.header("mcp-session-id"));

@@ -17,7 +17,7 @@ use axum::routing::post;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use mcp_sessiond_client::tower::{SESSION_HEADER as SESSION, name_session, named_by_cookie};
+use mcp_sessiond_client::tower::{SESSION_HEADER as SESSION, name_session, named_by_cookies};
 use mcp_sessiond_client::{Caller, SessionId};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
@@ -119,13 +119,34 @@ async fn delete(
 
 /// The session that a request names.
 async fn session(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Arc<Live>, Refusal> {
-    let Some(named) = named(headers, &SESSION).or_else(|| cookie(&table.shared().settings, headers)) else {
-        return Err(Refusal::no_session());
+    let live = match named(headers, &SESSION) {
+        Some(named) => found(table, caller, named).await?,
+        None => by_cookie(table, caller, headers).await?.ok_or_else(Refusal::no_session)?,
     };
-    let id: SessionId = named.parse().map_err(|_| Refusal::unknown_session())?;
-    let live = table.find(&id, caller).await?;
     speaks(&live, headers)?;
     Ok(live)
+}
+
+/// The session of this id.
+async fn found(table: &Server, caller: &Caller, id: &str) -> Result<Arc<Live>, Refusal> {
+    let id: SessionId = id.parse().map_err(|_| Refusal::unknown_session())?;
+    table.find(&id, caller).await
+}
+
+/// The session that a cookie names, where cookies are taken. None: there is no cookie.
+async fn by_cookie(
+    table: &Server,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<Option<Arc<Live>>, Refusal> {
+    let mut refused = None;
+    for named in named_by_cookies(headers).filter(|_| table.shared().settings.cookie) {
+        match found(table, caller, named).await {
+            Ok(live) => return Ok(Some(live)),
+            Err(refusal) => refused = Some(refusal),
+        }
+    }
+    refused.map_or(Ok(None), Err)
 }
 
 /// Checks the version of MCP that a request names.
@@ -140,11 +161,6 @@ fn speaks(live: &Live, headers: &HeaderMap) -> Result<(), Refusal> {
 
 fn named<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-/// The session that a cookie names, where cookies are taken.
-fn cookie<'a>(settings: &Settings, headers: &'a HeaderMap) -> Option<&'a str> {
-    named_by_cookie(headers).filter(|_| settings.cookie)
 }
 
 /// Reads the body.

@@ -17,7 +17,7 @@ use tower_service::Service;
 use super::begin::{Asked, Begin, What, asked};
 use super::new::New;
 use super::session::Looked;
-use super::wire::{SESSION_HEADER, SessionCookie, name_session, named_by_cookie, named_by_header};
+use super::wire::{SESSION_HEADER, SessionCookie, name_session, named_by_cookies, named_by_header};
 use super::{Refusal, SessiondSession};
 use crate::sessions::{CreateOptions, Sessions};
 
@@ -238,17 +238,18 @@ impl Rules {
         if let Some(named) = named_by_header(&parts.headers) {
             return Ok(Named::Session(self.open(named, caller).await?));
         }
-        let Some(named) = self.cookie.as_ref().and_then(|_| named_by_cookie(&parts.headers)) else {
-            return Ok(Named::None);
-        };
-        match self.open(named, caller).await {
-            Ok(session) => Ok(Named::Session(session)),
-            // A browser sends its cookie to the end, also that of a session which has ended, or of somebody who has logged out.
-            Err(refusal) if matches!(refusal.status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) => {
-                Ok(Named::Stale(refusal))
+        let mut found = Named::None;
+        for named in self.cookie.iter().flat_map(|_| named_by_cookies(&parts.headers)) {
+            match self.open(named, caller).await {
+                Ok(session) => return Ok(Named::Session(session)),
+                // A browser sends its cookie to the end, also that of a session which has ended, or of somebody who has logged out.
+                Err(refusal) if matches!(refusal.status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) => {
+                    found = Named::Stale(refusal);
+                }
+                Err(refusal) => return Err(refusal),
             }
-            Err(refusal) => Err(refusal),
         }
+        Ok(found)
     }
 
     async fn open(&self, named: &str, caller: Option<&Caller>) -> Result<SessiondSession, Refusal> {

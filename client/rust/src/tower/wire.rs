@@ -15,12 +15,15 @@ pub fn named_by_header(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_HEADER).and_then(|value| value.to_str().ok())
 }
 
-/// What the cookie `mcp_session_id` of a request says.
-#[must_use]
-pub fn named_by_cookie(headers: &HeaderMap) -> Option<&str> {
+/// Cookies of the name that are looked at.
+const COOKIES_MAX: usize = 4;
+
+/// What the cookies `mcp_session_id` of a request say, the first four of them. Another server on the same host can set one, too, and the
+/// browser does not tell whose each is.
+pub fn named_by_cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(SESSION_COOKIE)?.strip_prefix('='))
+    let pairs = cookies.flat_map(|cookies| cookies.split(';'));
+    pairs.filter_map(|pair| pair.trim().strip_prefix(SESSION_COOKIE)?.strip_prefix('=')).take(COOKIES_MAX)
 }
 
 /// Names the session in the header `Mcp-Session-Id` of a response.

@@ -8,12 +8,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::response::IntoResponse;
 use mcp_sessiond_client::tower::SessionCookie;
-use mcp_sessiond_client::{Caller, Json, SessionId};
+use mcp_sessiond_client::{Caller, Json};
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::accept::{EVENTS, JSON, is_json, takes};
-use super::{PATH, RECONNECT, SESSION, Server, body, cookie, events, name_session, named, session};
+use super::{PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named, session};
 use crate::live::{Began, Live};
 use crate::refusal::Refusal;
 use crate::response::json;
@@ -119,21 +119,19 @@ async fn initialize(
 
 /// The session that an `initialize` would go on with.
 async fn known(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Option<Arc<Live>>, Refusal> {
-    let own = named(headers, &SESSION);
-    let wished = named(headers, &RECONNECT);
-    let by_cookie = cookie(&table.shared().settings, headers);
-    let Some(name) = own.or(wished).or(by_cookie) else { return Ok(None) };
-    let found = match name.parse::<SessionId>() {
-        Ok(session) => table.find(&session, caller).await,
-        Err(_) => Err(Refusal::unknown_session()),
+    if let Some(own) = named(headers, &SESSION) {
+        return found(table, caller, own).await.map(Some);
+    }
+    let (is_cookie, known) = match named(headers, &RECONNECT) {
+        Some(wished) => (false, found(table, caller, wished).await.map(Some)),
+        None => (true, by_cookie(table, caller, headers).await),
     };
-    match found {
-        Ok(live) => Ok(Some(live)),
+    match known {
         // A wish, which may come too late.
-        Err(refusal) if own.is_none() && refusal == Refusal::unknown_session() => Ok(None),
+        Err(refusal) if refusal == Refusal::unknown_session() => Ok(None),
         // Browsers keep a cookie for longer than a token is valid.
-        Err(refusal) if own.or(wished).is_none() && refusal.status == StatusCode::FORBIDDEN => Ok(None),
-        Err(refusal) => Err(refusal),
+        Err(refusal) if is_cookie && refusal.status == StatusCode::FORBIDDEN => Ok(None),
+        known => known,
     }
 }
 
