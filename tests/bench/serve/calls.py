@@ -12,6 +12,8 @@ ROOM = 1024
 PROCESSOR = ["processor time of a call, ms", "/ serve"]
 # Seconds without any answer.
 PATIENCE = 60
+# How often each gateway has its turn.
+ROUNDS = 12
 
 
 @dataclasses.dataclass
@@ -80,7 +82,7 @@ class Calls:
     """All ways at once, each with its clients, first of one era, then of the other."""
 
     def __init__(self, quick):
-        self.rounds = 1 if quick else 12
+        self.rounds = 1 if quick else ROUNDS
         self.cases = [dataclasses.replace(case, calls=case.calls // (8 if quick else 1)) for case in CASES]
         self.ways, self.clients, self.refusals = {}, {}, {}
 

@@ -8,7 +8,7 @@ from wire import MODERN, OLDER, Http, Lost, Refused, Stdio
 SERVER = str(pathlib.Path(__file__).with_name("server.py"))
 # Room for the last answers of fifty sessions, of 1 MiB each: a session keeps 16 MiB of them at most. By default there are
 # 64 MiB for all, and calls fail that need more at one time.
-LIMITS = {"limits.owner_bytes": 1024**3, "limits.total_bytes": 1024**3}
+LIMITS = {"limits.owner_bytes": 1024**3, "limits.total_bytes": 1024**3, "http.sessions": 1024}
 COMMAND = [sys.executable, "-I", "-S", SERVER]
 
 
