@@ -61,8 +61,10 @@ pub use upstream::Upstream;
 pub use world::{Binaries, World};
 
 use std::fmt::Debug;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use mcp_sessiond_process::changes::Changes;
 use serde_json::Value;
 
 /// How long anything may take on the slowest machine. It is a bound, never a measure.
@@ -81,6 +83,29 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited {PATIENCE:?} in vain: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Looks until something is there, each time that the file was written to: the operating system tells.
+///
+/// # Panics
+/// When it is not there within [`PATIENCE`].
+pub fn until_written<T>(file: &Path, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut changes = Changes::new().expect("a watch");
+        let found = async {
+            loop {
+                changes.watch_file(file).expect("it is there");
+                changes.take();
+                if let Some(found) = look() {
+                    return found;
+                }
+                changes.wait().await.expect("it is watched");
+            }
+        };
+        let found = tokio::time::timeout(PATIENCE, found).await;
+        found.unwrap_or_else(|_| panic!("waited {PATIENCE:?} in vain: {what}"))
+    })
 }
 
 /// Asserts that a call was refused with this code. Returns the whole error.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nix::sys::stat::Mode;
 
-use crate::{World, until};
+use crate::{World, until_written};
 
 /// Where such a server writes what it hears, and is told what to say.
 #[derive(Debug)]
@@ -54,9 +54,14 @@ impl Raw {
         all.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
     }
 
+    /// Looks each time that it has read a line.
+    pub fn until<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        until_written(&self.heard, what, look)
+    }
+
     /// Waits until it has read a line with this text in it, and returns that.
     pub fn wait_heard(&self, text: &str) -> String {
-        until(&format!("the server hears {text}"), || {
+        self.until(&format!("the server hears {text}"), || {
             let lines = self.heard().into_iter().map(|line| String::from_utf8_lossy(&line).into_owned());
             lines.filter(|line| line.ends_with('\n')).find(|line| line.contains(text))
         })

@@ -1,6 +1,6 @@
 //! MCP 2026-07-28: requests without a session, whose server survives `serve`.
 
-use mcp_sessiond_tests::{HttpClient, Raw, Reply, Serve, World, base64, gone, until};
+use mcp_sessiond_tests::{Daemon, HttpClient, Raw, Reply, Serve, World, base64, gone, until_written};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -14,11 +14,20 @@ fn both_eras() -> Vec<String> {
 }
 
 /// A server of this era that says what the test tells it.
-fn raw(configuration: &str) -> (World, mcp_sessiond_tests::Daemon, Serve, Raw, HttpClient) {
+fn raw(configuration: &str) -> (World, Daemon, Serve, Raw, HttpClient) {
+    behind(configuration, &["modern"])
+}
+
+/// The same of the era before.
+fn older() -> (World, Daemon, Serve, Raw, HttpClient) {
+    behind("", &[])
+}
+
+fn behind(configuration: &str, options: &[&str]) -> (World, Daemon, Serve, Raw, HttpClient) {
     let world = world(configuration);
     let daemon = world.daemon();
     let mut raw = world.raw("server");
-    raw.command.push("modern".into());
+    raw.command.extend(options.iter().map(ToString::to_string));
     let serve = world.serve(&["--name", "test"], &raw.command);
     let client = serve.client();
     (world, daemon, serve, raw, client)
@@ -36,7 +45,7 @@ fn hold(client: &HttpClient, raw: &Raw, params: &Value) -> std::thread::JoinHand
     let before = heard(raw, "\"hold\"").len();
     let (mut client, params) = (client.clone(), params.clone());
     let asking = std::thread::spawn(move || client.modern("hold", &params));
-    until("the server hears it", || (heard(raw, "\"hold\"").len() > before).then_some(()));
+    raw.until("the server hears it", || (heard(raw, "\"hold\"").len() > before).then_some(()));
     asking
 }
 
@@ -170,16 +179,12 @@ fn a_server_that_dies_leaves_no_request_without_an_answer() {
     assert_eq!(streaming.answer()["error"]["data"]["outcome"], "unknown");
     assert_eq!(listening.event(), None);
     client.modern("ping", &json!({})).must_be(200);
-    assert!(world.processes().into_iter().all(|pid| pid != server));
+    assert_eq!(heard(&raw, "server/discover").len(), 1, "what it speaks is known");
 }
 
 #[test]
 fn a_server_of_the_era_before_is_asked_once_and_clients_are_told() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let raw = world.raw("server");
-    let serve = world.serve(&["--name", "test"], &raw.command);
-    let mut client = serve.client();
+    let (_world, _daemon, _serve, raw, mut client) = older();
     for _ in 0..2 {
         let mut reply = client.modern("server/discover", &json!({}));
         reply.must_be(404);
@@ -241,10 +246,7 @@ fn arguments_that_a_tool_wants_in_headers_are_compared_with_them() {
 
 #[test]
 fn clients_that_ask_at_one_time_have_one_server_asked_which_is_gone_before_they_are_told() {
-    let world = world("");
-    let daemon = world.daemon();
-    let raw = world.raw("server");
-    let serve = world.serve(&["--name", "test"], &raw.command);
+    let (world, daemon, serve, raw, _client) = older();
     let ask = || {
         let mut client = serve.client();
         std::thread::spawn(move || client.modern("server/discover", &json!({})).status)
@@ -264,14 +266,18 @@ fn a_server_that_is_being_asked_ends_with_serve() {
     let world = world("");
     let daemon = world.daemon();
     let file = world.root().join("heard");
+    std::fs::write(&file, "").expect("a file");
     let silent = ["sh", "-c", "cat >\"$0\"", file.to_str().expect("UTF-8")];
     let mut serve = world.serve(&["--name", "test"], &silent.map(String::from));
     let mut client = serve.client();
-    let asking =
-        std::thread::spawn(move || drop(std::panic::catch_unwind(move || client.modern("x", &json!({})))));
-    until("it is asked", || std::fs::read_to_string(&file).ok()?.contains("discover").then_some(()));
+    let asking = std::thread::spawn(move || {
+        drop(std::panic::catch_unwind(move || client.modern("x", &json!({}))));
+    });
+    let is_asked = || std::fs::read_to_string(&file).ok()?.contains("discover").then_some(());
+    until_written(&file, "it is asked", is_asked);
+    let servers: Vec<_> = world.processes();
     assert!(serve.stop(Signal::SIGINT).success());
-    until("nothing is left", || world.processes().into_iter().all(|pid| pid == daemon.pid()).then_some(()));
+    servers.into_iter().filter(|pid| *pid != daemon.pid()).for_each(gone);
     asking.join().expect("it has ended");
 }
 

@@ -40,7 +40,7 @@ pub(super) fn hold(client: &mut HttpClient, raw: &Raw) -> Reply {
     let holds = || raw.heard().iter().filter(|line| line.windows(6).any(|word| word == b"\"hold\"")).count();
     let before = holds();
     let reply = client.request("hold", &json!({"_meta": {"progressToken": format!("t{}", client.last + 1)}}));
-    until("the server hears it", || (holds() > before).then_some(()));
+    raw.until("the server hears it", || (holds() > before).then_some(()));
     reply
 }
 

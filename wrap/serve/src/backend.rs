@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::Session;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::refusal::Refusal;
 use crate::which::Id;
@@ -60,4 +61,34 @@ pub trait Backends: Send + Sync {
     /// # Errors
     /// When there is no such session any more, or no server can be started or reached.
     fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>>;
+}
+
+/// The server that a session has at the moment, if it has one.
+#[derive(Default)]
+pub struct Slot(Mutex<Option<Arc<dyn Backend>>>);
+
+impl Slot {
+    /// For whoever starts a server, or ends it. Others wait meanwhile.
+    pub async fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn Backend>>> {
+        self.0.lock().await
+    }
+
+    /// Takes the server out, unless somebody starts or ends one at the moment.
+    pub fn try_take(&self) -> Option<Arc<dyn Backend>> {
+        self.0.try_lock().ok()?.take()
+    }
+
+    /// This server is gone.
+    pub async fn forget(&self, incarnation: &str) {
+        let mut slot = self.0.lock().await;
+        slot.take_if(|held| held.incarnation() == incarnation);
+    }
+
+    /// Ends the server.
+    pub async fn end(&self) {
+        let backend = self.0.lock().await.take();
+        if let Some(backend) = backend {
+            backend.end().await;
+        }
+    }
 }

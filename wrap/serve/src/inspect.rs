@@ -11,13 +11,11 @@ mod seen;
 mod watch;
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use axum::{Extension, Router, middleware};
 use mcp_sessiond_client::{
@@ -35,6 +33,7 @@ use self::watch::Watch;
 use crate::live::{Live, held};
 use crate::modern;
 use crate::refusal::Refusal;
+use crate::response::{event_stream, json};
 use crate::settings::{Behind, Settings};
 use crate::table::Table;
 
@@ -116,7 +115,7 @@ async fn list(
         }
     }
     sessions.sort_by_key(|row| std::cmp::Reverse(row.created_ms));
-    Ok(json(&List::new(inspector.settings(), sessions, others, more)))
+    Ok(shown(&List::new(inspector.settings(), sessions, others, more)))
 }
 
 /// One session, with its streams and its server.
@@ -135,7 +134,7 @@ async fn one(
     let (now, restarts) = live.map(|live| (live.now(), live.restarts())).unzip();
     let streams = inspector.streams(&id, now.as_ref()).await?;
     let server = inspector.server(backend, restarts).await;
-    Ok(json(&One { row, streams, server }))
+    Ok(shown(&One { row, streams, server }))
 }
 
 /// Each event of a session as it comes: which kind of message it is, and how large.
@@ -152,15 +151,10 @@ async fn events(
     let last_number = inspector.daemons(session.view()).await?.last_number;
     let keep_alive = inspector.settings().keep_alive;
     let watch = Watch::after(session, last, last_number, keep_alive, place);
-    let parts = futures::stream::unfold(watch, async |mut watch| {
+    Ok(event_stream(futures::stream::unfold(watch, async |mut watch| {
         let part = watch.next().await?;
-        Some((Ok::<_, Infallible>(part), watch))
-    });
-    let mut response = Response::new(Body::from_stream(parts));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+        Some((part, watch))
+    })))
 }
 
 /// Ends a session, and its server.
@@ -332,7 +326,6 @@ async fn detached(work: impl Future<Output = Result<(), Refusal>> + Send + 'stat
     tokio::spawn(work).await.unwrap_or_else(|error| Err(Refusal::for_now(error.to_string())))
 }
 
-fn json(value: &impl Serialize) -> Response<Body> {
-    let text = serde_json::to_string(value).unwrap_or_default();
-    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+fn shown(value: &impl Serialize) -> Response<Body> {
+    json(serde_json::to_string(value).unwrap_or_default())
 }

@@ -15,7 +15,7 @@ use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionError, SessionI
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-use crate::backend::{Backend, Backends};
+use crate::backend::{Backends, Slot};
 use crate::counts::Counts;
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -129,7 +129,7 @@ pub struct Live {
     caller: Caller,
     record: Record,
     state: Mutex<State>,
-    backend: tokio::sync::Mutex<Option<Arc<dyn Backend>>>,
+    backend: Slot,
     /// Notified when a server is gone, and all that it has said is stored.
     gone: Notify,
 }
@@ -156,7 +156,7 @@ impl Live {
             has_complained: false,
             ended: false,
         };
-        let (state, backend) = (Mutex::new(state), tokio::sync::Mutex::new(None));
+        let (state, backend) = (Mutex::new(state), Slot::default());
         Arc::new(Self { shared, session, caller, record, state, backend, gone: Notify::new() })
     }
 
@@ -228,7 +228,7 @@ impl Live {
     pub(super) fn notice(&self, refusal: Refusal) -> Refusal {
         if refusal == Refusal::unknown_session() {
             self.close();
-            if let Some(backend) = self.backend.try_lock().ok().and_then(|mut slot| slot.take()) {
+            if let Some(backend) = self.backend.try_take() {
                 tokio::spawn(async move { backend.end().await });
             }
         }
@@ -293,10 +293,7 @@ impl Live {
     pub async fn end(&self) -> Result<(), Refusal> {
         terminated(&self.session).await?;
         self.close();
-        let backend = self.backend.lock().await.take();
-        if let Some(backend) = backend {
-            backend.end().await;
-        }
+        self.backend.end().await;
         Ok(())
     }
 

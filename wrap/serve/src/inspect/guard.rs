@@ -92,10 +92,10 @@ pub(super) fn policy(nonce: &str) -> HeaderValue {
 /// Headers of each response, refusals among them: nothing is stored, framed, or taken for anything else.
 pub(super) async fn armoured(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let mut say = |name, value| {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     };
-    say(header::CACHE_CONTROL, "no-store");
     say(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'");
     say(header::X_FRAME_OPTIONS, "DENY");
     say(header::X_CONTENT_TYPE_OPTIONS, "nosniff");

@@ -138,12 +138,7 @@ impl Live {
             }
         };
         self.gone.notify_waiters();
-        {
-            let mut slot = self.backend.lock().await;
-            if slot.as_ref().is_some_and(|held| held.incarnation() == backend.incarnation()) {
-                *slot = None;
-            }
-        }
+        self.backend.forget(backend.incarnation()).await;
         self.give_up(left, unknown).await;
         backend.end().await;
     }

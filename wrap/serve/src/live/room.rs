@@ -23,9 +23,11 @@ impl Live {
     async fn prune_others(&self, keep: u64) -> bool {
         let sessions = self.shared.sessions.on_behalf_of(self.caller.clone());
         let listed = sessions.list().await.unwrap_or_default();
-        let others = listed
-            .iter()
-            .filter(|view| view.session != *self.id() && view.status != SessionStatus::Terminated);
+        // To open a session is to use it, so those that have nothing to delete are left alone.
+        let others = listed.iter().filter(|view| {
+            let is_there = view.session != *self.id() && view.status != SessionStatus::Terminated;
+            is_there && u64::from(view.events) > keep
+        });
         let mut pruned = 0;
         for other in others {
             if let Ok(other) = sessions.open(&other.session).await {

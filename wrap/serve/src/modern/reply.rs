@@ -8,7 +8,7 @@ use mcp_sessiond_client::Json;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::common::Waiting;
+use super::asking::Waiting;
 use super::envelope;
 use super::open::Sent;
 use crate::response::{event_stream, json};

@@ -32,3 +32,19 @@ impl Drop for Unsent {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_read_makes_room() {
+        let all = Arc::default();
+        let most = Unsent::take(&all, UNSENT_MAX).expect("room");
+        for _ in 0..2 {
+            assert_eq!(Unsent::take(&all, 1).expect_err("none left").status, 503);
+        }
+        drop(most);
+        assert!(Unsent::take(&all, 1).is_ok());
+    }
+}

@@ -1,44 +1,38 @@
 //! The server that all requests of one caller share.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use mcp_sessiond_client::{Json, RequestId, Session, SessionId};
-use mcp_sessiond_relay::message::LISTEN;
+use mcp_sessiond_client::{RequestId, Session, SessionId};
 use serde_json::{Value, json};
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
-use super::envelope::Request;
-use super::open::{Asked, Cancelled, Key, Messages, Open, Sent, Todo, What};
+use super::open::{Asked, Cancelled, Key, Messages, Open, Todo};
 use super::params::Tools;
 use super::unsent::Unsent;
-use crate::backend::{Backend, Ended};
+use super::uses::{Met, Uses};
+use crate::backend::{Backend, Ended, Slot};
 use crate::live::handshake::Early;
 use crate::live::{Shared, terminated};
 use crate::refusal::Refusal;
-use crate::said::{not_started, to_server, unknown, unread};
+use crate::said::to_server;
 
-/// How long a call waits for the list of tools that `serve` asks for.
-const LIST_WAIT: Duration = Duration::from_secs(10);
 /// How long a server may say something of a request that was cancelled.
 const CANCEL_WAIT: Duration = Duration::from_secs(60);
 /// How long the result of a subscription may take that the server has ended.
 const RESULT_WAIT: Duration = Duration::from_secs(1);
-/// Pages of a server's list of tools that are read.
-const PAGES_MAX: usize = 64;
-
 /// The server of a caller, and the requests that are open.
-pub(super) struct Common {
+pub(super) struct Server {
     shared: Arc<Shared>,
     session: Session,
     state: Mutex<State>,
-    backend: tokio::sync::Mutex<Option<Arc<dyn Backend>>>,
+    backend: Slot,
     /// Bytes that wait for the server.
     unsent: Arc<AtomicUsize>,
     /// Whether this process has asked the server for its tools.
@@ -47,9 +41,9 @@ pub(super) struct Common {
     keys: (String, AtomicU64),
 }
 
-impl fmt::Debug for Common {
+impl fmt::Debug for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Common({})", self.session.id())
+        write!(formatter, "Server({})", self.session.id())
     }
 }
 
@@ -59,33 +53,20 @@ struct State {
     tools: Tools,
     /// The incarnation of the server that runs.
     running: Option<String>,
-    /// When a request last came or ended.
-    active: Instant,
-    ended: bool,
+    uses: Uses,
 }
 
-/// A request that the server was sent. When this is dropped, it is cancelled.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    common: Arc<Common>,
-    key: Key,
-    id: Box<str>,
-    messages: Messages,
-    sending: Option<JoinHandle<Result<(), Ended>>>,
-    is_listen: bool,
-    backend: WhichBackend,
+/// A request that is being sent.
+pub(super) struct Sending {
+    pub(super) key: Key,
+    /// What comes for its client.
+    pub(super) messages: Messages,
+    /// Whether the server has got it.
+    pub(super) sending: JoinHandle<Result<(), Ended>>,
+    pub(super) backend: Arc<dyn Backend>,
 }
 
-/// The server that a request was sent to.
-struct WhichBackend(Arc<dyn Backend>);
-
-impl fmt::Debug for WhichBackend {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.0.incarnation())
-    }
-}
-
-impl Common {
+impl Server {
     /// A session with a server that has said that it speaks this era.
     #[must_use]
     pub(super) fn new(shared: Arc<Shared>, session: Session) -> Arc<Self> {
@@ -93,11 +74,10 @@ impl Common {
             open: Open::default(),
             tools: Tools::default(),
             running: None,
-            active: Instant::now(),
-            ended: false,
+            uses: Uses::new(Instant::now()),
         };
         let keys = (RequestId::mint().to_string(), AtomicU64::new(0));
-        let (state, backend) = (Mutex::new(state), tokio::sync::Mutex::new(None));
+        let (state, backend) = (Mutex::new(state), Slot::default());
         Arc::new(Self {
             shared,
             session,
@@ -119,10 +99,39 @@ impl Common {
         (self.session.id() == of).then(|| self.state().open.count())
     }
 
+    /// The client of a request has gone. None: the request was answered.
+    pub(super) fn leave(&self, key: &str) -> Option<Cancelled> {
+        self.state().open.leave(key)
+    }
+
+    /// Whether a list of the server's had this tool.
+    pub(super) fn knows(&self, tool: &str) -> bool {
+        self.state().tools.knows(tool)
+    }
+
+    /// Checks that the headers of a call repeat its arguments.
+    ///
+    /// # Errors
+    /// When one is missing, or says something else.
+    pub(super) fn check(&self, tool: &str, arguments: &Value, headers: &HeaderMap) -> Result<(), Refusal> {
+        self.state().tools.check(tool, arguments, headers)
+    }
+
+    /// Whether this process has asked the server for its tools. Others wait for whoever does.
+    pub(super) async fn has_listed(&self) -> tokio::sync::MutexGuard<'_, bool> {
+        self.has_listed.lock().await
+    }
+
+    /// How long a connection may be silent.
+    #[must_use]
+    pub(super) fn keep_alive(&self) -> Duration {
+        self.shared.settings.keep_alive
+    }
+
     /// Whether the session has ended.
     #[must_use]
     pub(super) fn has_ended(&self) -> bool {
-        self.state().ended
+        self.state().uses.has_ended()
     }
 
     /// The server goes on here. `early`: what it has said before.
@@ -168,35 +177,19 @@ impl Common {
     /// Sends the server a request.
     ///
     /// # Errors
-    /// When there is no server to take it; when its headers do not repeat the arguments that they should.
-    pub(super) async fn ask(
+    /// When there is no server to take it, or too much waits for it.
+    pub(super) async fn send(
         self: &Arc<Self>,
-        request: &Request,
-        headers: &HeaderMap,
-    ) -> Result<Waiting, Refusal> {
-        if let Some(tool) = &request.tool {
-            if !self.state().tools.knows(tool) {
-                // A server that is busy with something else gets the call all the same.
-                drop(timeout(LIST_WAIT, self.list_tools(&request.meta)).await);
-            }
-            self.state().tools.check(tool, &request.arguments, headers)?;
-        }
-        let what = match &*request.method {
-            LISTEN => What::Listen,
-            "tools/list" => What::List { is_first_page: request.is_first_page },
-            _ => What::Other,
-        };
-        self.send(Asked { what, wants_log: request.wants_log }, &request.id, &request.line).await
-    }
-
-    async fn send(self: &Arc<Self>, asked: Asked, id: &str, line: &Bytes) -> Result<Waiting, Refusal> {
+        asked: Asked,
+        id: &str,
+        line: &Bytes,
+    ) -> Result<Sending, Refusal> {
         loop {
             let backend = self.server().await?;
             let unsent = Unsent::take(&self.unsent, line.len())?;
             let key: Key = format!("{}-{}", self.keys.0, self.keys.1.fetch_add(1, Ordering::Relaxed)).into();
             let messages = {
                 let mut state = self.state();
-                state.active = Instant::now();
                 if state.running.as_deref() != Some(backend.incarnation()) {
                     // It has ended meanwhile.
                     continue;
@@ -213,15 +206,7 @@ impl Common {
                     sent
                 }
             });
-            return Ok(Waiting {
-                common: self.clone(),
-                key,
-                id: id.into(),
-                messages,
-                sending: Some(sending),
-                is_listen: asked.what == What::Listen,
-                backend: WhichBackend(backend),
-            });
+            return Ok(Sending { key, messages, sending, backend });
         }
     }
 
@@ -232,29 +217,6 @@ impl Common {
     pub(super) async fn notify(self: &Arc<Self>, line: Bytes) -> Result<(), Refusal> {
         let server = self.server().await?;
         server.send(line).await.map_err(|_| Refusal::for_now("the server has ended, and is started again"))
-    }
-
-    /// Asks the server for its tools, on behalf of a client that has not, once. A tool that is in no list declares nothing.
-    async fn list_tools(self: &Arc<Self>, meta: &str) -> Result<(), Refusal> {
-        let mut has_listed = self.has_listed.lock().await;
-        let mut meta: serde_json::Map<String, Value> = serde_json::from_str(meta).unwrap_or_default();
-        meta.retain(|key, _| !["progressToken", "io.modelcontextprotocol/logLevel"].contains(&key.as_str()));
-        let mut params = json!({"_meta": meta});
-        for page in 0..PAGES_MAX {
-            if *has_listed {
-                break;
-            }
-            let line =
-                json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}).to_string();
-            let what = What::List { is_first_page: page == 0 };
-            let mut waiting = self.send(Asked { what, wants_log: false }, "1", &line.into()).await?;
-            let Some(answer) = waiting.answer().await else { break };
-            match Tools::next_page(&answer) {
-                Some(cursor) => params["cursor"] = Value::String(cursor),
-                None => *has_listed = true,
-            }
-        }
-        Ok(())
     }
 
     async fn pump(self: Arc<Self>, backend: Arc<dyn Backend>, early: Early) {
@@ -271,11 +233,7 @@ impl Common {
                 state.open.clear();
             }
         }
-        let mut slot = self.backend.lock().await;
-        if slot.as_ref().is_some_and(|held| held.incarnation() == backend.incarnation()) {
-            *slot = None;
-        }
-        drop(slot);
+        self.backend.forget(backend.incarnation()).await;
         backend.end().await;
     }
 
@@ -307,27 +265,46 @@ impl Common {
     }
 
     /// Tells the server that a request is cancelled.
-    async fn cancel(self: Arc<Self>, backend: Arc<dyn Backend>, cancelled: Cancelled, reason: &'static str) {
+    pub(super) async fn cancel(
+        self: Arc<Self>,
+        backend: Arc<dyn Backend>,
+        cancelled: Cancelled,
+        reason: &'static str,
+    ) {
         let _ = backend.send(cancellation(&cancelled.id, reason).into()).await;
         sleep(CANCEL_WAIT).await;
         self.state().open.forget(&cancelled.key);
     }
 
+    /// A request comes for this server, which is not ended before the request is over. None: it has ended.
+    pub(super) async fn enter(self: &Arc<Self>) -> Option<Using> {
+        loop {
+            let met = self.state().uses.enter(Instant::now());
+            match met {
+                Met::Served => return Some(Using(self.clone())),
+                // Whoever ends it has the slot.
+                Met::Waits => drop(self.backend.lock().await),
+                Met::Ended => return None,
+            }
+        }
+    }
+
     /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use.
     pub(super) async fn look(&self) {
-        let is_idle = {
-            let mut state = self.state();
-            if state.open.count() > 0 {
-                state.active = Instant::now();
+        let mut slot = self.backend.lock().await;
+        if self.state().uses.begins_to_end(Instant::now(), self.shared.settings.idle) {
+            // Without the daemon it goes on: the session would be found again, and with it the server.
+            if terminated(&self.session).await.is_err() {
+                return self.state().uses.goes_on();
             }
-            let is_idle = state.active.elapsed() >= self.shared.settings.idle;
-            // From now on requests go to another server.
-            state.ended |= is_idle;
-            is_idle
-        };
-        if is_idle {
-            drop(self.end().await);
-        } else if let Err(error) = self.session.touch().await
+            self.close();
+            if let Some(backend) = slot.take() {
+                backend.end().await;
+            }
+            return;
+        }
+        drop(slot);
+        if let Err(error) = self.session.touch().await
             && Refusal::from(error) == Refusal::unknown_session()
         {
             drop(self.end().await);
@@ -341,81 +318,16 @@ impl Common {
     pub(super) async fn end(&self) -> Result<(), Refusal> {
         terminated(&self.session).await?;
         self.close();
-        let backend = self.backend.lock().await.take();
-        if let Some(backend) = backend {
-            backend.end().await;
-        }
+        self.backend.end().await;
         Ok(())
     }
 
     /// Lets go of the session: its clients' connections end. Its server goes on, for the process that serves the name next.
     pub(super) fn close(&self) {
         let mut state = self.state();
-        state.ended = true;
+        state.uses.end();
         state.running = None;
         state.open.clear();
-    }
-}
-
-impl Waiting {
-    /// Whether it is a subscription, which stays open.
-    #[must_use]
-    pub(super) fn is_listen(&self) -> bool {
-        self.is_listen
-    }
-
-    /// How long the connection may be silent.
-    #[must_use]
-    pub(super) fn keep_alive(&self) -> Duration {
-        self.common.shared.settings.keep_alive
-    }
-
-    /// The next message. None: the server has ended, or the stream; there is no answer.
-    pub(super) async fn next(&mut self) -> Option<Sent> {
-        self.messages.next().await
-    }
-
-    async fn answer(&mut self) -> Option<Json> {
-        while let Some(sent) = self.next().await {
-            if sent.is_answer {
-                return Some(sent.message);
-            }
-        }
-        None
-    }
-
-    /// What is answered in place of the server, which has ended.
-    pub(super) async fn lost(&mut self) -> Json {
-        if self.messages.is_over() {
-            return unread(&self.id);
-        }
-        let sent = match &mut self.sending {
-            Some(sending) => sending.await.unwrap_or(Err(Ended { may_have_arrived: true })),
-            None => Ok(()),
-        };
-        self.sending = None;
-        match sent {
-            Err(Ended { may_have_arrived: false }) => not_started(&self.id),
-            _ => unknown(&self.id),
-        }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let open = {
-            let mut state = self.common.state();
-            state.active = Instant::now();
-            state.open.leave(&self.key)
-        };
-        let (Some(cancelled), Ok(runtime)) = (open, Handle::try_current()) else { return };
-        let (sending, backend, common) = (self.sending.take(), self.backend.0.clone(), self.common.clone());
-        runtime.spawn(async move {
-            if let Some(sending) = sending {
-                drop(sending.await);
-            }
-            common.cancel(backend, cancelled, "the client has closed the connection").await;
-        });
     }
 }
 
@@ -431,4 +343,27 @@ fn cancellation(id: &str, reason: &str) -> String {
 fn no_requests(id: &str) -> String {
     let error = json!({"code": -32601, "message": "a server of MCP 2026-07-28 sends no requests"});
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}
+
+/// A request that is not over. The server is not ended for want of use before this is dropped.
+pub(super) struct Using(Arc<Server>);
+
+impl fmt::Debug for Using {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl Deref for Using {
+    type Target = Arc<Server>;
+
+    fn deref(&self) -> &Arc<Server> {
+        &self.0
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.0.state().uses.leave(Instant::now());
+    }
 }

@@ -1,0 +1,86 @@
+//! Which version of MCP a server speaks.
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::envelope::VERSION;
+use crate::backend::Backend;
+use crate::live::handshake::{Early, HANDSHAKE_WAIT, asked};
+use crate::said::Handshaken;
+
+/// JSON-RPC's codes by which servers of the era before are known to answer: no such method, parameters that can't be taken, no request.
+const NO_SUCH_REQUEST: [i64; 3] = [-32601, -32602, -32600];
+
+/// What a server is heard to speak.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Speaks {
+    /// The version of this era.
+    Modern,
+    /// Versions of the era before.
+    Older,
+    /// It has ended, said nothing, or failed at the question.
+    Unknown,
+}
+
+/// Asks a server that was just started, for as long as that may take. Returns what it has said before the answer, too.
+pub(super) async fn discover(backend: &dyn Backend) -> (Speaks, Early) {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": VERSION,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "mcp-sessiond", "version": env!("CARGO_PKG_VERSION")},
+    });
+    let Ok(params) = RawValue::from_string(json!({"_meta": meta}).to_string()) else {
+        return (Speaks::Unknown, Vec::new());
+    };
+    match asked(backend, "server/discover", &params, HANDSHAKE_WAIT).await {
+        Ok(Some((answer, early))) => (heard(&answer), early),
+        Ok(None) | Err(_) => (Speaks::Unknown, Vec::new()),
+    }
+}
+
+fn heard(answer: &Handshaken) -> Speaks {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Discovered {
+        supported_versions: Vec<String>,
+    }
+    #[derive(Deserialize)]
+    struct Failure {
+        code: i64,
+    }
+    match (&answer.result, &answer.error) {
+        (Some(result), _) => match serde_json::from_str::<Discovered>(result.get()) {
+            Ok(found) if found.supported_versions.iter().any(|version| version == VERSION) => Speaks::Modern,
+            _ => Speaks::Older,
+        },
+        (None, Some(error)) => match serde_json::from_str::<Failure>(error.get()) {
+            Ok(failure) if NO_SUCH_REQUEST.contains(&failure.code) => Speaks::Older,
+            _ => Speaks::Unknown,
+        },
+        (None, None) => Speaks::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_says_what_it_speaks_and_a_failure_says_nothing() {
+        let heard = |answer: &str| heard(&serde_json::from_str(answer).expect("an answer"));
+        assert_eq!(heard(r#"{"result":{"supportedVersions":["2026-07-28"]}}"#), Speaks::Modern);
+        for older in [
+            r#"{"result":{"supportedVersions":["2025-11-25"]}}"#,
+            r#"{"result":{"supportedVersions":["2027-01-01"]}}"#,
+            r#"{"result":{}}"#,
+            r#"{"error":{"code":-32601,"message":"Method not found"}}"#,
+            r#"{"error":{"code":-32602,"message":"Received request before initialization was complete"}}"#,
+        ] {
+            assert_eq!(heard(older), Speaks::Older, "{older}");
+        }
+        for unknown in [r#"{"error":{"code":-32603,"message":"Internal error"}}"#, r#"{"error":1}"#, "{}"] {
+            assert_eq!(heard(unknown), Speaks::Unknown, "{unknown}");
+        }
+    }
+}
