@@ -5,6 +5,7 @@ mod browser;
 mod cuts;
 mod eras;
 mod errors;
+mod forgetful;
 mod inspect;
 mod killed;
 mod limits;

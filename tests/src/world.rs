@@ -86,6 +86,13 @@ impl World {
         self.root().join("d")
     }
 
+    /// Removes the daemon's records of sessions and leases, and what SQLite would mend them from. No daemon may run.
+    pub fn lose_records(&self) {
+        for file in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
+            let _ = std::fs::remove_file(self.directory().join(file));
+        }
+    }
+
     /// The daemon's socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {

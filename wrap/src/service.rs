@@ -200,7 +200,7 @@ impl Service {
                 Ok(found) => return Ok(found.map(|backend| backend.keeper)),
                 // The daemon has lost its records, and the lease with them.
                 Err(SessionError::Refused(Error::LeaseEnded | Error::StaleEpoch { .. })) => {
-                    self.renew().await?;
+                    self.hold().await?;
                 }
                 Err(SessionError::Refused(error @ Error::ServiceTaken { .. })) => {
                     return Err(NoBackend::LeaseLost(error));
@@ -211,7 +211,11 @@ impl Service {
         Err(NoBackend::LeaseLost(Error::LeaseEnded))
     }
 
-    async fn renew(&self) -> Result<(), NoBackend> {
+    /// Leases the name again if the daemon has lost its records, and the lease with them. Otherwise it has no effect.
+    ///
+    /// # Errors
+    /// [`NoBackend::LeaseLost`] when another process has it by now; [`NoBackend::Passing`] when the daemon did not answer.
+    pub async fn hold(&self) -> Result<(), NoBackend> {
         let epoch = leased(&self.0.control, &self.0.name).await.map_err(|error| match error {
             NotLeased::Daemon(SessionError::Refused(
                 error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. }),

@@ -47,8 +47,7 @@ fn a_service_is_found_again_when_the_records_are_lost() {
     bench.raw.wait_heard("hold");
     let backend = bench.world.backend();
     bench.daemon.kill();
-    std::fs::write(bench.world.directory().join("sessions.db"), "no database at all".repeat(999))
-        .expect("ours");
+    bench.world.lose_records();
     bench.daemon.start_again();
     assert_eq!(bench.world.backend().keeper, backend.keeper);
     let mut second = bench.world.serving("web");

@@ -276,9 +276,7 @@ fn a_keeper_that_the_daemon_does_not_know_is_shown_and_stopped() {
     client.count();
     let backend = world.backend();
     daemon.kill();
-    for file in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
-        let _ = std::fs::remove_file(world.directory().join(file));
-    }
+    world.lose_records();
     // A daemon that finds it at its start ends it.
     let away = world.root().join("away");
     std::fs::rename(backend.socket(), &away).expect("moved");

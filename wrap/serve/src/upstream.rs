@@ -49,6 +49,9 @@ use crate::which::Id;
 /// The server has ended, and has not got the line.
 const NOT_SENT: Ended = Ended { may_have_arrived: false };
 
+/// How long a server may take to take a notification, or an answer to a request of its own.
+const TELL_WAIT: Duration = Duration::from_secs(30);
+
 /// How long the end of a session may take to be told.
 const END_WAIT: Duration = Duration::from_secs(2);
 
@@ -56,7 +59,7 @@ const END_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Upstreams {
     /// Held, so that no other process serves the name.
-    _service: Service,
+    service: Service,
     url: Url,
     hold: Duration,
 }
@@ -70,13 +73,14 @@ impl Upstreams {
         let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
         let options = Options { control: Some(control), ..Options::default() };
         let service = Service::lease(settings.service.clone(), options).await?;
-        Ok(Self { _service: service, url, hold: settings.hold })
+        Ok(Self { service, url, hold: settings.hold })
     }
 }
 
 impl Backends for Upstreams {
     fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         async {
+            self.service.hold().await.map_err(no_server)?;
             let ledger = Ledger::of(session.clone());
             let backend = match ledger.find().await? {
                 Some(found) if found.known.url == self.url.to_string() => {
@@ -207,7 +211,7 @@ impl Upstream {
     async fn call(&self, calls: Vec<Id>, line: Bytes) {
         let stream = Stream::new(self.link.numbers());
         let id = stream.id();
-        let place = Place { calls: calls.clone(), event: None, number: id, line: None };
+        let place = Place { calls: calls.clone(), number: id, ..Place::default() };
         let is_on_record = self.link.ledger.place(id, place).await;
         self.link.open(id, calls);
         if !is_on_record {
@@ -225,8 +229,8 @@ impl Upstream {
         loop {
             let (stamp, generation) = self.link.stamp();
             let connected = self.link.connect().await.map_err(|_| NOT_SENT)?;
-            let replied =
-                connected.post(line.clone(), &stamp).await.map_err(|_| Ended { may_have_arrived: true })?;
+            let replied = timeout(TELL_WAIT, connected.post(line.clone(), &stamp)).await;
+            let replied = replied.ok().and_then(Result::ok).ok_or(Ended { may_have_arrived: true })?;
             if !matches!(replied.reply, Reply::Lost) {
                 return Ok(());
             }

@@ -13,6 +13,7 @@ use super::link::Link;
 use super::numbers::Numbers;
 use super::wire::{Events, Reply, Stamp};
 use crate::said::{answered, not_started, refused_upstream, tagged, unknown};
+use crate::which::Id;
 
 /// The pause before another attempt.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -54,10 +55,23 @@ impl Stream {
         Self { numbers, stamp, event: None, record, retry: None, mute: 0 }
     }
 
-    /// One that another process has begun.
-    pub(super) fn found(place: &Place) -> Self {
-        let record = if place.event.is_some() { Record::Event } else { Record::None };
-        Self { event: place.event.clone(), record, ..Self::new(Numbers::after(place.number)) }
+    /// One that another process has begun. Its rest can be had only in the session of the server in which it began.
+    pub(super) fn found(place: &Place, stamp: Stamp) -> Self {
+        let is_same = place.within.as_ref().is_none_or(|within| *within == stamp.tag());
+        let event = place.event.clone().filter(|_| is_same);
+        let record = if event.is_some() { Record::Event } else { Record::None };
+        Self { stamp, event, record, ..Self::new(Numbers::after(place.number)) }
+    }
+
+    /// The server has another session for ours from now on: events of the former one are none of this one.
+    pub(super) fn begin_again(&mut self) {
+        (self.event, self.record) = (None, Record::None);
+    }
+
+    /// Where it is.
+    fn place(&self, calls: Vec<Id>, event: Option<String>, number: u64, line: Option<String>) -> Place {
+        let within = event.is_some().then(|| self.stamp.tag());
+        Place { calls, event, within, number, line }
     }
 
     /// The number that stands for it.
@@ -110,8 +124,7 @@ impl Link {
 
     /// Goes on with calls that another process has made.
     pub(super) async fn go_on(&self, place: Place) {
-        let mut stream = Stream::found(&place);
-        stream.stamp = self.stamp().0;
+        let stream = Stream::found(&place, self.stamp().0);
         if self.again(&place).await {
             return;
         }
@@ -165,8 +178,7 @@ impl Link {
             } else if let (Some(event), Record::None) = (event.id, stream.record) {
                 stream.record = Record::Event;
                 let (calls, number) = (self.unanswered(stream.id()), stream.numbers.last());
-                let place = Place { calls, event: Some(event), number, line: None };
-                self.ledger.place(stream.id(), place).await;
+                self.ledger.place(stream.id(), stream.place(calls, Some(event), number, None)).await;
             }
         }
         if events.broke_off {
@@ -188,11 +200,11 @@ impl Link {
             (Some(event), Record::None) => {
                 stream.record = Record::Event;
                 let line = Some(String::from_utf8_lossy(&line).into_owned());
-                self.ledger.place(stream.id(), Place { calls, event: Some(event), number, line }).await;
+                self.ledger.place(stream.id(), stream.place(calls, Some(event), number, line)).await;
             }
             (None, Record::Event) => {
                 stream.record = Record::Never;
-                self.ledger.place(stream.id(), Place { calls, event: None, number, line: None }).await;
+                self.ledger.place(stream.id(), stream.place(calls, None, number, None)).await;
             }
             (None, Record::None) => stream.record = Record::Never,
             (_, Record::Never) => {}

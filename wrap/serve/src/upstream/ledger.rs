@@ -45,12 +45,15 @@ pub(super) struct Known {
 }
 
 /// Where an open stream of the server is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     /// The ids of its calls. None: it is the standalone stream.
     pub(super) calls: Vec<Box<str>>,
     /// The last event that is kept, by which the rest can be had.
     pub(super) event: Option<String>,
+    /// The tag of the server's session in which the event has come: in another one it may be another stream's event.
+    #[serde(default)]
+    pub(super) within: Option<String>,
     /// Its number.
     pub(super) number: u64,
     /// What that event has said, where it may not be kept yet.
@@ -252,7 +255,7 @@ mod tests {
     use crate::upstream::numbers::Numbers;
 
     fn place() -> Place {
-        Place { calls: vec!["1".into()], event: None, number: 0, line: None }
+        Place { calls: vec!["1".into()], ..Place::default() }
     }
 
     #[test]

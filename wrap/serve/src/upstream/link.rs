@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::HeaderValue;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
@@ -54,6 +53,26 @@ struct Open {
     task: Option<AbortHandle>,
 }
 
+/// A session that the server has begun for ours.
+#[derive(Debug)]
+pub(super) struct NewSession {
+    /// The id that the server has given it, if it has.
+    pub(super) id: Option<String>,
+    /// The version of MCP that the server has chosen.
+    pub(super) version: Option<String>,
+    /// Whether the server numbers its events.
+    pub(super) numbers: bool,
+    /// What the server can do.
+    pub(super) capabilities: Value,
+}
+
+impl NewSession {
+    /// What a request in it says of its session.
+    pub(super) fn stamp(&self) -> Stamp {
+        Stamp::of(self.id.as_deref(), self.version.as_deref())
+    }
+}
+
 impl Link {
     /// To this server, which says its lines there.
     pub(super) fn new(
@@ -76,8 +95,7 @@ impl Link {
     /// What a request has to say of its session, and how many sessions there were before that.
     pub(super) fn stamp(&self) -> (Stamp, u64) {
         let now = self.now();
-        let header = |text: &Option<String>| HeaderValue::from_str(text.as_deref()?).ok();
-        let stamp = Stamp { session: header(&now.known.session), version: header(&now.known.version) };
+        let stamp = Stamp::of(now.known.session.as_deref(), now.known.version.as_deref());
         (stamp, *self.generation.borrow())
     }
 
@@ -97,15 +115,10 @@ impl Link {
         self.now().initialize = Some(params);
     }
 
-    /// The server has a new session for ours, and `numbers` its events, or not. It is on record when this returns.
-    pub(super) async fn has_session(
-        &self,
-        session: Option<HeaderValue>,
-        version: Option<String>,
-        numbers: bool,
-    ) {
-        let session = session.and_then(|session| Some(session.to_str().ok()?.to_owned()));
-        let known = Known { session, version, numbers, ready: false, ..self.now().known.clone() };
+    /// The server has a new session for ours, and has got `notifications/initialized` in it, or not. It is on record when this returns.
+    pub(super) async fn has_session(&self, session: NewSession, ready: bool) {
+        let NewSession { id, version, numbers, .. } = session;
+        let known = Known { session: id, version, numbers, ready, ..self.now().known.clone() };
         self.ledger.know(&known).await;
         let mut now = self.now();
         now.known = known;

@@ -20,7 +20,7 @@ impl Link {
     /// Listens for as long as this is polled, from this place on where another process has listened before.
     pub(super) async fn listen(&self, found: Option<Place>) {
         let mut stream = match &found {
-            Some(place) => Stream::found(place),
+            Some(place) => Stream::found(place, self.stamp().0),
             None => Stream::new(self.standalone()),
         };
         if let Some(place) = &found {
@@ -33,7 +33,7 @@ impl Link {
             let (stamp, generation) = self.stamp();
             stream.stamp = stamp;
             if std::mem::replace(&mut of, generation) != generation {
-                stream.event = None;
+                stream.begin_again();
             }
             let reply = match connect(&self.url, Duration::ZERO).await {
                 Ok(connected) => connected.get(stream.event.as_deref(), &stream.stamp).await.ok(),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::link::{Link, normal};
+use super::link::{Link, NewSession, normal};
 use super::wire::{Replied, Reply, Stamp};
 use crate::said::{answered, not_started, refused_upstream, unknown};
 use crate::which::Id;
@@ -35,12 +35,24 @@ struct Chosen {
     capabilities: Value,
 }
 
+/// What came of `initialize`.
+#[derive(Debug)]
+struct Shaken {
+    /// All that the server has said up to its answer, and that.
+    said: Vec<Bytes>,
+    /// None: the server has refused.
+    session: Option<NewSession>,
+}
+
 impl Link {
     /// Says the client's `initialize`, and passes on what comes back.
     pub(super) async fn begin(&self, id: Id, line: Bytes) {
         let mut numbers = self.numbers();
         match self.shake(&id, line).await {
-            Ok((said, _)) => {
+            Ok(Shaken { said, session }) => {
+                if let Some(session) = session {
+                    self.has_session(session, false).await;
+                }
                 for line in said {
                     self.say(numbers.next(), line).await;
                 }
@@ -61,30 +73,31 @@ impl Link {
         let renewed = async {
             let params = self.initialize().ok_or("no handshake is on record")?;
             let line = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"initialize","params":{params}}}"#);
-            let (_, chosen) = self.shake(ID, line.into()).await.map_err(|error| error.as_str().to_owned())?;
-            let chosen = chosen.ok_or("it has refused the handshake that is on record")?;
+            let shaken = self.shake(ID, line.into()).await.map_err(|error| error.as_str().to_owned())?;
+            let session = shaken.session.ok_or("it has refused the handshake that is on record")?;
             let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
             let connected = self.connect().await.map_err(|error| error.to_string())?;
-            connected.post(initialized.into(), &self.stamp().0).await.map_err(|_| "it has hung up")?;
-            self.is_ready().await;
-            Ok::<_, String>(chosen)
+            connected.post(initialized.into(), &session.stamp()).await.map_err(|_| "it has hung up")?;
+            let capabilities = session.capabilities.clone();
+            // Only now: a server may refuse what comes before `notifications/initialized`.
+            self.has_session(session, true).await;
+            Ok::<_, String>(capabilities)
         };
-        let chosen = match timeout(WAIT, renewed).await {
-            Ok(Ok(chosen)) => chosen,
+        let capabilities = match timeout(WAIT, renewed).await {
+            Ok(Ok(capabilities)) => capabilities,
             Ok(Err(why)) => return Err(format!("the server at {} has forgotten a session: {why}", self.url)),
             Err(_) => return Err(format!("the server at {} does not answer `initialize`", self.url)),
         };
         let mut numbers = self.numbers();
-        for list in LISTS.into_iter().filter(|list| chosen.capabilities[list]["listChanged"] == true) {
+        for list in LISTS.into_iter().filter(|list| capabilities[list]["listChanged"] == true) {
             let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/{list}/list_changed"}}"#);
             self.say(numbers.ours(), line).await;
         }
         Ok(())
     }
 
-    /// Says `initialize`. Returns all that came up to the answer, and what that has chosen, if it is a result: then the session is on
-    /// record.
-    async fn shake(&self, id: &str, line: Bytes) -> Result<(Vec<Bytes>, Option<Chosen>), Json> {
+    /// Says `initialize`.
+    async fn shake(&self, id: &str, line: Bytes) -> Result<Shaken, Json> {
         let connected = self.connect().await.map_err(|_| not_started(id))?;
         let replied = connected.post(line, &Stamp::default()).await;
         let Replied { reply, session } = replied.map_err(|_| unknown(id))?;
@@ -110,10 +123,13 @@ impl Link {
         }
         let answer = said.last().filter(|line| is_answer(line, id)).ok_or_else(|| unknown(id))?;
         let chosen = serde_json::from_slice::<Answer>(answer).ok().and_then(|answer| answer.result);
-        if let Some(chosen) = &chosen {
-            self.has_session(session, chosen.protocol_version.clone(), numbers).await;
-        }
-        Ok((said, chosen))
+        let session = chosen.map(|Chosen { protocol_version, capabilities }| NewSession {
+            id: session.and_then(|session| Some(session.to_str().ok()?.to_owned())),
+            version: protocol_version,
+            numbers,
+            capabilities,
+        });
+        Ok(Shaken { said, session })
     }
 }
 

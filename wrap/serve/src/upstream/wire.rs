@@ -43,6 +43,12 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    /// Of a session with this id, and this version of MCP.
+    pub(super) fn of(session: Option<&str>, version: Option<&str>) -> Self {
+        let header = |text: Option<&str>| HeaderValue::from_str(text?).ok();
+        Self { session: header(session), version: header(version) }
+    }
+
     /// Tells the server's session from others that it has had for ours. It tells nothing of the id.
     pub(super) fn tag(&self) -> String {
         let id = self.session.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
@@ -256,10 +262,15 @@ async fn read(response: Response<Incoming>, stamp: &Stamp, connection: Connectio
 
 /// Whether a server says so that it does not know the session: 404, as MCP has it, or what servers say instead.
 fn is_lost(status: StatusCode, body: &[u8]) -> bool {
-    let says = |word: &str| String::from_utf8_lossy(body).to_ascii_lowercase().contains(word);
+    let said = String::from_utf8_lossy(body).to_ascii_lowercase();
+    // The word alone: `session_name` is somebody's argument.
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut words = said.split(|c| !is_part(c));
     match status {
         StatusCode::NOT_FOUND | StatusCode::GONE => true,
-        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => says("session") || says("not initialized"),
+        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => {
+            words.any(|word| ["session", "sessionid"].contains(&word)) || said.contains("not initialized")
+        }
         _ => false,
     }
 }
@@ -319,6 +330,10 @@ mod tests {
         assert!(
             said(400, "Bad Request: Server not initialized") && said(401, "Unauthorized: Session not found")
         );
+        assert!(
+            said(400, "Bad Request: Mcp-Session-Id header is required") && said(400, "invalid sessionId")
+        );
+        assert!(!said(400, "`session_name` is missing") && !said(400, "obsessions"));
         assert!(
             !said(400, "Parse error") && !said(401, "") && !said(403, "session") && !said(500, "session")
         );
