@@ -1,6 +1,7 @@
 //! An author's server with the client library's layer, on axum and rmcp: its sessions outlive it.
 
-use mcp_sessiond_tests::{HttpClient, Reply, Serve, World, assert_refused};
+use mcp_sessiond_tests::{HttpClient, Reply, Serve, World, assert_refused, until};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::{fixture, world};
@@ -82,7 +83,7 @@ fn a_browser_finds_its_session_by_the_cookie_alone() {
     assert_eq!((count(&mut browser), page(&browser, &[])), ("2".into(), "2".into()));
     // A page that is loaded again sends `initialize` again, and goes on.
     let again = browser.begin("2025-11-25", &[]);
-    assert_eq!((again.status, again.header("mcp-session-id")), (200, Some(session.as_str())));
+    assert_eq!((again.status, again.header("mcp-session-id")), (200, None), "a script could read it");
     assert_eq!((again.header("set-cookie"), count(&mut browser)), (None, "3".into()));
     // A forged one leads nowhere, and `initialize` with it begins another session.
     for forged in ["mcp_session_id=forged", "mcp_session_id=0199a0a0-0000-7000-8000-000000000000"] {
@@ -98,6 +99,23 @@ fn a_browser_finds_its_session_by_the_cookie_alone() {
     let fresh = other.begin("2025-11-25", &[("Cookie", cookie)]);
     assert!(fresh.header("mcp-session-id").is_some_and(|named| named != session), "{fresh:?}");
     assert_eq!(count(&mut browser), "4", "nobody has touched it");
+}
+
+#[test]
+fn a_client_that_hangs_up_while_its_session_is_made_leaves_none() {
+    let world = world("");
+    let daemon = world.daemon();
+    let server = world.http_server(&[]);
+    let mut first = client(&server, "one");
+    first.initialize("2025-11-25");
+    daemon.signal(Signal::SIGSTOP);
+    for _ in 0..20 {
+        client(&server, "one").unanswered("initialize", &json!({})).hang_up();
+    }
+    daemon.signal(Signal::SIGCONT);
+    // The server answers in the order in which it has asked.
+    count(&mut first);
+    until("the others have ended", || (sessions(&world) == 1).then_some(()));
 }
 
 #[test]

@@ -47,6 +47,10 @@ impl HttpClient {
     /// When there is none.
     #[must_use]
     pub fn ask_at(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+        self.send(&self.request_text(method, path, headers, body))
+    }
+
+    fn request_text(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
         let mut all: Vec<(&str, &str)> = vec![
             ("Host", if self.at.starts_with('/') { "localhost" } else { &self.at }),
             ("Accept", "application/json, text/event-stream"),
@@ -61,7 +65,7 @@ impl HttpClient {
         let lines = all.iter().filter(|(_, value)| !value.is_empty());
         let lines: String = lines.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let length = body.len();
-        self.send(&format!("{method} {path} HTTP/1.1\r\n{lines}Content-Length: {length}\r\n\r\n{body}"))
+        format!("{method} {path} HTTP/1.1\r\n{lines}Content-Length: {length}\r\n\r\n{body}")
     }
 
     /// Sends a request to which no answer is expected yet.
@@ -73,13 +77,7 @@ impl HttpClient {
         self.last += 1;
         let body = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}).to_string();
         let mut stream = TcpStream::connect(&self.at).expect("it listens");
-        let head = format!(
-            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAccept: application/json, text/event-stream\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            self.at,
-            body.len()
-        );
-        stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+        stream.write_all(self.request_text("POST", "/mcp", &[], &body).as_bytes()).expect("sent");
         Unanswered(stream)
     }
 

@@ -177,12 +177,15 @@ async fn body(body: Body, wait: Duration) -> Result<Bytes, Refusal> {
     }
 }
 
-/// An answer that is a stream of a session's events.
-fn events(session: &SessionId, tail: Tail) -> Response<Body> {
+/// The answer to a request with these headers that is a stream of a session's events.
+fn events(headers: &HeaderMap, session: &SessionId, tail: Tail) -> Response<Body> {
     let mut response = event_stream(futures::stream::unfold(tail, async |mut tail| {
         let part = tail.next().await?;
         Some((part, tail))
     }));
-    name_session(response.headers_mut(), session);
+    // Scripts of a page can read the header, and not the cookie.
+    if headers.contains_key(SESSION) {
+        name_session(response.headers_mut(), session);
+    }
     response
 }

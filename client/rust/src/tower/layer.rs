@@ -11,6 +11,7 @@ use http::{Request, Response, StatusCode};
 use http_body::Body;
 use mcp_sessiond_proto::sessions::{Binding, Caller, Lifetimes, OnMismatch, Status};
 use mcp_sessiond_proto::{Json, SessionId};
+use tokio::runtime::Handle;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -33,7 +34,7 @@ use crate::sessions::{CreateOptions, Sessions};
 /// | is `server/discover` without a session | 404, -32601, where sessions are required: clients of MCP 2026-07-28, which has none, then send `initialize` |
 /// | comes while the daemon is away | 503 with `Retry-After`, after [`Options::timeout`](crate::Options::timeout) |
 ///
-/// The response names the session in the header `Mcp-Session-Id`, and, where [cookies](SessionLayer::cookie) are on and the
+/// The response names the session in the header `Mcp-Session-Id`, unless a cookie alone has named it, and, where [cookies](SessionLayer::cookie) are on and the
 /// session is new, in the cookie `mcp_session_id`. A new session whose request fails (4xx, 5xx), or whose client hangs up before the
 /// response, is ended at once.
 ///
@@ -171,7 +172,8 @@ where
             let response = inner.call(request).await?;
             Ok(match found {
                 None => response,
-                Some(Found::Known(session)) => rules.named_in(response, &session),
+                Some(Found::Known(session)) => named_in(response, &session),
+                Some(Found::ByCookie(_)) => response,
                 Some(Found::New(new)) => rules.tell(new, response).await,
             })
         })
@@ -181,13 +183,15 @@ where
 /// The session of a request.
 enum Found {
     Known(SessiondSession),
+    /// By a cookie alone. Scripts of a page can read the header of a response, and not the cookie: so the response does not name it.
+    ByCookie(SessiondSession),
     New(New),
 }
 
 impl Found {
     fn session(&self) -> &SessiondSession {
         match self {
-            Self::Known(session) => session,
+            Self::Known(session) | Self::ByCookie(session) => session,
             Self::New(new) => new.session(),
         }
     }
@@ -215,16 +219,14 @@ impl Rules {
         let (parts, body) = request.into_parts();
         let caller = (self.caller)(&parts)?;
         let refused = match self.named(&parts, caller.as_ref()).await? {
-            Named::Session(session) => {
-                return Ok((Some(Found::Known(session)), Request::from_parts(parts, body)));
-            }
+            Named::Session(found) => return Ok((Some(found), Request::from_parts(parts, body))),
             Named::Stale(refusal) => refusal,
             Named::None => Refusal::no_session(),
         };
         let (Asked { what, id }, request) = asked(self.begin, Request::from_parts(parts, body)).await?;
         let refusal = match what {
             What::Session(metadata) => match self.create(caller, metadata).await {
-                Ok(session) => return Ok((Some(Found::New(New::of(session))), request)),
+                Ok(new) => return Ok((Some(Found::New(new)), request)),
                 Err(refusal) => refusal,
             },
             What::Discovery | What::Other if self.is_optional => return Ok((None, request)),
@@ -236,12 +238,12 @@ impl Rules {
 
     async fn named(&self, parts: &Parts, caller: Option<&Caller>) -> Result<Named, Refusal> {
         if let Some(named) = named_by_header(&parts.headers) {
-            return Ok(Named::Session(self.open(named, caller).await?));
+            return Ok(Named::Session(Found::Known(self.open(named, caller).await?)));
         }
         let mut found = Named::None;
         for named in self.cookie.iter().flat_map(|_| named_by_cookies(&parts.headers)) {
             match self.open(named, caller).await {
-                Ok(session) => return Ok(Named::Session(session)),
+                Ok(session) => return Ok(Named::Session(Found::ByCookie(session))),
                 // A browser sends its cookie to the end, also that of a session which has ended, or of somebody who has logged out.
                 Err(refusal) if matches!(refusal.status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) => {
                     found = Named::Stale(refusal);
@@ -261,11 +263,7 @@ impl Rules {
         Ok(SessiondSession(opened?))
     }
 
-    async fn create(
-        &self,
-        caller: Option<Caller>,
-        metadata: Option<Json>,
-    ) -> Result<SessiondSession, Refusal> {
+    async fn create(&self, caller: Option<Caller>, metadata: Option<Json>) -> Result<New, Refusal> {
         let mut options = CreateOptions::default().status(Status::Ready).lifetimes(self.lifetimes);
         if let Some(caller) = caller {
             options = options.binding(Binding { caller, on_mismatch: OnMismatch::Refuse });
@@ -273,7 +271,14 @@ impl Rules {
         if let Some(metadata) = metadata {
             options = options.metadata(metadata);
         }
-        Ok(SessiondSession(self.sessions.create(options).await?))
+        let sessions = self.sessions.clone();
+        let creating =
+            async move { sessions.create(options).await.map(|made| New::of(SessiondSession(made))) };
+        let Ok(runtime) = Handle::try_current() else { return Ok(creating.await?) };
+        // In a task of its own: if the client hangs up meanwhile, the session ends as soon as it is there.
+        let failed =
+            |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the layer has failed at this request");
+        Ok(runtime.spawn(creating).await.map_err(failed)??)
     }
 
     /// The response to the first request of a session, which tells the client of it. If the request has failed, the session ends.
@@ -290,22 +295,22 @@ impl Rules {
             return Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, message).to_response();
         }
         let session = new.told();
-        let mut response = self.named_in(response, &session);
+        let mut response = named_in(response, &session);
         if let Some(cookie) = &self.cookie {
             cookie.name_session(response.headers_mut(), session.id());
         }
         response
     }
+}
 
-    fn named_in<R>(&self, mut response: Response<R>, session: &SessiondSession) -> Response<R> {
-        name_session(response.headers_mut(), session.id());
-        response
-    }
+fn named_in<R>(mut response: Response<R>, session: &SessiondSession) -> Response<R> {
+    name_session(response.headers_mut(), session.id());
+    response
 }
 
 /// What a request says of its session.
 enum Named {
-    Session(SessiondSession),
+    Session(Found),
     /// A cookie that is of no use, and what a request gets that needs one which is.
     Stale(Refusal),
     None,

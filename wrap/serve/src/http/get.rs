@@ -38,7 +38,7 @@ pub(super) async fn get(
         }
     };
     // 204: the stream has ended. With 200 a client would come again and again.
-    Ok(tail.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |tail| events(live.id(), tail)))
+    Ok(tail.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |tail| events(&headers, live.id(), tail)))
 }
 
 /// A stream from an event on. None: it has ended, and that was its last event.

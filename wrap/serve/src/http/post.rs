@@ -59,7 +59,7 @@ pub(super) async fn post(
         return Ok(json(errors(&unknown, is_batch)));
     };
     match called {
-        Ok(tail) => Ok(events(&session, tail)),
+        Ok(tail) => Ok(events(&headers, &session, tail)),
         Err(refusal) if is_about_the_call(&refusal) => {
             let refused: Vec<_> = calls.iter().map(|id| said::refused(id, &refusal)).collect();
             Ok(json(errors(&refused, is_batch)))
@@ -98,7 +98,12 @@ async fn initialize(
 ) -> Result<Response<Body>, Refusal> {
     let settings = &table.shared().settings;
     if let Some(live) = known(table, &caller, headers).await? {
-        return Ok(handshaken(settings, &live, id));
+        let mut response = handshaken(settings, &live, id);
+        // As for streams: what a cookie has named, scripts don't get to know.
+        if !headers.contains_key(SESSION) && !headers.contains_key(RECONNECT) {
+            response.headers_mut().remove(SESSION);
+        }
+        return Ok(response);
     }
     // In a task of its own, so that nothing is left half made. A session of which the client will never hear ends at once.
     let (told, began) = oneshot::channel();
