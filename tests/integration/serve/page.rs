@@ -11,7 +11,7 @@ const NOTIFIED: &str = "#messages li[data-kind=notification] pre";
 const ANSWERED: &str = "#messages li[data-kind=answer] pre";
 
 fn shown(options: &[&str]) -> (World, Daemon, Serve, Page) {
-    let world = world("http.retry_ms = 100");
+    let world = world("http.retry_ms = 100\nhttp.hold_ms = 2000");
     let daemon = world.daemon();
     let serve = world.serve(&[&["--name", "test", "--inspect"], options].concat(), &counter(&world));
     let mut page = world.page();
@@ -120,6 +120,16 @@ fn it_shows_a_session_restarts_its_server_and_ends_it() {
     page.wait("#notice:has-text('has ended')", 1);
     until("no server is left", || world.backends().is_empty().then_some(()));
     assert_eq!(page.said("failed"), [] as [Value; 0], "{}", page.told.text());
+}
+
+#[test]
+fn a_call_that_serve_refuses_while_the_daemon_is_away_is_shown_as_refused() {
+    let (_world, mut daemon, _serve, mut page) = shown(&[]);
+    connect(&mut page);
+    daemon.kill();
+    call(&mut page, "increment", &json!({}));
+    let refused = page.wait("#messages li[data-kind=error] pre", 1).remove(0);
+    assert!(refused.contains("daemon") && !refused.contains("unknown"), "{refused}");
 }
 
 #[test]
