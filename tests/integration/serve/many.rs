@@ -125,7 +125,7 @@ fn fifty_calls_a_second_pass_while_a_thousand_streams_are_open() {
     };
     let mut medians: Vec<Duration> = took.iter().map(|times| part(&mut times.clone(), 50)).collect();
     let mut all = took.concat();
-    println!(
+    eprintln!(
         "{} calls in {:.1?}: p50 {:.2?}, p99 {:.2?}, at most {:.2?}; the median of a session {:.2?} to {:.2?}; {} KiB",
         all.len(),
         start.elapsed(),
