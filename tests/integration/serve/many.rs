@@ -1,5 +1,6 @@
 //! A thousand open streams over a hundred sessions.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_tests::{Daemon, HttpClient, Reply, Serve, World};
@@ -125,7 +126,8 @@ fn fifty_calls_a_second_pass_while_a_thousand_streams_are_open() {
     };
     let mut medians: Vec<Duration> = took.iter().map(|times| part(&mut times.clone(), 50)).collect();
     let mut all = took.concat();
-    eprintln!(
+    let told = writeln!(
+        std::io::stderr(),
         "{} calls in {:.1?}: p50 {:.2?}, p99 {:.2?}, at most {:.2?}; the median of a session {:.2?} to {:.2?}; {} KiB",
         all.len(),
         start.elapsed(),
@@ -136,6 +138,7 @@ fn fifty_calls_a_second_pass_while_a_thousand_streams_are_open() {
         part(&mut medians, 100),
         crowd.serve.resident_kib() - crowd.idle,
     );
+    told.expect("standard error");
     crowd.ends_whole();
 }
 
