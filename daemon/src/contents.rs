@@ -25,6 +25,7 @@ mod model;
 mod presence;
 mod prune;
 mod replay;
+mod signs;
 mod state;
 mod streams;
 mod sweep;
@@ -45,6 +46,7 @@ pub use bounds::Bounds;
 pub use clock::Clock;
 pub use head::Why;
 pub use locks::Locks;
+pub use signs::{Keeping, Sign};
 pub use sweep::{Standing, SweptSession};
 pub use tally::Tally;
 pub use wills::Recorded;
@@ -270,6 +272,11 @@ impl Contents {
             waiting.notify_waiters();
         }
     }
+}
+
+/// Whether this is the record of a session.
+fn is_session(place: &Place) -> bool {
+    !handles::is_handle(place) && !signs::is_sign(place)
 }
 
 /// A version that nobody has drawn before.

@@ -33,7 +33,7 @@ use crate::tokens::Tokens;
 use ailments::LostRecords;
 use state::{Answer, State};
 
-pub use access::Instances;
+pub use access::{Instances, home_of};
 pub use backends::Charge;
 pub use start::StartError;
 

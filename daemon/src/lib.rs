@@ -6,6 +6,7 @@ pub mod contents;
 pub mod counters;
 pub mod edge;
 pub mod exporter;
+pub mod fleet;
 pub mod gauge;
 pub mod keepers;
 pub mod killer;

@@ -25,6 +25,7 @@ use crate::contents::{Bounds, Clock, Contents};
 use crate::counters::Meters;
 use crate::edge::{Edge, StartError};
 use crate::exporter;
+use crate::fleet::Fleet;
 use crate::killer::{Killer, end_strays};
 use crate::listener;
 use crate::logging::{self, Logging};
@@ -198,6 +199,8 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     end_strays(&edge).await;
     let reaper = tokio::spawn(Reaper::new(edge.clone(), contents.clone(), incoming).run());
     let executor = tokio::spawn(wills.clone().run());
+    let fleet = Arc::new(Fleet::new(edge.clone(), contents.clone(), wills.clone()));
+    let member = tokio::spawn(fleet.clone().run());
     let killer = tokio::spawn(Killer::new(edge.clone(), charged).run());
     let started_by = origin.name();
     let ours = matches!(origin, Origin::OwnSocket { .. });
@@ -206,7 +209,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     let mut place = Place::new(directory.clone(), listener.try_clone()?);
     let about = about(&directory, started_by);
     let daemon =
-        Arc::new(Daemon { edge, contents, wills, meters, opener, connections: Arc::default(), about });
+        Arc::new(Daemon { edge, contents, wills, fleet, meters, opener, connections: Arc::default(), about });
     let (drain, draining) = channel::channel(false);
     let mut serving = tokio::spawn(listener::serve(listener, daemon.clone(), draining));
     let mut exits = {
@@ -242,6 +245,7 @@ async fn live(options: &Options, loaded: Loaded, logging: &Logging) -> Result<()
     reaper.abort();
     killer.abort();
     executor.abort();
+    member.abort();
     let closing = async {
         daemon.edge.close_records().await;
         daemon.contents.storage().close().await;

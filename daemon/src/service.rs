@@ -38,6 +38,7 @@ use tarpc::context::Context;
 use crate::contents::{Access, Contents};
 use crate::counters::{Histogram, Meters, us_since};
 use crate::edge::Edge;
+use crate::fleet::Fleet;
 use crate::gauge::Gauge;
 use crate::storage::{Opener, Place};
 use crate::wills::Wills;
@@ -52,6 +53,8 @@ pub struct Daemon {
     pub contents: Arc<Contents>,
     /// The last wills of streams.
     pub wills: Arc<Wills>,
+    /// What it does for the other daemons that share its storage.
+    pub fleet: Arc<Fleet>,
     /// What is counted and measured.
     pub meters: Arc<Meters>,
     /// What opens the storage of the contents.

@@ -1,6 +1,6 @@
 //! Carries out the last wills of streams: those whose authors were connected to this daemon, or to a former one of its directory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use mcp_sessiond_process::{ExitWatch, Pinned, ProcessId, sys};
 use mcp_sessiond_proto::{Error, StreamId};
+use tokio::sync::Notify;
 
 use crate::contents::{Contents, Recorded};
-use crate::edge::Edge;
+use crate::edge::{Edge, home_of};
 use crate::storage::Place;
 
 /// The pause before the next attempt when the storage did not answer.
@@ -21,6 +22,10 @@ pub struct Wills {
     edge: Arc<Edge>,
     contents: Arc<Contents>,
     watched: Mutex<Watched>,
+    /// Other daemons of which wills were found at the start.
+    others: Mutex<HashSet<String>>,
+    /// Told when all was found.
+    found: Notify,
 }
 
 struct Watched {
@@ -41,11 +46,34 @@ impl Wills {
     /// When the kernel does not tell of exits.
     pub fn new(edge: Arc<Edge>, contents: Arc<Contents>) -> io::Result<Self> {
         let watched = Watched { exits: ExitWatch::new()?, authors: HashMap::new() };
-        Ok(Self { edge, contents, watched: Mutex::new(watched) })
+        Ok(Self {
+            edge,
+            contents,
+            watched: Mutex::new(watched),
+            others: Mutex::default(),
+            found: Notify::new(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there are any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lock().authors.is_empty()
+    }
+
+    /// Waits until the wills that are on record at the start were found.
+    pub async fn found(&self) {
+        self.found.notified().await;
+    }
+
+    /// The homes of other daemons of which wills were found at the start. Each is told once.
+    #[must_use]
+    pub fn others(&self) -> HashSet<String> {
+        std::mem::take(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// As whom a process is on record.
@@ -131,23 +159,34 @@ impl Wills {
                 Some(Err(error)) => tracing::warn!(%error, "could not look for the author of a will"),
                 // Of another boot, since the storage is local.
                 None if !self.contents.storage().is_shared() => self.carry_out(will).await,
-                None => {}
+                None => {
+                    let home = home_of(&will.author).map(str::to_owned);
+                    self.others.lock().unwrap_or_else(PoisonError::into_inner).extend(home);
+                }
             }
         }
+        self.found.notify_one();
     }
 
     async fn carry_out(&self, will: Recorded) {
-        loop {
-            match self.contents.carry_out(&will).await {
-                Err(Error::Unavailable { .. } | Error::OutcomeUnknown { .. }) => {
-                    tokio::time::sleep(RETRY).await;
-                }
-                Err(Error::UnknownSession) | Ok(_) => return,
-                Err(error) => {
-                    let (session, stream) = (&will.place.name, &will.stream);
-                    tracing::warn!(session, %stream, %error, "could not carry out the will of a stream");
-                    return;
-                }
+        while self.carry_out_once(&will).await.is_err() {
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Carries out a will, if its stream is still open. Tells whether it was. What can't be carried out at all is logged.
+    ///
+    /// # Errors
+    /// When the storage did not answer: the caller may try again.
+    pub async fn carry_out_once(&self, will: &Recorded) -> Result<bool, Error> {
+        match self.contents.carry_out(will).await {
+            Err(error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. })) => Err(error),
+            Err(Error::UnknownSession) => Ok(false),
+            Ok(done) => Ok(done),
+            Err(error) => {
+                let (session, stream) = (&will.place.name, &will.stream);
+                tracing::warn!(session, %stream, %error, "could not carry out the will of a stream");
+                Ok(false)
             }
         }
     }

@@ -27,6 +27,19 @@ pub fn protocol_version() -> Option<u16> {
     if cfg!(feature = "fault-points") { std::env::var(VERSION_VARIABLE).ok()?.parse().ok() } else { None }
 }
 
+/// The variable that says how often daemons that share a storage give signs of life, and after how long without one a daemon is
+/// taken for dead, in ms: `50:300`.
+pub const FLEET_VARIABLE: &str = "MCP_SESSIOND_FLEET_MS";
+
+/// What the environment says of that. Without the feature `fault-points` it is not asked.
+#[must_use]
+pub fn fleet_ms() -> Option<(u64, u64)> {
+    let value =
+        if cfg!(feature = "fault-points") { std::env::var(FLEET_VARIABLE).ok()? } else { return None };
+    let (sign, silence) = value.split_once(':')?;
+    Some((sign.parse().ok()?, silence.parse().ok()?))
+}
+
 #[cfg(feature = "fault-points")]
 mod armed {
     use std::sync::OnceLock;

@@ -1,5 +1,8 @@
 //! Several daemons on one database: what was made through one is continued through another.
 
+mod serving;
+mod signs;
+
 use mcp_sessiond_tests::{Daemon, World, assert_refused, random, until};
 use serde_json::{Value, json};
 
@@ -114,6 +117,7 @@ macro_rules! fleet {
                 a_host_s_session_is_its_own_daemon_s()
                 the_kill_of_either_loses_nothing($kills)
             }
+            crate::fleet::signs::signs! { $database }
         }
     )*};
     (@tests $database:expr, $($case:ident($($kills:literal)?))*) => {$(

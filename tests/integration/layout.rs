@@ -56,15 +56,19 @@ const DAEMON: Rooms = &[
     ("killer", &["edge", "keepers", "process", "registry"]),
     ("reaper", &["contents", "edge"]),
     ("wills", &["contents", "edge", "storage", "process"]),
-    ("service", &["contents", "counters", "edge", "gauge", "storage", "wills", "process", "registry"]),
+    ("fleet", &["contents", "edge", "storage", "wills", "process"]),
+    (
+        "service",
+        &["contents", "counters", "edge", "fleet", "gauge", "storage", "wills", "process", "registry"],
+    ),
     ("listener", &["counters", "service", "process"]),
     ("metered", &["counters", "storage"]),
     ("exporter", &["service"]),
     (
         "run",
         &[
-            "config", "contents", "counters", "edge", "exporter", "killer", "listener", "logging", "metered",
-            "reaper", "service", "storage", "wills", "process",
+            "config", "contents", "counters", "edge", "exporter", "fleet", "killer", "listener", "logging",
+            "metered", "reaper", "service", "storage", "wills", "process",
         ],
     ),
 ];

@@ -84,7 +84,7 @@ pub enum NoBackend {
     /// Another process has leased the name since: this one must stop serving it.
     #[error("the lease on the service is lost: {0}")]
     LeaseLost(Error),
-    /// There is no such session.
+    /// There is no such session, or its backend runs on another machine.
     #[error("there is no such session of this service")]
     NoSession,
     /// A temporary failure, such as a timeout. The caller may try again.
@@ -154,15 +154,17 @@ impl Service {
     /// [`NoBackend`].
     pub async fn backend(&self, session: &SessionId, command: &Command) -> Result<Backend, NoBackend> {
         let until = Instant::now() + KEEPER_PATIENCE;
-        loop {
-            match self.attach(session, command, until).await {
-                Err(NoBackend::Passing(why)) if Instant::now() + PAUSE < until => {
-                    drop(why);
-                    tokio::time::sleep(PAUSE).await;
-                }
-                done => return done,
-            }
-        }
+        patiently(until, || self.attach(session, command, until)).await
+    }
+
+    /// Makes sure that the backend of a session of this service may run on this machine, where daemons of several machines
+    /// share a storage. From then on it runs on no other, as long as the daemon here gives signs of life.
+    ///
+    /// # Errors
+    /// [`NoBackend::NoSession`] also while it runs on another machine; the other errors of [`Service::backend`].
+    pub async fn claim(&self, session: &SessionId) -> Result<(), NoBackend> {
+        let until = Instant::now() + KEEPER_PATIENCE;
+        patiently(until, || self.find(session)).await.map(drop)
     }
 
     async fn attach(
@@ -205,6 +207,7 @@ impl Service {
                 Err(SessionError::Refused(error @ Error::ServiceTaken { .. })) => {
                     return Err(NoBackend::LeaseLost(error));
                 }
+                Err(SessionError::Refused(Error::UnknownSession)) => return Err(NoBackend::NoSession),
                 Err(error) => return Err(NoBackend::Passing(error.to_string())),
             }
         }
@@ -215,7 +218,7 @@ impl Service {
     ///
     /// # Errors
     /// [`NoBackend::LeaseLost`] when another process has it by now; [`NoBackend::Passing`] when the daemon did not answer.
-    pub async fn hold(&self) -> Result<(), NoBackend> {
+    async fn hold(&self) -> Result<(), NoBackend> {
         let epoch = leased(&self.0.control, &self.0.name).await.map_err(|error| match error {
             NotLeased::Daemon(SessionError::Refused(
                 error @ (Error::Unavailable { .. } | Error::OutcomeUnknown { .. }),
@@ -278,6 +281,22 @@ impl Service {
             async move { connection.release_service(context, request).await }
         });
         released.await
+    }
+}
+
+/// Tries again what fails for the moment.
+async fn patiently<T, F: Future<Output = Result<T, NoBackend>>>(
+    until: Instant,
+    attempt: impl Fn() -> F,
+) -> Result<T, NoBackend> {
+    loop {
+        match attempt().await {
+            Err(NoBackend::Passing(why)) if Instant::now() + PAUSE < until => {
+                drop(why);
+                tokio::time::sleep(PAUSE).await;
+            }
+            done => return done,
+        }
     }
 }
 

@@ -61,6 +61,9 @@ pub(super) struct Head {
     pub(super) state_bytes: u64,
     /// Until when each of its handles is good.
     pub(super) handles: Vec<u64>,
+    /// The home of the daemon whose machine has the server of the session, in a storage that several daemons share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kept_at: Option<String>,
 }
 
 /// Why a session has ended by itself.

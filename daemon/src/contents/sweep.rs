@@ -5,7 +5,9 @@ use mcp_sessiond_proto::{Error, SessionId};
 
 use super::draft::{Draft, Halt};
 use super::head::{self, HandleHead, Head, Why};
-use super::{Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, handles, prune, streams};
+use super::{
+    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, handles, is_session, prune, streams,
+};
 use crate::counters::count;
 use crate::storage::{Change, Listed, Place, StorageError};
 
@@ -286,7 +288,7 @@ impl Contents {
             let Some(last) = listed.last() else { break };
             after = Some(last.place.clone());
             for Listed { place, head, .. } in listed {
-                if found.len() < most && !handles::is_handle(&place) {
+                if found.len() < most && is_session(&place) {
                     match head::decode::<Head>(&head) {
                         Ok(head) => {
                             let info = self.info(&place, &head, &bounds);
@@ -306,6 +308,9 @@ impl Contents {
     /// # Errors
     /// [`Error::Unavailable`].
     pub async fn inspect(&self, place: &Place) -> Result<Option<(ContentInfo, Vec<StreamInfo>)>, Error> {
+        if !is_session(place) {
+            return Ok(None);
+        }
         let access = Access { place: place.clone(), caller: None, writer: Writer::Anyone, claimed: false };
         let seen = self.look_quietly(&access, Admit::Unchecked, &[], |draft| {
             let streams = streams::rows(draft, None, usize::MAX)?;

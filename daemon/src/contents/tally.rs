@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mcp_sessiond_proto::Error;
 
 use super::head::{self, Head};
-use super::{Contents, handles};
+use super::{Contents, is_session};
 
 /// Records that are asked for at once.
 const BATCH: usize = 500;
@@ -54,7 +54,7 @@ impl Contents {
             let listed = listed.map_err(|error| self.failed(&error))?;
             let Some(last) = listed.last() else { return Ok(tally) };
             after = Some(last.place.clone());
-            for record in listed.iter().filter(|record| !handles::is_handle(&record.place)) {
+            for record in listed.iter().filter(|record| is_session(&record.place)) {
                 // One that can't be read is told of when somebody asks for it.
                 let Ok(head) = head::decode::<Head>(&record.head) else { continue };
                 if head.is_terminated() {

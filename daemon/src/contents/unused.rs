@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use mcp_sessiond_proto::{Error, ServiceName, SessionId};
 
 use super::head::{self, Head, Why};
-use super::{Access, Admit, Contents, SweptSession, handles};
+use super::{Access, Admit, Contents, SweptSession, is_session};
 use crate::storage::Place;
 
 /// Records that are asked for at once.
@@ -63,7 +63,7 @@ impl Contents {
             after.clone_from(&last.place.name);
             for listed in listed {
                 // What is used meanwhile is looked at again in the change.
-                let is_due = !handles::is_handle(&listed.place)
+                let is_due = is_session(&listed.place)
                     && head::decode::<Head>(&listed.head)
                         .is_ok_and(|head| self.is_unused(&listed.place, &head, older_than_ms));
                 if is_due && self.end_if_unused(&listed.place, older_than_ms).await? {

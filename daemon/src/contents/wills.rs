@@ -4,7 +4,7 @@ use mcp_sessiond_proto::{Error, Json, StreamId};
 
 use super::draft::{Draft, Halt};
 use super::head::{self, Head};
-use super::{Access, Admit, Contents, Writer, events, prune, streams};
+use super::{Access, Admit, Contents, Writer, events, is_session, prune, streams};
 use crate::storage::Place;
 
 /// Records that are asked for at once.
@@ -48,7 +48,8 @@ impl Contents {
             let Some(last) = page.last() else { return Ok(found) };
             after = Some(last.place.clone());
             for listed in page {
-                if head::decode::<Head>(&listed.head).is_ok_and(|head| head.wills > 0) {
+                let has_wills = |head: Head| head.wills > 0;
+                if is_session(&listed.place) && head::decode(&listed.head).is_ok_and(has_wills) {
                     found.extend(self.wills_of(listed.place).await?);
                 }
             }

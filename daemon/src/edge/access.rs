@@ -144,6 +144,12 @@ impl Edge {
         host_of(at_home(owner.strip_prefix("host ")?, &self.home)?)
     }
 
+    /// By what this daemon is known to the others that share its storage.
+    #[must_use]
+    pub fn home(&self) -> &str {
+        &self.home
+    }
+
     /// What is known of the owner of a record.
     #[must_use]
     pub fn standing(&self, place: &Place) -> Standing {
@@ -196,6 +202,12 @@ impl Edge {
             }
         });
     }
+}
+
+/// The home of the daemon of which [`Edge::owner`] has written this.
+#[must_use]
+pub fn home_of(owner: &str) -> Option<&str> {
+    owner.strip_prefix("host ")?.split(' ').next()
 }
 
 /// What [`Edge::owner`] writes behind the home, if that is this daemon's: another's may begin with the same digits.

@@ -135,6 +135,12 @@ impl Edge {
         self.look(|registry| registry.service_backends().map(|(of, _)| of.clone()).collect())
     }
 
+    /// Whether a process has leased a service, or a service's session has a backend.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        self.look(|registry| registry.services().next().is_some())
+    }
+
     /// Ends the backend of a service's session that has ended.
     pub fn end_served(&self, of: &ServiceSession) {
         self.tell(|registry| registry.end_service_session(of));

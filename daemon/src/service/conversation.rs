@@ -297,7 +297,14 @@ impl Conversation {
         let FindRequest { session, epoch, service } = request;
         let edge = &self.daemon.edge;
         match service {
-            Some(service) => edge.find_service_backend(self.peer.id(), service, session, epoch),
+            Some(service) => {
+                let access = Access::service(&service, &session, None);
+                match edge.find_service_backend(self.peer.id(), service, session, epoch)? {
+                    Some(backend) => Ok(Some(backend)),
+                    // On another machine, perhaps.
+                    None => self.daemon.fleet.keep_here(&access).await.map(|()| None),
+                }
+            }
             None => edge.find_backend(&self.own(&session).await?, epoch),
         }
     }

@@ -11,6 +11,9 @@ impl Conversation {
         let access = self.access(&request.of).await?;
         let wills = &self.daemon.wills;
         let author = request.will.as_ref().map(|_| wills.author(&self.peer));
+        if author.is_some() {
+            self.daemon.fleet.needed().await?;
+        }
         let opened = self.daemon.contents.open_stream(&access, &request, author.as_deref()).await?;
         if author.is_some() {
             wills.made(self.peer.clone(), access.place, request.stream)?;

@@ -17,6 +17,7 @@ mod orphans;
 mod pruning;
 mod relay;
 mod replay;
+mod signs;
 mod state;
 mod visit;
 mod waits;
@@ -36,6 +37,7 @@ pub(crate) use lives::*;
 pub(crate) use orphans::*;
 pub(crate) use pruning::*;
 pub(crate) use replay::*;
+pub(crate) use signs::*;
 pub(crate) use state::*;
 pub(crate) use waits::*;
 pub(crate) use wills::*;
@@ -134,6 +136,10 @@ macro_rules! cases {
             a_late_write_brings_nothing_back
             a_client_of_another_daemon_keeps_it
             a_client_of_a_dead_daemon_does_not
+
+            a_sign_is_renewed_and_removed
+            a_sign_is_no_session
+            one_machine_has_a_session_s_server
 
             to_an_identity
             to_a_credential_that_is_rotated

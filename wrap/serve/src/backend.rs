@@ -61,6 +61,12 @@ pub trait Backends: Send + Sync {
     /// # Errors
     /// When there is no such session any more, or no server can be started or reached.
     fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>>;
+
+    /// Makes sure that this machine may have the backend of a session that another process has begun.
+    ///
+    /// # Errors
+    /// When another machine has it, or the daemon could not be asked.
+    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>>;
 }
 
 /// The server that a session has at the moment, if it has one.

@@ -43,15 +43,28 @@ impl Backends for Keepers {
     fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         async {
             let backend = self.service.backend(session.id(), &self.command).await;
-            let backend = backend.map_err(|error| match error {
-                NoBackend::NoSession => Refusal::unknown_session(),
-                error => no_server(error),
-            })?;
+            let backend = backend.map_err(refused)?;
             let incarnation = format!("{}-{:x}", backend.keeper(), backend.incarnation());
             let kept: Arc<dyn Backend> = Arc::new(Kept { backend, incarnation });
             Ok(kept)
         }
         .boxed()
+    }
+
+    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
+        claim(&self.service, session).boxed()
+    }
+}
+
+/// As [`Backends::claim`].
+pub(crate) async fn claim(service: &Service, session: &Session) -> Result<(), Refusal> {
+    service.claim(session.id()).await.map_err(refused)
+}
+
+fn refused(error: NoBackend) -> Refusal {
+    match error {
+        NoBackend::NoSession => Refusal::unknown_session(),
+        error => no_server(error),
     }
 }
 

@@ -40,6 +40,7 @@ use self::numbers::base;
 use self::url::Url;
 use self::wire::{Reply, connect};
 use crate::backend::{Backend, Backends, Ended};
+use crate::kept::claim;
 use crate::record::Record;
 use crate::refusal::{Refusal, no_server};
 use crate::said::{Posted, PostedKind, answering, asked_by, not_started, posted};
@@ -80,7 +81,8 @@ impl Upstreams {
 impl Backends for Upstreams {
     fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>> {
         async {
-            self.service.hold().await.map_err(no_server)?;
+            // The name is leased again, too, if the daemon has lost its records.
+            claim(&self.service, session).await?;
             let ledger = Ledger::of(session.clone());
             let backend = match ledger.find().await? {
                 Some(found) if found.known.url == self.url.to_string() => {
@@ -99,6 +101,10 @@ impl Backends for Upstreams {
             Ok(backend)
         }
         .boxed()
+    }
+
+    fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>> {
+        claim(&self.service, session).boxed()
     }
 }
 

@@ -36,6 +36,8 @@ impl Live {
         let Some(record) = record.filter(|_| view.status == SessionStatus::Ready) else {
             return Err(Refusal::unknown_session());
         };
+        // Nothing is said in it as long as another machine serves it.
+        shared.backends.claim(&session).await?;
         let live = Self::new(shared.clone(), session, caller, record);
         let mut left = Vec::new();
         for stream in streams {

@@ -293,10 +293,14 @@ async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Se
     let of_this_era = listed.iter().filter(|view| view.session.as_str().starts_with(PREFIX));
     let mut found = None;
     for view in of_this_era.filter(|view| view.status != SessionStatus::Terminated) {
-        match held(hold, sessions.open(&view.session)).await {
+        let opened = match held(hold, sessions.open(&view.session)).await {
+            Ok(session) => shared.backends.claim(&session).await.map(|()| session),
+            refused => refused,
+        };
+        match opened {
             Ok(session) if view.status == SessionStatus::Ready && found.is_none() => found = Some(session),
             Ok(session) => drop(session.terminate().await),
-            // It is another caller's, or has ended.
+            // It is another caller's or another machine's, or has ended.
             Err(refusal) if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&refusal.status) => {}
             Err(refusal) => return Err(refusal),
         }
