@@ -17,6 +17,7 @@ mod event_id;
 mod events;
 mod handles;
 mod head;
+mod keys;
 mod known;
 mod lives;
 mod locks;
@@ -30,6 +31,7 @@ mod state;
 mod streams;
 mod sweep;
 mod tally;
+mod tasks;
 mod unused;
 mod wills;
 
@@ -49,7 +51,7 @@ pub use locks::Locks;
 pub use signs::{Keeping, Sign};
 pub use sweep::{Standing, SweptSession};
 pub use tally::Tally;
-pub use wills::Recorded;
+pub use wills::{Of, Recorded};
 
 use crate::counters::{Meters, count};
 use crate::storage::{Place, Storage, StorageError, Version};

@@ -3,9 +3,11 @@
 //! tarpc aborts a handler when its caller hangs up, so everything that changes state runs in a task of its own.
 
 mod conversation;
+mod daemon;
 mod metrics;
 mod streams;
 mod sweep;
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,39 +33,18 @@ use mcp_sessiond_proto::streams::{
     AppendRequest, Appended, FindEventRequest, FoundEvent, ListStreamsRequest, OpenStreamRequest,
     PruneRequest, Pruned, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
+use mcp_sessiond_proto::tasks::{
+    CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
+};
 use mcp_sessiond_proto::types::{LeaseRef, StoreRequest, Stored};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json};
 use tarpc::context::Context;
 
 use crate::contents::{Access, Contents};
 use crate::counters::{Histogram, Meters, us_since};
-use crate::edge::Edge;
-use crate::fleet::Fleet;
-use crate::gauge::Gauge;
-use crate::storage::{Opener, Place};
-use crate::wills::Wills;
+use crate::storage::Place;
 pub use conversation::Conversation;
-
-/// What every connection shares.
-#[derive(Debug)]
-pub struct Daemon {
-    /// Hosts, leases and tokens.
-    pub edge: Arc<Edge>,
-    /// What sessions contain.
-    pub contents: Arc<Contents>,
-    /// The last wills of streams.
-    pub wills: Arc<Wills>,
-    /// What it does for the other daemons that share its storage.
-    pub fleet: Arc<Fleet>,
-    /// What is counted and measured.
-    pub meters: Arc<Meters>,
-    /// What opens the storage of the contents.
-    pub opener: Opener,
-    /// The connections.
-    pub connections: Arc<Gauge>,
-    /// What does not change while the daemon runs; the uptime is filled in when asked.
-    pub about: About,
-}
+pub use daemon::Daemon;
 
 /// The service as one peer sees it.
 #[derive(Clone)]
@@ -111,6 +92,15 @@ impl Service {
         histogram(meters).record(us_since(began));
         if let Err(error) = &done {
             meters.counters.refused(error);
+        }
+        done
+    }
+
+    /// Takes down a refusal under its code. How long it took is the caller's to say.
+    async fn unmeasured<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let done = work.await;
+        if let Err(error) = &done {
+            self.daemon().meters.counters.refused(error);
         }
         done
     }
@@ -316,12 +306,36 @@ impl Sessiond for Service {
     }
 
     async fn wait(self, _: Context, request: WaitRequest) -> Result<Replayed, Error> {
-        // Not measured: how long it takes is the caller's to say. Not detached: nobody needs what nobody waits for.
-        let waited = async { self.contents().wait(&self.access(&request.of).await?, &request).await }.await;
-        if let Err(error) = &waited {
-            self.daemon().meters.counters.refused(error);
-        }
-        waited
+        // Not detached: nobody needs what nobody waits for.
+        let work = async { self.contents().wait(&self.access(&request.of).await?, &request).await };
+        self.unmeasured(work).await
+    }
+
+    async fn create_task(self, _: Context, request: CreateTaskRequest) -> Result<Task, Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.create_task(request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn get_task(self, _: Context, request: TaskRef) -> Result<Task, Error> {
+        let work = async { self.contents().get_task(&self.access(&request.of).await?, &request).await };
+        self.measured(|meters| &meters.histograms.read_session_us, work).await
+    }
+
+    async fn update_task(self, _: Context, request: UpdateTaskRequest) -> Result<Task, Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.update_task(request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
+    }
+
+    async fn wait_task(self, _: Context, request: WaitTaskRequest) -> Result<Task, Error> {
+        let work = async { self.contents().wait_task(&self.access(&request.of).await?, &request).await };
+        self.unmeasured(work).await
+    }
+
+    async fn list_tasks(self, _: Context, request: ListTasksRequest) -> Result<Vec<Task>, Error> {
+        let work = async { self.contents().list_tasks(&self.access(&request.of).await?, &request).await };
+        self.measured(|meters| &meters.histograms.read_session_us, work).await
     }
 
     async fn lease_service(self, _: Context, request: ServeRequest) -> Result<Served, Error> {

@@ -1,4 +1,4 @@
-//! Carries out the last wills of streams: those whose authors were connected to this daemon, or to a former one of its directory.
+//! Carries out the last wills of streams and tasks: those whose authors were connected to this daemon, or to a former one of its directory.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mcp_sessiond_process::{ExitWatch, Pinned, ProcessId, sys};
-use mcp_sessiond_proto::{Error, StreamId};
+use mcp_sessiond_proto::Error;
 use tokio::sync::Notify;
 
-use crate::contents::{Contents, Recorded};
+use crate::contents::{Contents, Of, Recorded};
 use crate::edge::{Edge, home_of};
 use crate::storage::Place;
 
@@ -30,7 +30,7 @@ pub struct Wills {
 
 struct Watched {
     exits: ExitWatch,
-    authors: HashMap<(Place, StreamId), ProcessId>,
+    authors: HashMap<(Place, Of), ProcessId>,
 }
 
 impl std::fmt::Debug for Wills {
@@ -82,26 +82,26 @@ impl Wills {
         self.edge.owner(process.id())
     }
 
-    /// A stream's will is on record. This process has made it.
+    /// A will is on record. This process has made it.
     ///
     /// # Errors
     /// [`Error::Unavailable`], if the process can't be watched: the next daemon carries the will out.
-    pub fn made(&self, author: Pinned, place: Place, stream: StreamId) -> Result<(), Error> {
+    pub fn made(&self, author: Pinned, place: Place, of: Of) -> Result<(), Error> {
         let mut watched = self.lock();
         let id = author.id();
         watched.exits.add(author).map_err(|error| {
             let sentence = format!("the author of a will can't be watched: {error}");
             Error::Unavailable { sentence, retry_after_ms: 1_000 }
         })?;
-        watched.authors.insert((place, stream), id);
+        watched.authors.insert((place, of), id);
         Ok(())
     }
 
-    /// A stream was closed: its will is void.
-    pub fn closed(&self, place: &Place, stream: &StreamId) {
+    /// A stream was closed, or a task has ended: its will is void.
+    pub fn closed(&self, place: &Place, of: &Of) {
         let mut watched = self.lock();
         if !watched.authors.is_empty()
-            && let Some(author) = watched.authors.remove(&(place.clone(), stream.clone()))
+            && let Some(author) = watched.authors.remove(&(place.clone(), of.clone()))
         {
             watched.leave(author);
         }
@@ -110,7 +110,7 @@ impl Wills {
     /// A session has ended, with all its streams.
     pub fn ended(&self, place: &Place) {
         let mut watched = self.lock();
-        let of = |(at, _): &(Place, StreamId)| at == place;
+        let of = |(at, _): &(Place, Of)| at == place;
         let authors: Vec<ProcessId> =
             watched.authors.extract_if(|key, _| of(key)).map(|(_, id)| id).collect();
         authors.into_iter().for_each(|author| watched.leave(author));
@@ -137,8 +137,7 @@ impl Wills {
         let mut watched = self.lock();
         let exited = watched.exits.drain();
         let left = watched.authors.extract_if(|_, author| exited.contains(author));
-        left.map(|((place, stream), author)| Recorded { place, stream, author: self.edge.owner(author) })
-            .collect()
+        left.map(|((place, of), author)| Recorded { place, of, author: self.edge.owner(author) }).collect()
     }
 
     /// Carries out the wills of processes that have exited while no daemon ran, and watches the others.
@@ -153,7 +152,7 @@ impl Wills {
             match self.edge.process_of(&will.author).map(|process| Pinned::reopen(&process)) {
                 Some(Ok(Some(author))) => {
                     // If it can't be watched, it is for the next daemon.
-                    let _ = self.made(author, will.place, will.stream);
+                    let _ = self.made(author, will.place, will.of);
                 }
                 Some(Ok(None)) => self.carry_out(will).await,
                 Some(Err(error)) => tracing::warn!(%error, "could not look for the author of a will"),
@@ -184,8 +183,8 @@ impl Wills {
             Err(Error::UnknownSession) => Ok(false),
             Ok(done) => Ok(done),
             Err(error) => {
-                let (session, stream) = (&will.place.name, &will.stream);
-                tracing::warn!(session, %stream, %error, "could not carry out the will of a stream");
+                let (session, of) = (&will.place.name, &will.of);
+                tracing::warn!(session, ?of, %error, "could not carry out a will");
                 Ok(false)
             }
         }

@@ -99,6 +99,12 @@ pub enum Error {
     /// The stream is closed. What it has said can be replayed.
     #[error("the stream is closed")]
     StreamClosed,
+    /// There is no such task, or no longer: its time is over, or its session's.
+    #[error("there is no such task in this session")]
+    UnknownTask,
+    /// The task has ended. What has become of it can be read.
+    #[error("the task has ended")]
+    TaskEnded,
     /// The cursor names no place in this session: it is another session's, or was made up, or its stream is gone.
     #[error("the cursor names no place in this session")]
     UnknownCursor,
@@ -171,6 +177,8 @@ impl Error {
             Self::HandleExpired => "handle_expired",
             Self::UnknownStream => "unknown_stream",
             Self::StreamClosed => "stream_closed",
+            Self::UnknownTask => "unknown_task",
+            Self::TaskEnded => "task_ended",
             Self::UnknownCursor => "unknown_cursor",
             Self::UnknownBackend => "unknown_backend",
             Self::InvalidArgument { .. } => "invalid_argument",
@@ -203,13 +211,15 @@ impl Error {
             | Self::NameTaken { .. }
             | Self::ServiceTaken { .. }
             | Self::VersionConflict { .. }
-            | Self::StreamClosed => 409,
+            | Self::StreamClosed
+            | Self::TaskEnded => 409,
             // MCP 2025-11-25, Streamable HTTP: the client must begin a new session then.
             Self::UnknownSession | Self::SessionTerminated | Self::UnknownHandle => 404,
             Self::HandleExpired => 410,
             // Nothing is the matter with the session: by a 404 its client would throw that away.
             Self::InvalidArgument { .. }
             | Self::UnknownStream
+            | Self::UnknownTask
             | Self::UnknownCursor
             | Self::UnknownBackend => 400,
             Self::QuotaExceeded { .. } => 429,
@@ -244,6 +254,8 @@ mod tests {
             Error::HandleExpired,
             Error::UnknownStream,
             Error::StreamClosed,
+            Error::UnknownTask,
+            Error::TaskEnded,
             Error::UnknownCursor,
             Error::UnknownBackend,
             Error::InvalidArgument { sentence: "x".into() },

@@ -6,7 +6,7 @@
 //!   for everybody else.
 //! - [`client`]: the client's side, in MessagePack.
 //! - [`service`]: the RPCs.
-//! - [`types`], [`token`]: claims, leases, tokens. [`sessions`], [`state`], [`streams`]: what a session holds. [`names`],
+//! - [`types`], [`token`]: claims, leases, tokens. [`sessions`], [`state`], [`streams`], [`tasks`]: what a session holds. [`names`],
 //!   [`json`], [`error`], [`debug`]: what they are made of, refused with, and looked at by.
 //! - [`backends`]: keepers, and what is said on their sockets.
 //! - [`paths`]: where the daemon lives, derived from the uid alone.
@@ -34,6 +34,7 @@ pub mod services;
 pub mod sessions;
 pub mod state;
 pub mod streams;
+pub mod tasks;
 pub mod text;
 pub mod token;
 pub mod types;
@@ -41,7 +42,7 @@ pub mod types;
 pub use backends::KeeperName;
 pub use error::{Error, MEMORY};
 pub use json::Json;
-pub use names::{RequestId, ServiceName, StateKey, StreamId};
+pub use names::{InputKey, RequestId, ServiceName, StateKey, StreamId, TaskId};
 pub use token::Token;
 pub use types::{ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, Named, SessionId, Siblings};
 

@@ -14,6 +14,11 @@ pub const STATE_KEY_MAX: usize = 240;
 /// Bytes that the id of a request may have at most: a UUID has 36.
 pub const REQUEST_ID_MAX: usize = 64;
 
+/// Bytes that the id of a task may have at most: the daemon's have 43.
+pub const TASK_ID_MAX: usize = 64;
+/// Bytes that the key of a request of a task's may have at most.
+pub const INPUT_KEY_MAX: usize = 128;
+
 /// A text that is none of these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is 1 to {most} bytes of {kind}")]
@@ -90,6 +95,16 @@ name! {
     /// The caller's id of a request that may be repeated after its answer was lost: drawn at random, used once.
     RequestId, "the id of a request", REQUEST_ID_MAX, "visible ASCII (0x21 to 0x7E)",
     |letter| letter.is_ascii_graphic()
+}
+
+name! {
+    /// The id of a task. The daemon draws it.
+    TaskId, "the id of a task", TASK_ID_MAX, "visible ASCII (0x21 to 0x7E)", |letter| letter.is_ascii_graphic()
+}
+name! {
+    /// The key of a request that a task has for its client.
+    InputKey, "the key of a task's request", INPUT_KEY_MAX, "text without control characters",
+    |letter| !letter.is_control()
 }
 
 impl StreamId {

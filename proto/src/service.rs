@@ -24,6 +24,7 @@ use crate::streams::{
     AppendRequest, Appended, FindEventRequest, FoundEvent, ListStreamsRequest, OpenStreamRequest,
     PruneRequest, Pruned, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
+use crate::tasks::{CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest};
 use crate::types::{ClaimRequest, Claimed, LeaseRef, StoreRequest, Stored};
 
 /// The type of an answer; `()` for a call that has none.
@@ -151,6 +152,17 @@ service! {
     async fn replay(request: ReplayRequest) -> Result<Replayed, Error>;
     /// Waits for the next events of several streams; none when the time is over.
     async fn wait(request: WaitRequest) -> Result<Replayed, Error>;
+
+    /// Creates a task. Once answered, it survives the daemon.
+    async fn create_task(request: CreateTaskRequest) -> Result<Task, Error>;
+    /// A task as it is.
+    async fn get_task(request: TaskRef) -> Result<Task, Error>;
+    /// Changes or ends a task.
+    async fn update_task(request: UpdateTaskRequest) -> Result<Task, Error>;
+    /// Waits for the next change of a task. The task as it is when the time is over.
+    async fn wait_task(request: WaitTaskRequest) -> Result<Task, Error>;
+    /// The tasks in order of their ids, a page at a time.
+    async fn list_tasks(request: ListTasksRequest) -> Result<Vec<Task>, Error>;
 
     /// Leases a service's name to the calling process, until it exits or releases the lease. Repeated by the
     /// same process it returns the same lease. While another process holds it: `service_taken`.

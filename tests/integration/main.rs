@@ -34,6 +34,7 @@ mod sessions_client;
 mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;
+mod tasks;
 mod tokens;
 mod wills;
 mod wrap;

@@ -144,16 +144,18 @@ pub use mcp_sessiond_proto::state::{StateEntry, StateKeyInfo, StateVersion, Stat
 pub use mcp_sessiond_proto::streams::{
     Appended, Cursor, Event, EventId, FoundEvent, Gap, Replayed, Stream as StreamView,
 };
+#[cfg(feature = "sessions")]
+pub use mcp_sessiond_proto::tasks::{Task as TaskView, TaskAnswer, TaskAsk, TaskEnd, TaskInput, TaskStatus};
 pub use mcp_sessiond_proto::types::Outcome;
 #[cfg(feature = "control")]
 pub use mcp_sessiond_proto::{ClaimRequest, Loss, Named};
 pub use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId, Siblings, Token};
 #[cfg(feature = "sessions")]
-pub use mcp_sessiond_proto::{Json, RequestId, ServiceName, StateKey, StreamId};
+pub use mcp_sessiond_proto::{InputKey, Json, RequestId, ServiceName, StateKey, StreamId, TaskId};
 pub use options::{CALL_TIMEOUT, Options};
 pub use runtime::block_on;
 #[cfg(feature = "sessions")]
-pub use session::{Attachment, Session, Stream, Update};
+pub use session::{Attachment, Session, Stream, Task, TaskOptions, TaskUpdate, Update};
 pub use sessiond::{Sessiond, Status};
 #[cfg(feature = "sessions")]
 pub use sessions::{CreateOptions, Sessions};

@@ -5,6 +5,7 @@ mod claimed;
 mod replay;
 mod state;
 mod stream;
+mod task;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,7 @@ use mcp_sessiond_proto::{Epoch, Error, Json, RequestId, ServiceName, SessionId};
 
 pub use attachment::Attachment;
 pub use stream::Stream;
+pub use task::{Task, TaskOptions, TaskUpdate};
 
 use crate::calls::{Calls, Link};
 use crate::connection::Connection;

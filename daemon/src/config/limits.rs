@@ -32,6 +32,8 @@ section! {
         state_bytes: usize = 4 * MIB,
         /// Streams of one session, the closed ones that can still be replayed among them.
         streams: usize = 256,
+        /// Tasks of one session, those that have ended and can still be asked for among them.
+        tasks: usize = 256,
         /// Bytes of one message. A frame has 4 MiB.
         message_bytes: usize = MIB,
         /// Events of one session that can be replayed. A session that has more forgets the oldest.

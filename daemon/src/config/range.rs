@@ -45,6 +45,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         ("sessions.sweep_ms", sessions.sweep_ms, SWEEP_MIN_MS),
         ("sessions.poll_ms", sessions.poll_ms, POLL_MIN_MS),
         ("sessions.handle_life_ms", sessions.handle_life_ms, 1),
+        ("sessions.task_life_ms", sessions.task_life_ms, 1),
         // 0 would have a backend go between one front and the next, and so be of no use.
         ("backends.linger_ms", backends.linger_ms, 1),
         ("backends.closed_linger_ms", backends.closed_linger_ms, 1),

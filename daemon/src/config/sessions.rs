@@ -19,6 +19,8 @@ section! {
         sweep_ms: u64 = 60_000,
         /// How long a handle is good at most.
         handle_life_ms: u64 = 24 * 3_600_000,
+        /// How long a task is kept at most, from its creation on.
+        task_life_ms: u64 = 24 * 3_600_000,
         /// How long an event can be replayed.
         event_age_ms: u64 = 24 * 3_600_000,
         /// How often a storage that other daemons write to is asked for what a `wait` waits for.

@@ -11,6 +11,7 @@ use mcp_sessiond_proto::{Error, RequestId, StreamId};
 
 use super::bounds::Bounds;
 use super::head::{self, Done, Head, StreamRow, Will};
+use super::keys;
 use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, Scan, StorageError, Version};
 
 /// Bytes that a head may grow by unnoticed: numbers in it become longer.
@@ -132,7 +133,7 @@ impl<'a> Draft<'a> {
         if let Some(row) = self.rows.get(stream) {
             return Ok(Some(row.clone()));
         }
-        match self.item(&head::stream_key(stream))? {
+        match self.item(&keys::stream_key(stream))? {
             Some(item) => Ok(Some(head::decode(&item.value)?)),
             None if stream.as_str() == StreamId::STANDALONE => Ok(Some(StreamRow::default())),
             None => Ok(None),
@@ -141,7 +142,7 @@ impl<'a> Draft<'a> {
 
     /// Whether the stream has a row on record.
     pub(super) fn has_row(&self, stream: &StreamId) -> Result<bool, Halt> {
-        Ok(self.rows.contains_key(stream) || self.item(&head::stream_key(stream))?.is_some())
+        Ok(self.rows.contains_key(stream) || self.item(&keys::stream_key(stream))?.is_some())
     }
 
     /// Puts a stream on record, new or changed.
@@ -165,7 +166,7 @@ impl<'a> Draft<'a> {
     pub(super) fn drop_stream(&mut self, stream: &StreamId) {
         self.rows.remove(stream);
         self.head.streams = self.head.streams.saturating_sub(1);
-        self.remove(head::stream_key(stream));
+        self.remove(keys::stream_key(stream));
     }
 
     /// The state version before this request was carried out, if it was.
@@ -180,7 +181,7 @@ impl<'a> Draft<'a> {
     pub(super) fn set_done(&mut self, request: Option<&RequestId>, before: u64) -> Result<(), Halt> {
         if let Some(request) = request {
             let done = self.all_done()?.and(request, before);
-            self.put(head::done_key(), "", head::encode(&done));
+            self.put(keys::done_key(), "", head::encode(&done));
         }
         Ok(())
     }
@@ -190,7 +191,7 @@ impl<'a> Draft<'a> {
         match request {
             Some(_) => self.set_done(request, before),
             None => {
-                if let Some(item) = self.item(&head::done_key())? {
+                if let Some(item) = self.item(&keys::done_key())? {
                     self.put(item.key.clone(), "", item.value.clone());
                 }
                 Ok(())
@@ -199,7 +200,7 @@ impl<'a> Draft<'a> {
     }
 
     fn all_done(&self) -> Result<Done, Halt> {
-        let item = self.item(&head::done_key())?;
+        let item = self.item(&keys::done_key())?;
         Ok(item.map(|item| head::decode(&item.value)).transpose()?.unwrap_or_default())
     }
 
@@ -284,7 +285,7 @@ impl<'a> Draft<'a> {
         }
         for (stream, row) in std::mem::take(&mut self.rows) {
             let value = head::encode(&row);
-            self.change.puts.push(Item { key: head::stream_key(&stream), tag: String::new(), value });
+            self.change.puts.push(Item { key: keys::stream_key(&stream), tag: String::new(), value });
         }
         if !self.quiet {
             self.head.active_ms = self.head.active_ms.max(self.now_ms);

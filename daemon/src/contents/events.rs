@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, Chunk, Run};
-use super::{Access, Admit, Bounds, Contents, prune};
+use super::{Access, Admit, Bounds, Contents, keys, prune};
 use crate::storage::Key;
 
 /// Changes from one destination to another within one append to an orphaned stream: each makes an item of its own.
@@ -72,11 +72,11 @@ fn check(request: &AppendRequest, bounds: &Bounds) -> Result<(), Error> {
 
 /// What has to be read before anything can be appended: the stream, and whether it has been before.
 fn needs(request: &AppendRequest) -> impl Iterator<Item = Key> {
-    std::iter::once(head::stream_key(&request.stream)).chain(request.request.as_ref().map(head::request_key))
+    std::iter::once(keys::stream_key(&request.stream)).chain(request.request.as_ref().map(keys::request_key))
 }
 
 fn append(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<Appended>, Halt> {
-    let repeated = request.request.as_ref().map(head::request_key);
+    let repeated = request.request.as_ref().map(keys::request_key);
     draft.need(needs(request))?;
     if let Some(key) = &repeated
         && let Some(item) = draft.item(key)?
@@ -181,7 +181,7 @@ pub(super) fn put(
     draft.head.events = draft.head.events.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
     draft.head.event_bytes += bytes;
     let run = Run { stream: stream.clone(), position: chunk.position, number, count };
-    draft.put(head::event_key(number), stream.as_str(), head::encode(&chunk));
+    draft.put(keys::event_key(number), stream.as_str(), head::encode(&chunk));
     draft.set_stream(stream, row)?;
     Ok(run)
 }

@@ -4,13 +4,14 @@ use std::fmt;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::sessions::Status;
-use mcp_sessiond_proto::{Json, RequestId, StateKey, StreamId};
+use mcp_sessiond_proto::tasks::{TaskEnd, TaskInput, TaskStatus};
+use mcp_sessiond_proto::{Json, RequestId, StreamId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
 use super::binding::Bound;
 use super::bounds::Bounds;
-use crate::storage::{Key, StorageError};
+use crate::storage::StorageError;
 
 /// When an attached session with a grace period is looked at again, in ms: a daemon that was killed can't detach it.
 const ATTACHED_LOOK_MS: u64 = 60_000;
@@ -53,8 +54,10 @@ pub(super) struct Head {
     pub(super) event_bytes: u64,
     pub(super) oldest_ms: u64,
     pub(super) streams: u32,
-    /// Streams that have a will.
+    /// Streams that have a will, and tasks that are under way.
     pub(super) wills: u32,
+    #[serde(skip_serializing_if = "Tasks::is_none")]
+    pub(super) tasks: Tasks,
     /// The version that was given to a state value last.
     pub(super) state_version: u64,
     pub(super) state_keys: u32,
@@ -64,6 +67,33 @@ pub(super) struct Head {
     /// The home of the daemon whose machine has the server of the session, in a storage that several daemons share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kept_at: Option<String>,
+}
+
+/// What the head says of tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Tasks {
+    /// How many there are, those whose time is over among them.
+    pub(super) count: u32,
+    /// When the time of the first one is over, or earlier, and that of the last one, or later; 0: there is none.
+    first_due_ms: u64,
+    last_due_ms: u64,
+}
+
+impl Tasks {
+    fn is_none(&self) -> bool {
+        self.count == 0
+    }
+
+    /// There is a task whose time is over then.
+    pub(super) fn note(&mut self, due_ms: u64) {
+        let first = if self.first_due_ms == 0 { u64::MAX } else { self.first_due_ms };
+        (self.first_due_ms, self.last_due_ms) = (first.min(due_ms), self.last_due_ms.max(due_ms));
+    }
+
+    /// When the time of the first one is over; `u64::MAX`: there is none.
+    pub(super) fn first_due_ms(&self) -> u64 {
+        if self.count == 0 { u64::MAX } else { self.first_due_ms }
+    }
 }
 
 /// Why a session has ended by itself.
@@ -129,6 +159,7 @@ impl Head {
         self.secret = super::draw();
         self.pruned = self.last_number;
         (self.events, self.event_bytes, self.streams, self.wills) = (0, 0, 0, 0);
+        self.tasks = Tasks::default();
         (self.state_keys, self.state_bytes) = (0, 0);
     }
 
@@ -141,9 +172,12 @@ impl Head {
         if self.is_terminated() {
             return (self.terminated_ms.saturating_add(bounds.sessions.tombstone_ms), Why::Tombstone);
         }
-        let idle = (after(self.active_ms, self.idle_ms), Why::Idle);
+        // A client comes back for the result of a task for as long as that is kept.
+        let tasks_ms = if self.tasks.is_none() { 0 } else { self.tasks.last_due_ms };
+        let idle = (after(self.active_ms, self.idle_ms).max(tasks_ms), Why::Idle);
         let absolute = (after(self.created_ms, self.absolute_ms), Why::Absolute);
         let grace = self.detached_ms.map_or(u64::MAX, |since_ms| after(since_ms, self.grace_ms));
+        let grace = grace.max(tasks_ms);
         [absolute, (grace, Why::Grace), idle].into_iter().min_by_key(|(at, _)| *at).unwrap_or(idle)
     }
 
@@ -169,7 +203,7 @@ impl Head {
             (true, _) => ATTACHED_LOOK_MS,
         };
         let look = after(looked_ms, attached).min(after(looked_ms, hosted));
-        self.end(bounds).0.min(aged).min(look)
+        self.end(bounds).0.min(aged).min(look).min(self.tasks.first_due_ms())
     }
 }
 
@@ -206,6 +240,49 @@ pub(super) struct Will {
 impl fmt::Debug for Will {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Will({} bytes, {})", self.message.len(), self.author)
+    }
+}
+
+/// A task.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TaskRow {
+    pub(super) status: TaskStatus,
+    pub(super) message: Option<String>,
+    pub(super) created_ms: u64,
+    pub(super) updated_ms: u64,
+    pub(super) ttl_ms: u64,
+    pub(super) poll_ms: Option<u32>,
+    pub(super) version: u64,
+    /// Whose exit is the end of it: as the registry's edge writes it. None: it has ended.
+    pub(super) author: Option<String>,
+}
+
+impl TaskRow {
+    /// When its time is over.
+    pub(super) fn until_ms(&self) -> u64 {
+        self.created_ms.saturating_add(self.ttl_ms)
+    }
+}
+
+/// What lists don't show of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct TaskBody {
+    pub(super) inputs: Vec<TaskInput>,
+    pub(super) end: Option<TaskEnd>,
+}
+
+impl TaskBody {
+    /// Bytes of its texts.
+    pub(super) fn bytes(&self) -> usize {
+        let response = |input: &TaskInput| input.response.as_ref().map_or(0, Json::len);
+        let inputs = self.inputs.iter().map(|input| input.request.len() + response(input));
+        let end = match &self.end {
+            Some(TaskEnd::Completed(text) | TaskEnd::Failed(text)) => text.len(),
+            Some(TaskEnd::Cancelled) | None => 0,
+        };
+        inputs.sum::<usize>() + end
     }
 }
 
@@ -292,84 +369,4 @@ pub(super) fn encode(row: &impl Serialize) -> Bytes {
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {
     rmp_serde::from_slice(bytes)
         .map_err(|_| StorageError::Damaged("a record of the storage is not what a daemon has written".into()))
-}
-
-/// What an item is, by the first byte of its key; behind it, its name.
-const DONE: u8 = b'd';
-const EVENT: u8 = b'e';
-const STATE: u8 = b'k';
-const METADATA: u8 = b'm';
-const REQUEST: u8 = b'r';
-const STREAM: u8 = b't';
-
-fn key(kind: u8, name: &[u8]) -> Key {
-    let mut key = Vec::with_capacity(1 + name.len());
-    key.push(kind);
-    key.extend_from_slice(name);
-    key.into()
-}
-
-pub(super) fn done_key() -> Key {
-    key(DONE, b"")
-}
-
-pub(super) fn event_key(number: u64) -> Key {
-    key(EVENT, &number.to_be_bytes())
-}
-
-/// The number that is in the key of a chunk.
-pub(super) fn event_number(key: &Key) -> u64 {
-    let bytes = key.get(1..9).and_then(|bytes| bytes.try_into().ok());
-    bytes.map_or(0, u64::from_be_bytes)
-}
-
-pub(super) fn end_of_events() -> Key {
-    key(EVENT + 1, b"")
-}
-
-pub(super) fn state_key(name: &StateKey) -> Key {
-    key(STATE, name.as_str().as_bytes())
-}
-
-/// Just after a state key, or before all.
-pub(super) fn state_after(name: Option<&StateKey>) -> Key {
-    let mut after = name.map_or_else(|| vec![STATE], |name| state_key(name).to_vec());
-    if name.is_some() {
-        after.push(0);
-    }
-    after.into()
-}
-
-pub(super) fn end_of_state() -> Key {
-    key(STATE + 1, b"")
-}
-
-pub(super) fn metadata_key() -> Key {
-    key(METADATA, b"")
-}
-
-pub(super) fn request_key(request: &RequestId) -> Key {
-    key(REQUEST, request.as_str().as_bytes())
-}
-
-pub(super) fn stream_key(stream: &StreamId) -> Key {
-    key(STREAM, stream.as_str().as_bytes())
-}
-
-/// Just after a stream's key, or before all.
-pub(super) fn stream_after(stream: Option<&StreamId>) -> Key {
-    let mut after = stream.map_or_else(|| vec![STREAM], |stream| stream_key(stream).to_vec());
-    if stream.is_some() {
-        after.push(0);
-    }
-    after.into()
-}
-
-pub(super) fn end_of_streams() -> Key {
-    key(STREAM + 1, b"")
-}
-
-/// The name that an item's key ends with.
-pub(super) fn name_in(key: &Key) -> &str {
-    key.get(1..).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
 }

@@ -10,6 +10,7 @@ use super::binding::{Bound, ROTATED_GRACE_MS};
 use super::bounds::Bounds;
 use super::draft::{Draft, Finished, Halt, Read};
 use super::head::{self, Head};
+use super::keys;
 use super::{Access, Admit, CONFLICTS_MAX, Contents, draw_version, handles};
 use crate::counters::count;
 use crate::storage::{
@@ -51,7 +52,7 @@ impl Contents {
         }
         for _ in 0..CONFLICTS_MAX {
             let mut read = Read::default();
-            let reading = self.read(place, &mut read, &[head::metadata_key()]).await;
+            let reading = self.read(place, &mut read, &[keys::metadata_key()]).await;
             reading.map_err(|error| self.failed(&error))?;
             let now_ms = self.clock.now_ms();
             if read.head.is_some() {
@@ -83,7 +84,7 @@ impl Contents {
             set_lifetimes(&mut head, &defaults(access, &bounds));
             set_lifetimes(&mut head, &request.lifetimes);
             let metadata = request.metadata.as_ref().map(|metadata| Item {
-                key: head::metadata_key(),
+                key: keys::metadata_key(),
                 tag: String::new(),
                 value: metadata.as_str().to_owned().into(),
             });
@@ -208,7 +209,7 @@ impl Contents {
             }
             set_lifetimes(&mut draft.head, &request.lifetimes);
             if let Some(metadata) = &request.metadata {
-                draft.put(head::metadata_key(), "", metadata.as_str().to_owned().into());
+                draft.put(keys::metadata_key(), "", metadata.as_str().to_owned().into());
             }
             draft.touch();
             // As it will be on record.
@@ -251,7 +252,7 @@ impl Contents {
     /// Those of a session that is not there, not the caller's, or terminated.
     pub async fn reset(&self, access: &Access, request: Option<&RequestId>) -> Result<Session, Error> {
         let session = self
-            .change_of(access, Admit::Living, &[head::done_key()], |draft| {
+            .change_of(access, Admit::Living, &[keys::done_key()], |draft| {
                 if draft.done(request)?.is_some() {
                     return self.view(access, draft);
                 }
@@ -321,7 +322,7 @@ impl Contents {
 
     /// A session as its owner sees it.
     pub(super) fn view(&self, access: &Access, draft: &Draft<'_>) -> Result<Session, Halt> {
-        let metadata = draft.item(&head::metadata_key())?;
+        let metadata = draft.item(&keys::metadata_key())?;
         let metadata = metadata.map(|item| String::from_utf8_lossy(&item.value).into_owned());
         Ok(self.session(&access.place, &draft.head, metadata.map(Json::trusted), draft.bounds))
     }

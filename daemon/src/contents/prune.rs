@@ -7,7 +7,7 @@ use mcp_sessiond_proto::{Error, StreamId};
 
 use super::draft::{Draft, Halt};
 use super::head::{self, Chunk, Head, StreamRow};
-use super::{Access, Admit, Contents};
+use super::{Access, Admit, Contents, keys};
 use crate::storage::{Item, Scan};
 
 /// Items that are looked at for one change.
@@ -60,7 +60,7 @@ fn drop_oldest_of(
 ) -> Result<bool, Halt> {
     let Some(row) = draft.stream(stream)? else { return Ok(false) };
     let start = row.first_number.max(draft.head.pruned + 1);
-    let range = head::event_key(start)..head::end_of_events();
+    let range = keys::event_key(start)..keys::end_of_events();
     let scan = Scan { range, tags: vec![stream.to_string()], most: CHUNKS_MAX, bytes: BYTES_MAX };
     let chunks = draft.scan(scan)?;
     for item in chunks {
@@ -95,7 +95,7 @@ fn prune_session(draft: &mut Draft<'_>) -> Result<bool, Halt> {
 /// Drops the session's chunks, the oldest first, up to one that does not go. Tells whether there may be more that go.
 fn drop_oldest(draft: &mut Draft<'_>, goes: impl Fn(&Head, &Chunk) -> bool) -> Result<bool, Halt> {
     let now_ms = draft.now_ms;
-    let range = head::event_key(draft.head.pruned + 1)..head::end_of_events();
+    let range = keys::event_key(draft.head.pruned + 1)..keys::end_of_events();
     let start = range.start.clone();
     let scan = Scan::of(range, CHUNKS_MAX, BYTES_MAX);
     let chunks = draft.scan(scan)?;
@@ -112,7 +112,7 @@ fn drop_oldest(draft: &mut Draft<'_>, goes: impl Fn(&Head, &Chunk) -> bool) -> R
         })
         .collect();
     let tags: BTreeSet<StreamId> = candidates.iter().filter_map(|item| item.tag.parse().ok()).collect();
-    draft.need(tags.iter().map(head::stream_key))?;
+    draft.need(tags.iter().map(keys::stream_key))?;
     let mut end = None;
     let mut oldest_ms = now_ms;
     let mut stopped = false;
@@ -123,10 +123,10 @@ fn drop_oldest(draft: &mut Draft<'_>, goes: impl Fn(&Head, &Chunk) -> bool) -> R
             stopped = true;
             break;
         }
-        let last = head::event_number(&item.key) + chunk.messages.len() as u64 - 1;
+        let last = keys::event_number(&item.key) + chunk.messages.len() as u64 - 1;
         drop_chunk(draft, item)?;
         draft.head.pruned = last;
-        end = Some(head::event_key(last + 1));
+        end = Some(keys::event_key(last + 1));
     }
     let bytes: usize = chunks.iter().map(|item| item.value.len()).sum();
     let seen_all = candidates.len() == chunks.len() && chunks.len() < CHUNKS_MAX && bytes < BYTES_MAX;
@@ -191,13 +191,13 @@ fn drop_chunk(draft: &mut Draft<'_>, item: &Item) -> Result<(), Halt> {
     let Ok(stream) = item.tag.parse::<StreamId>() else { return Ok(()) };
     let count = chunk.messages.len() as u64;
     let last = chunk.position + count - 1;
-    let number = head::event_number(&item.key);
+    let number = keys::event_number(&item.key);
     // A storage may take its time to forget: what was counted out is not counted again, nor is what another stream of
     // that name has left.
     let counts = |row: &StreamRow| row.pruned < last && number > row.opened_at;
     let Some(mut row) = draft.stream(&stream)?.filter(counts) else { return Ok(()) };
     if let Some(request) = &chunk.request {
-        draft.forget_one(&head::request_key(request));
+        draft.forget_one(&keys::request_key(request));
     }
     draft.free(item.key.len() + item.value.len());
     draft.prune(count);
@@ -216,7 +216,7 @@ pub(super) fn drop_all(
     row: &StreamRow,
     most: usize,
 ) -> Result<bool, Halt> {
-    let range = head::event_key(row.first_number.max(draft.head.pruned + 1))..head::end_of_events();
+    let range = keys::event_key(row.first_number.max(draft.head.pruned + 1))..keys::end_of_events();
     let scan = Scan { range, tags: vec![stream.to_string()], most: most + 1, bytes: BYTES_MAX };
     let chunks = draft.scan(scan)?;
     for item in chunks.iter().take(most) {

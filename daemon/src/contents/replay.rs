@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, Chunk, Head, StreamRow};
-use super::{Access, Admit, Contents};
+use super::{Access, Admit, Contents, keys};
 use crate::storage::{Item, Scan};
 
 /// Scans that one answer may take, twice: where most of what is found is before the cursors, the answer ends early.
@@ -80,18 +80,22 @@ impl Contents {
             }
             // After the first look, so that a client that waits does not revive a session that has ended.
             in_use.get_or_insert_with(|| self.presence.call(&access.place));
-            let look_again = if replayed.more {
-                Instant::now()
-            } else if self.storage.is_shared() {
-                deadline.min(Instant::now() + Duration::from_millis(self.bounds().sessions.poll_ms))
-            } else {
-                deadline
-            };
+            let look_again = if replayed.more { Instant::now() } else { self.next_look(deadline) };
             tokio::select! {
                 () = told => {}
                 () = tokio::time::sleep_until(look_again) => {}
             }
         }
+    }
+}
+
+impl Contents {
+    /// When whoever waits has to look again, although nothing has told of a change: another daemon may have made one.
+    pub(super) fn next_look(&self, deadline: Instant) -> Instant {
+        if !self.storage.is_shared() {
+            return deadline;
+        }
+        deadline.min(Instant::now() + Duration::from_millis(self.bounds().sessions.poll_ms))
     }
 }
 
@@ -213,19 +217,19 @@ fn chunk_with(draft: &Draft<'_>, number: u64) -> Result<u64, Halt> {
     let earliest = number.saturating_sub(APPEND_MAX as u64 - 1).max(draft.head.pruned + 1);
     if number > draft.head.last_number
         || earliest >= number
-        || draft.item(&head::event_key(number))?.is_some()
+        || draft.item(&keys::event_key(number))?.is_some()
     {
         return Ok(number);
     }
-    let range = head::event_key(earliest)..head::event_key(number);
+    let range = keys::event_key(earliest)..keys::event_key(number);
     let before = draft.scan(Scan::of(range, APPEND_MAX, usize::MAX))?;
-    Ok(before.last().map_or(number, |item| head::event_number(&item.key)))
+    Ok(before.last().map_or(number, |item| keys::event_number(&item.key)))
 }
 
 fn replay(draft: &mut Draft<'_>, after: &[Cursor], most: usize) -> Result<Replayed, Halt> {
     let ids = EventIds::new(&draft.head.secret);
     draft.need(
-        after.iter().filter_map(|cursor| stream_of(&ids, cursor)).map(|stream| head::stream_key(&stream)),
+        after.iter().filter_map(|cursor| stream_of(&ids, cursor)).map(|stream| keys::stream_key(&stream)),
     )?;
     let mut wants = after.iter().map(|cursor| want(draft, &ids, cursor)).collect::<Result<Vec<_>, _>>()?;
     let tags: Vec<String> =
@@ -308,12 +312,12 @@ impl Page {
         tags: &[String],
     ) -> Result<Option<u64>, Halt> {
         for _ in 0..SCANS_MAX {
-            let range = head::event_key(start)..head::end_of_events();
+            let range = keys::event_key(start)..keys::end_of_events();
             let most = self.most.max(SCAN_LEAST);
             let items = draft.scan(Scan { range, tags: tags.to_vec(), most, bytes: SCAN_BYTES })?;
-            draft.need(items.iter().filter_map(|item| Some(head::stream_key(&item.tag.parse().ok()?))))?;
+            draft.need(items.iter().filter_map(|item| Some(keys::stream_key(&item.tag.parse().ok()?))))?;
             let Some(last) = items.last() else { return Ok(None) };
-            start = head::event_number(&last.key) + 1;
+            start = keys::event_number(&last.key) + 1;
             if !self.take(draft, ids, wants, items)? {
                 break;
             }
@@ -346,7 +350,7 @@ impl Page {
             let Ok(stream) = item.tag.parse::<StreamId>() else { continue };
             let wanted = |want: &&mut Want<'_>| want.stream.as_ref().is_none_or(|(of, _)| *of == stream);
             let Some(want) = wants.iter_mut().find(wanted) else { continue };
-            let number = head::event_number(&item.key);
+            let number = keys::event_number(&item.key);
             let chunk: Chunk = head::decode(&item.value)?;
             // A storage may take its time to forget: what is pruned is not there, whatever it still holds.
             let Some(row) = draft.stream(&stream)? else { continue };

@@ -12,7 +12,7 @@ use mcp_sessiond_proto::{Error, Json, StateKey};
 
 use super::draft::{Draft, Halt};
 use super::{Access, Admit, Contents};
-use super::{head, replay};
+use super::{keys, replay};
 use crate::storage::{Item, Scan, StorageError};
 
 /// Bytes of values, as strings in JSON, that one answer may have, so that it fits into a frame: one value always does.
@@ -47,7 +47,7 @@ impl Contents {
         request: &ReadStateRequest,
     ) -> Result<Vec<StateEntry>, Error> {
         check_keys(request.keys.iter())?;
-        let keys: Vec<_> = request.keys.iter().map(head::state_key).collect();
+        let keys: Vec<_> = request.keys.iter().map(keys::state_key).collect();
         self.look_at(access, Admit::Living, &keys, |draft| {
             draft.need(keys.iter().cloned())?;
             let mut bytes = 0;
@@ -83,8 +83,8 @@ impl Contents {
         request: &WriteStateRequest,
     ) -> Result<Vec<StateEntry>, Error> {
         check_keys(request.writes.iter().map(|write| &write.key))?;
-        let mut keys: Vec<_> = request.writes.iter().map(|write| head::state_key(&write.key)).collect();
-        keys.extend(request.request.as_ref().map(|_| head::done_key()));
+        let mut keys: Vec<_> = request.writes.iter().map(|write| keys::state_key(&write.key)).collect();
+        keys.extend(request.request.as_ref().map(|_| keys::done_key()));
         self.change_of(access, Admit::Living, &keys, |draft| {
             draft.need(keys.iter().cloned())?;
             if let Some(version) = draft.done(request.request.as_ref())? {
@@ -127,13 +127,13 @@ impl Contents {
         request: &ListStateRequest,
     ) -> Result<Vec<StateKeyInfo>, Error> {
         self.look(access, Admit::Living, |draft| {
-            let range = head::state_after(request.after.as_ref())..head::end_of_state();
+            let range = keys::state_after(request.after.as_ref())..keys::end_of_state();
             let items = draft.scan(Scan::of(range, PAGE_MAX, usize::MAX))?;
             let info = |item: &Item| {
                 let (version, text) = value(item)?;
                 let damaged =
                     |_| StorageError::Damaged("a state key is not what a daemon has written".into());
-                let key = head::name_in(&item.key).parse().map_err(damaged)?;
+                let key = keys::name_in(&item.key).parse().map_err(damaged)?;
                 Ok(StateKeyInfo { key, version, bytes: u32::try_from(text.len()).unwrap_or(u32::MAX) })
             };
             items.iter().map(info).collect()
@@ -153,7 +153,7 @@ fn repeated(writes: &[StateWrite], mut version: u64) -> Vec<StateEntry> {
 }
 
 fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> {
-    let key = head::state_key(&write.key);
+    let key = keys::state_key(&write.key);
     let found = draft.item(&key)?.map(value).transpose()?;
     let current = found.map_or(StateVersion(0), |(version, _)| version);
     if write.expected.is_some_and(|expected| expected != current) {

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::{Error, Json, StreamId};
 use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, StreamRow, Will};
-use super::{Access, Admit, Bounds, Contents, prune, replay};
+use super::{Access, Admit, Bounds, Contents, keys, prune, replay};
 use crate::storage::{Scan, StorageError};
 
 /// Bytes that the id of the request that opened a stream may have: it is a JSON-RPC id.
@@ -182,11 +182,11 @@ pub(super) fn rows(
     after: Option<&StreamId>,
     most: usize,
 ) -> Result<Vec<(StreamId, StreamRow)>, Halt> {
-    let range = head::stream_after(after)..head::end_of_streams();
+    let range = keys::stream_after(after)..keys::end_of_streams();
     let items = draft.scan(Scan::of(range, most, usize::MAX))?;
     let row = |item: &crate::storage::Item| {
         let damaged = |_| StorageError::Damaged("the id of a stream is not what a daemon has written".into());
-        Ok((head::name_in(&item.key).parse().map_err(damaged)?, head::decode(&item.value)?))
+        Ok((keys::name_in(&item.key).parse().map_err(damaged)?, head::decode(&item.value)?))
     };
     items.iter().map(row).collect()
 }
@@ -201,7 +201,7 @@ fn retire(draft: &mut Draft<'_>) -> Result<bool, Halt> {
     closed.sort_by_key(|(_, row)| row.last_number);
     let most = (limit / RETIRED_PART).min(closed.len() / RETIRED_OF_CLOSED).clamp(1, RETIRED_MAX);
     closed.truncate(most);
-    draft.need(closed.iter().map(|(stream, _)| head::stream_key(stream)))?;
+    draft.need(closed.iter().map(|(stream, _)| keys::stream_key(stream)))?;
     let mut room = RETIRED_CHUNKS_MAX;
     for (nth, (stream, row)) in closed.iter().enumerate() {
         let events = usize::try_from(row.events()).unwrap_or(usize::MAX);

@@ -6,7 +6,8 @@ use mcp_sessiond_proto::{Error, SessionId};
 use super::draft::{Draft, Halt};
 use super::head::{self, HandleHead, Head, Why};
 use super::{
-    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, handles, is_session, prune, streams,
+    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, handles, is_session, prune,
+    streams, tasks,
 };
 use crate::counters::count;
 use crate::storage::{Change, Listed, Place, StorageError};
@@ -190,7 +191,7 @@ impl Contents {
             // Its daemon was killed before it could say so.
             (draft.head.attached, draft.head.detached_ms) = (false, Some(now_ms));
         }
-        let more = prune::prune(draft, [])?;
+        let more = prune::prune(draft, [])? | tasks::expire(draft)?;
         // It is due later now. Only its own daemon's look tells that its host is still there.
         if standing != Standing::Elsewhere {
             draft.head.looked_ms = now_ms;

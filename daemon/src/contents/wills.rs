@@ -1,28 +1,38 @@
-//! The last will of a stream: a message that is appended, and with which the stream is closed, when its author has exited.
+//! Last wills: a stream's is a message that is appended, and with which the stream is closed, when its author has exited; a task whose
+//! writer has exited has failed.
 
-use mcp_sessiond_proto::{Error, Json, StreamId};
+use mcp_sessiond_proto::{Error, Json, StreamId, TaskId};
 
 use super::draft::{Draft, Halt};
 use super::head::{self, Head};
-use super::{Access, Admit, Contents, Writer, events, is_session, prune, streams};
+use super::{Access, Admit, Contents, Writer, events, is_session, prune, streams, tasks};
 use crate::storage::Place;
 
 /// Records that are asked for at once.
 const BATCH: usize = 100;
+
+/// What a will is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// A stream.
+    Stream(StreamId),
+    /// A task.
+    Task(TaskId),
+}
 
 /// Where a will is on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
     /// The session.
     pub place: Place,
-    /// The stream.
-    pub stream: StreamId,
+    /// What it is about.
+    pub of: Of,
     /// Whose will it is.
     pub author: String,
 }
 
 impl Contents {
-    /// Appends a stream's will and closes the stream, if it is open and the will is this author's. Tells whether it was.
+    /// Appends a stream's will and closes the stream, or ends the task, if it is open and this author's. Tells whether it was.
     ///
     /// # Errors
     /// [`Error::Unavailable`]; [`Error::UnknownSession`] if the session has ended; [`Error::QuotaExceeded`].
@@ -58,16 +68,17 @@ impl Contents {
 
     async fn wills_of(&self, place: Place) -> Result<Vec<Recorded>, Error> {
         let access = Access::unchecked(place.clone());
-        let rows =
-            self.look_quietly(&access, Admit::Unchecked, &[], |draft| streams::rows(draft, None, usize::MAX));
-        let rows = match rows.await {
+        let rows = self.look_quietly(&access, Admit::Unchecked, &[], |draft| {
+            Ok((streams::rows(draft, None, usize::MAX)?, tasks::all(draft)?))
+        });
+        let (streams, tasks) = match rows.await {
             Err(Error::UnknownSession) => return Ok(Vec::new()),
             rows => rows?.0,
         };
-        let with_will = rows.into_iter().filter_map(|(stream, row)| Some((stream, row.will?)));
-        Ok(with_will
-            .map(|(stream, will)| Recorded { place: place.clone(), stream, author: will.author })
-            .collect())
+        let of_streams = streams.into_iter().filter_map(|(id, row)| Some((Of::Stream(id), row.will?.author)));
+        let of_tasks = tasks.into_iter().filter_map(|(id, row)| Some((Of::Task(id), row.author?)));
+        let recorded = |(of, author)| Recorded { place: place.clone(), of, author };
+        Ok(of_streams.chain(of_tasks).map(recorded).collect())
     }
 }
 
@@ -84,14 +95,18 @@ fn carry_out(draft: &mut Draft<'_>, will: &Recorded) -> Result<bool, Halt> {
     if draft.head.is_terminated() {
         return Ok(false);
     }
-    let row = draft.stream(&will.stream)?.filter(|row| !row.closed);
+    let stream = match &will.of {
+        Of::Stream(stream) => stream,
+        Of::Task(task) => return tasks::lose(draft, task, &will.author),
+    };
+    let row = draft.stream(stream)?.filter(|row| !row.closed);
     let message = row.and_then(|row| row.will).filter(|made| made.author == will.author);
     let Some(message) = message.map(|made| made.message) else { return Ok(false) };
-    events::put(draft, None, will.stream.clone(), &[Some(Json::trusted(message))])?;
-    let Some(mut row) = draft.stream(&will.stream)? else { return Ok(false) };
+    events::put(draft, None, stream.clone(), &[Some(Json::trusted(message))])?;
+    let Some(mut row) = draft.stream(stream)? else { return Ok(false) };
     draft.set_will(&mut row, None);
     row.closed = true;
-    draft.set_stream(will.stream.clone(), row)?;
-    prune::prune(draft, [&will.stream])?;
+    draft.set_stream(stream.clone(), row)?;
+    prune::prune(draft, [stream])?;
     Ok(true)
 }

@@ -4,6 +4,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_proto::streams::{OpenStreamRequest, Stream, StreamRef};
 
 use super::Conversation;
+use crate::contents::Of;
 
 impl Conversation {
     /// Opens a stream. The author of its will is the peer.
@@ -16,7 +17,7 @@ impl Conversation {
         }
         let opened = self.daemon.contents.open_stream(&access, &request, author.as_deref()).await?;
         if author.is_some() {
-            wills.made(self.peer.clone(), access.place, request.stream)?;
+            wills.made(self.peer.clone(), access.place, Of::Stream(request.stream))?;
         }
         Ok(opened)
     }
@@ -24,7 +25,7 @@ impl Conversation {
     pub(super) async fn close_stream(&self, request: StreamRef) -> Result<Stream, Error> {
         let access = self.access(&request.of).await?;
         let closed = self.daemon.contents.close_stream(&access, &request).await?;
-        self.daemon.wills.closed(&access.place, &request.stream);
+        self.daemon.wills.closed(&access.place, &Of::Stream(request.stream));
         Ok(closed)
     }
 }

@@ -243,6 +243,11 @@ fn the_methods_are_those_of_the_service() {
         Append => "append",
         Replay => "replay",
         Wait => "wait",
+        CreateTask => "create_task",
+        GetTask => "get_task",
+        UpdateTask => "update_task",
+        WaitTask => "wait_task",
+        ListTasks => "list_tasks",
         LeaseService => "lease_service",
         ReleaseService => "release_service",
         FindBackend => "find_backend",
@@ -276,7 +281,9 @@ fn the_methods_are_those_of_the_service() {
             "release_service" => json!({"service": "web", "epoch": "1"}),
             "open_session" | "get_session" | "touch_session" | "attach_session" | "detach_session"
             | "reset_session" | "terminate_session" | "inspect_session" => of,
-            "update_session" | "mint_handle" | "list_state" | "list_streams" => json!({"of": of}),
+            "update_session" | "mint_handle" | "list_state" | "list_streams" | "list_tasks" => {
+                json!({"of": of})
+            }
             "rotate_credential" => json!({"of": of, "hash": "00".repeat(32)}),
             "open_handle" => json!({"handle": "h"}),
             "read_state" => json!({"of": of, "keys": ["k"]}),
@@ -289,6 +296,14 @@ fn the_methods_are_those_of_the_service() {
             "prune_events" => json!({"of": of, "stream": "t", "keep": "7", "older_than_ms": "1"}),
             "replay" => json!({"of": of, "after": {"number": "7"}}),
             "wait" => json!({"of": of, "after": [{"event": "x"}, {"stream": "t"}]}),
+            "create_task" => json!({"of": of, "ttl_ms": "60000"}),
+            "get_task" => json!({"of": of, "task": "k"}),
+            "update_task" => json!({
+                "of": of, "task": "k",
+                "ask": [{"key": "name", "request": "{}"}], "answer": [{"key": "age", "response": "{}"}],
+                "end": {"completed": "{}"},
+            }),
+            "wait_task" => json!({"of": of, "task": "k", "version": "7"}),
             "keep_backend" => {
                 json!({"session": "s", "epoch": "1", "keeper": "00c0ffee", "program": "server"})
             }
@@ -338,6 +353,8 @@ fn the_page_has_every_error() {
         Error::HandleExpired,
         Error::UnknownStream,
         Error::StreamClosed,
+        Error::UnknownTask,
+        Error::TaskEnded,
         Error::UnknownCursor,
         Error::UnknownBackend,
         Error::InvalidArgument { sentence: sentence() },
@@ -352,7 +369,7 @@ fn the_page_has_every_error() {
         LeaseEnded => "lease_ended", UnknownSession => "unknown_session", AlreadyExists => "already_exists", SessionTerminated => "session_terminated", SessionHeld => "session_held", NameTaken => "name_taken",
         ServiceTaken => "service_taken", VersionConflict => "version_conflict", BindingMismatch => "binding_mismatch",
         UnknownHandle => "unknown_handle", HandleExpired => "handle_expired", UnknownStream => "unknown_stream",
-        StreamClosed => "stream_closed", UnknownCursor => "unknown_cursor", UnknownBackend => "unknown_backend", InvalidArgument => "invalid_argument",
+        StreamClosed => "stream_closed", UnknownTask => "unknown_task", TaskEnded => "task_ended", UnknownCursor => "unknown_cursor", UnknownBackend => "unknown_backend", InvalidArgument => "invalid_argument",
         QuotaExceeded => "quota_exceeded", WriteFailed => "write_failed", Unavailable => "unavailable",
         OutcomeUnknown => "outcome_unknown",
         Unknown => "unknown",

@@ -19,6 +19,7 @@ mod relay;
 mod replay;
 mod signs;
 mod state;
+mod tasks;
 mod visit;
 mod waits;
 mod wills;
@@ -39,6 +40,7 @@ pub(crate) use pruning::*;
 pub(crate) use replay::*;
 pub(crate) use signs::*;
 pub(crate) use state::*;
+pub(crate) use tasks::*;
 pub(crate) use waits::*;
 pub(crate) use wills::*;
 
@@ -93,6 +95,15 @@ macro_rules! cases {
 
             a_will_is_carried_out_once_and_closes_its_stream
             a_will_ends_with_its_session
+
+            a_task_goes_from_its_creation_to_its_result
+            a_task_that_is_created_again_is_the_same
+            a_task_asks_its_client_and_gets_answers
+            a_task_whose_writer_has_exited_has_failed
+            a_task_goes_when_its_time_is_over
+            as_many_tasks_as_there_may_be
+            tasks_are_listed_in_pages
+            whoever_waits_for_a_task_is_told_of_its_changes
 
             nothing_to_wait_for
             woken_by_an_append

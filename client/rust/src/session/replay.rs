@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use mcp_sessiond_proto::Error;
+use mcp_sessiond_proto::client::CallError;
+use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::streams::{
     Cursor, EventId, FindEventRequest, FoundEvent, PruneRequest, ReplayRequest, Replayed, WAIT_MAX_MS,
     WaitRequest,
@@ -15,7 +18,7 @@ use crate::patience::Patience;
 use crate::runtime::driven;
 
 /// The pause after a `wait` that ended before its time with nothing to tell: the daemon is about to exit.
-const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const ENDED_EARLY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Session {
     /// Deletes the oldest events of all streams, so that at most `keep` stay. Whoever comes for a deleted event later is told of
@@ -117,16 +120,31 @@ impl Session {
     }
 
     async fn wait_once(&self, after: &[Cursor], time: Duration) -> Result<Replayed, SessionError> {
+        self.call_that_waits(time, |connection, context, of, timeout_ms| {
+            let request = WaitRequest { of, after: after.to_vec(), most: None, timeout_ms: Some(timeout_ms) };
+            async move { connection.wait(context, request).await }
+        })
+        .await
+    }
+
+    /// Makes a call that may wait for so long, on a connection on which it keeps no other call waiting. It is told how many ms are left.
+    pub(super) async fn call_that_waits<T, F>(
+        &self,
+        time: Duration,
+        call: impl Fn(Connection, Duration, SessionRef, u32) -> F,
+    ) -> Result<T, SessionError>
+    where
+        F: Future<Output = Result<Result<T, Error>, CallError>>,
+    {
         let until = Instant::now() + time;
         let patience = Patience::new(time + self.0.line.options.timeout);
         let (lane, _place) = self.0.line.lane(patience).await?;
-        let wait = |connection: Connection, context, of| {
+        let call = |connection: Connection, context, of| {
             // What was waited before a connection broke counts.
             let left = until.saturating_duration_since(Instant::now());
-            let timeout_ms = Some(u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(WAIT_MAX_MS));
-            let request = WaitRequest { of, after: after.to_vec(), most: None, timeout_ms };
-            async move { connection.wait(context, request).await }
+            let left_ms = u32::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(WAIT_MAX_MS);
+            call(connection, context, of, left_ms)
         };
-        Ok(lane.repeat(patience, async || self.ready_on(&lane, patience).await, wait).await?.0)
+        Ok(lane.repeat(patience, async || self.ready_on(&lane, patience).await, call).await?.0)
     }
 }

@@ -30,6 +30,9 @@ use mcp_sessiond_proto::streams::{
     AppendRequest, Appended, FindEventRequest, FoundEvent, ListStreamsRequest, OpenStreamRequest,
     PruneRequest, Pruned, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
+use mcp_sessiond_proto::tasks::{
+    CreateTaskRequest, ListTasksRequest, Task, TaskRef, UpdateTaskRequest, WaitTaskRequest,
+};
 use mcp_sessiond_proto::types::{LeaseRef, Outcome, StoreRequest, Stored, TokenStatus};
 use mcp_sessiond_proto::{ClaimRequest, Claimed, Epoch, Error, Token, codec, paths};
 use serde::Serialize;
@@ -306,6 +309,21 @@ impl Service for Daemon {
     }
     async fn wait(self, _: Context, request: WaitRequest) -> Result<Replayed, Error> {
         self.told("wait", &request).await
+    }
+    async fn create_task(self, _: Context, request: CreateTaskRequest) -> Result<Task, Error> {
+        self.told("create_task", &request).await
+    }
+    async fn get_task(self, _: Context, request: TaskRef) -> Result<Task, Error> {
+        self.told("get_task", &request).await
+    }
+    async fn update_task(self, _: Context, request: UpdateTaskRequest) -> Result<Task, Error> {
+        self.told("update_task", &request).await
+    }
+    async fn wait_task(self, _: Context, request: WaitTaskRequest) -> Result<Task, Error> {
+        self.told("wait_task", &request).await
+    }
+    async fn list_tasks(self, _: Context, request: ListTasksRequest) -> Result<Vec<Task>, Error> {
+        self.told("list_tasks", &request).await
     }
     async fn lease_service(self, _: Context, request: ServeRequest) -> Result<Served, Error> {
         self.told("lease_service", &request).await

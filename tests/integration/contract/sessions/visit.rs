@@ -14,7 +14,8 @@ use mcp_sessiond_proto::streams::{
     AppendRequest, Appended, Cursor, Event, EventId, FindEventRequest, FoundEvent, Gap, ListStreamsRequest,
     OpenStreamRequest, PruneRequest, ReplayRequest, Replayed, Stream, StreamRef, WaitRequest,
 };
-use mcp_sessiond_proto::{Error, Json, RequestId};
+use mcp_sessiond_proto::tasks::{ListTasksRequest, TaskRef, WaitTaskRequest};
+use mcp_sessiond_proto::{Error, Json, RequestId, TaskId};
 
 use super::bench::{id, json, key, set, stream};
 
@@ -37,7 +38,7 @@ impl Visit {
     }
 
     /// Requests name the session too; that has been looked at by whoever made the access.
-    fn of(&self) -> SessionRef {
+    pub(super) fn of(&self) -> SessionRef {
         SessionRef { session: id(&self.access.place.name), service: None, epoch: None, caller: None }
     }
 
@@ -191,6 +192,18 @@ impl Visit {
     pub(super) async fn find_event(&self, event: &EventId) -> Result<FoundEvent, Error> {
         let request = FindEventRequest { of: self.of(), event: event.clone() };
         self.contents.find_event(&self.access, &request).await
+    }
+
+    pub(super) fn task_ref(&self, task: &TaskId) -> TaskRef {
+        TaskRef { of: self.of(), task: task.clone() }
+    }
+
+    pub(super) fn tasks_after(&self, after: Option<TaskId>) -> ListTasksRequest {
+        ListTasksRequest { of: self.of(), after }
+    }
+
+    pub(super) fn wait_for_task(&self, task: &TaskId, version: u64) -> WaitTaskRequest {
+        WaitTaskRequest { of: self.of(), task: task.clone(), version, timeout_ms: None }
     }
 
     /// Prunes all streams, or one.

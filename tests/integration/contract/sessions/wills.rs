@@ -1,6 +1,6 @@
 //! The last will of a stream.
 
-use mcp_sessiond_daemon::contents::Recorded;
+use mcp_sessiond_daemon::contents::{Of, Recorded};
 use mcp_sessiond_proto::Error;
 
 use super::bench::{Bench, start_of, stream};
@@ -14,7 +14,7 @@ pub(crate) async fn a_will_is_carried_out_once_and_closes_its_stream<B: Backend>
     let session = bench.session("s").await;
     let will = |name: &str, author: &str| Recorded {
         place: session.access.place.clone(),
-        stream: stream(name),
+        of: Of::Stream(stream(name)),
         author: author.into(),
     };
     session.open_stream_with("a", WILL, "one").await.expect("opened");
@@ -50,7 +50,8 @@ pub(crate) async fn a_will_is_carried_out_once_and_closes_its_stream<B: Backend>
 pub(crate) async fn a_will_ends_with_its_session<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.session("s").await;
-    let will = Recorded { place: session.access.place.clone(), stream: stream("a"), author: "one".into() };
+    let will =
+        Recorded { place: session.access.place.clone(), of: Of::Stream(stream("a")), author: "one".into() };
     session.open_stream_with("a", WILL, "one").await.expect("opened");
     session.reset().await.expect("empty");
     assert_eq!(bench.contents.wills().await, Ok(vec![]));
