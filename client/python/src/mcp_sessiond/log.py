@@ -1,0 +1,49 @@
+"""Every line that the three calls log, under `mcp_sessiond`. The first six never change: people grep for them."""
+
+from __future__ import annotations
+
+import logging
+
+logger = logging.getLogger("mcp_sessiond")
+
+ABSENT = "Token file not found (first run or clean slate)"
+CORRUPTED = "Token file corrupted, treating as stale"
+UNVERIFIED = "Could not verify parent process start time, session resume disabled for this instance"
+REJECTED = "Broker rejected resume token, starting fresh session"
+RESUMED = "Session resumed successfully"
+WRITE_FAILED = "Failed to write token file"
+
+_LOST = {
+    "sibling": "another server that looks the same to this host is alive",
+    "several": "several sessions of this server were free, and they can't be told apart",
+    "crowd": "this host has three or more servers that look the same",
+    "exited": "the server had exited while nobody was attached",
+    "killed": "the server was killed while nobody was attached",
+    "lingered": "nobody came back to the server in time",
+    "stopped": "the server was stopped",
+    "conversation": "the host has left that conversation",
+    "edited": "the entry in the host's file has another command now",
+    "quota": "the host had too many sessions",
+}
+_NEVER = {
+    "fresh_held": _LOST["sibling"],
+    "fresh_plural": _LOST["sibling"],
+    "fresh_never": "this host serves several clients from one process (`siblings` is `never`)",
+    "fresh_doubtful": "what this process was started with can't be read; `mcp-sessiond debug check --for PID` says which part",
+}
+
+
+def absent(outcome: str, because: str | None) -> None:
+    """A claim gave no token. Where there may have been one, the line says why it is not to be had."""
+    if because is not None:
+        logger.warning("Nothing is resumed: %s", _LOST.get(because, because))
+    elif outcome in _NEVER:
+        logger.warning("Nothing is resumed: %s", _NEVER[outcome])
+    else:
+        logger.info(ABSENT)
+
+
+def write_failed(why: object) -> None:
+    """The daemon could not write a token. A sentence of `write_failed` begins with the fixed words."""
+    text = str(why)
+    logger.warning("%s", text if text.startswith(WRITE_FAILED) else f"{WRITE_FAILED}: {text}")

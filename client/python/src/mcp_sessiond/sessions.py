@@ -1,0 +1,109 @@
+"""The sessions of one owner: made, opened, listed."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from typing import Literal
+
+from .asynchronous import AsyncioIo
+from .exchange import Io
+from .line import Line
+from .options import Options
+from .session import Hold, LeaseHold, ServiceHold, Session, mint
+from .values import Caller, Failed, Lifetimes, Raw, SessionView, Settable, as_json, status_wire
+
+Views = list[SessionView]
+
+
+class Sessions:
+    """The sessions of a host or of a service. Nothing is sent before the first call.
+
+    Every call raises `SessiondError`s. What passes is waited for, within `Options.timeout`: a daemon that is restarting
+    or busy, an answer that was lost.
+    """
+
+    def __init__(self, service: str | None, options: Options | None = None, *, io: Io | None = None) -> None:
+        """The sessions of a service, which every process of this user that says the name is; None: of this process's host."""
+        self.service = service
+        self._line = Line(options or Options(), io or AsyncioIo())
+        self._caller: Caller | None = None
+
+    def on_behalf_of(self, caller: Caller | None) -> Sessions:
+        """The same, asked for by this caller of the server: sessions that are bound to it can be opened."""
+        same = Sessions.__new__(Sessions)
+        same.service, same._line, same._caller = self.service, self._line, caller
+        return same
+
+    async def create(
+        self,
+        id: str | None = None,
+        *,
+        binding: Caller | None = None,
+        on_mismatch: Literal["refuse", "terminate"] = "refuse",
+        lifetimes: Lifetimes | None = None,
+        status: Settable | Failed = "initializing",
+        metadata: object = None,
+    ) -> Session:
+        """Makes a session. `metadata` is JSON of at most 65,536 bytes. With a binding only calls of that caller find it.
+
+        A host's session is leased to this process. Raises `AlreadyExists`, `SessionTerminated`, `QuotaExceeded`.
+        """
+        made = await self._line.call(
+            "create_session",
+            {
+                "session": id or (_session_id() if self.service else None),
+                "service": self.service,
+                "request": mint(),
+                "binding": None if binding is None else {"caller": binding.wire(), "on_mismatch": on_mismatch},
+                "lifetimes": None if lifetimes is None else lifetimes.wire(),
+                "status": status_wire(status),
+                "metadata": None if metadata is None else as_json(metadata),
+            },
+        )
+        return self._had(made, binding or self._caller)
+
+    async def open(self, id: str) -> Session:
+        """Takes a session up by its id: one that lives. Raises `UnknownSession`, `SessionTerminated`, `BindingMismatch`."""
+        return (await self.open_viewed(id))[0]
+
+    async def open_viewed(self, id: str) -> tuple[Session, SessionView]:
+        """As `open`. Tells also how the session is now."""
+        caller = self._caller.wire() if self._caller else None
+        raw = await self._line.call("open_session", {"session": id, "service": self.service, "caller": caller})
+        return self._had(raw, self._caller), SessionView.read(raw)
+
+    async def get(self, id: str) -> SessionView:
+        """A session as it is now, also one that was terminated. Raises `UnknownSession`, `BindingMismatch`."""
+        caller = self._caller.wire() if self._caller else None
+        raw = await self._line.call("get_session", {"session": id, "service": self.service, "caller": caller})
+        return SessionView.read(raw)
+
+    async def open_handle(self, handle: str) -> Session:
+        """Takes up the session of a handle. Raises `Refused` with `unknown_handle` or `handle_expired`."""
+        caller = self._caller.wire() if self._caller else None
+        raw = await self._line.call("open_handle", {"handle": handle, "service": self.service, "caller": caller})
+        # A handle leads to a host's session, and gives no lease.
+        return self._had(raw, self._caller) if self.service else await self.open(raw["session"])
+
+    async def list(self) -> Views:
+        """All of them, in order of their ids, without metadata. Terminated ones are among them for a while."""
+        found: Views = []
+        while True:
+            after = found[-1].id if found else None
+            page = await self._line.call("list_own_sessions", {"service": self.service, "after": after})
+            if not page:
+                return found
+            found += [SessionView.read(raw) for raw in page]
+
+    def _had(self, raw: Raw, caller: Caller | None) -> Session:
+        hold: Hold = ServiceHold(self.service) if self.service else LeaseHold(raw["epoch"])
+        return Session(self._line, raw["session"], hold, caller)
+
+
+def _session_id() -> str:
+    """A UUID of version 7 (RFC 9562): of our own, so that the call may be repeated."""
+    milliseconds = int(time.time() * 1000)
+    value = milliseconds << 80 | 7 << 76 | secrets.randbits(12) << 64 | 2 << 62 | secrets.randbits(62)
+    return str(uuid.UUID(int=value))

@@ -1,0 +1,84 @@
+"""Which command starts a daemon, and what its exit code means. `Line` runs it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import directory
+from .errors import NotStarted
+
+VARIABLE = "MCP_SESSIOND_BIN"
+"""The environment variable that names the daemon's executable."""
+
+_BINARY = "mcp-sessiond"
+_ANOTHER_RUNS = 75
+_BAD_CONFIGURATION = 64
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that starts a daemon: its arguments, and its environment."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    is_last: bool
+    """Whether nothing else is tried where it fails."""
+
+    def judge(self, status: int | None) -> bool:
+        """Whether a daemon is there, or about to be. None: the command still runs, and whoever connects next finds out.
+
+        Raises `NotStarted` where it has failed and nothing else is tried.
+        """
+        if status is None or status == 0 or (self.is_last and status == _ANOTHER_RUNS):
+            return True
+        if not self.is_last:
+            return False
+        hint = ": its configuration has an error" if status == _BAD_CONFIGURATION else ""
+        raise NotStarted(f"`{self.arguments[0]} run` failed (exit code {status}){hint}; run it in a terminal to see why")
+
+    def not_found(self, error: OSError) -> NotStarted:
+        """The error where the command can't be run."""
+        why = f"no daemon runs, and {self.arguments[0]} could not be started: {error.strerror}"
+        return NotStarted(f"{why}; install it, or set {VARIABLE} to its path")
+
+
+def commands(runtime: Path, binary: os.PathLike[str] | str | None) -> Iterator[Command]:
+    """The commands to try, in order: the service manager where it knows the daemon, then the executable itself."""
+    is_derived = runtime == directory.derived()
+    service = _service(runtime) if is_derived else None
+    if service:
+        yield service
+    environment = dict(os.environ)
+    if runtime != Path(environment.get(directory.VARIABLE) or directory.derived()):
+        environment[directory.VARIABLE] = str(runtime)
+    yield Command([os.fspath(binary) if binary else _find(), "run", "--on-demand"], environment, is_last=True)
+
+
+def _find() -> str:
+    if named := os.environ.get(VARIABLE):
+        return named
+    beside = Path(sys.executable).with_name(_BINARY)
+    return str(beside) if sys.executable and beside.is_file() else shutil.which(_BINARY) or _BINARY
+
+
+def _service(runtime: Path) -> Command | None:
+    home = os.environ.get("HOME")
+    environment = dict(os.environ)
+    if sys.platform == "darwin":
+        label = "io.github.mcp-sessiond"
+        agent = Path(home or "/", "Library", "LaunchAgents", f"{label}.plist")
+        arguments = ["/bin/launchctl", "kickstart", f"gui/{os.getuid()}/{label}"]
+        return Command(arguments, environment, is_last=False) if home and agent.is_file() else None
+    config = os.environ.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
+    if not config or Path("/run/user") not in runtime.parents:
+        return None
+    # Hosts don't pass it on, and without it the user manager is not found.
+    environment["XDG_RUNTIME_DIR"] = str(runtime.parent)
+    unit = Path(config, "systemd", "user", "mcp-sessiond.socket")
+    arguments = ["systemctl", "--user", "start", "mcp-sessiond.service"]
+    return Command(arguments, environment, is_last=False) if unit.is_file() else None

@@ -1,0 +1,85 @@
+"""The state of a session: JSON values by key, each with a version that grows with every write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import wire
+from .errors import Uncertain, VersionConflict
+from .exchange import Link
+from .line import Line, Params
+from .options import Patience
+from .values import StateEntry, StateKey, Write
+
+_PAGE = 100
+
+
+class State:
+    """What a `Session` does with its state. A key has 1 to 240 bytes of UTF-8 without control characters."""
+
+    if TYPE_CHECKING:
+        _line: Line
+
+        async def _of(self, patience: Patience) -> Params: ...
+
+        async def _change(self, method: str, params: Params) -> Any: ...
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value of a key, or the default where it has none."""
+        entry = await self.entry(key)
+        return entry.value if entry.version else default
+
+    async def entry(self, key: str) -> StateEntry:
+        """A key with its value and its version."""
+        return (await self.read([key]))[0]
+
+    async def read(self, keys: Sequence[str]) -> list[StateEntry]:
+        """Up to 50 keys at once, in their order. Raises `InvalidArgument`, also where they have more than 3 MiB together."""
+        return [StateEntry.read(raw) for raw in await self._change("read_state", {"keys": list(keys)})]
+
+    async def keys(self) -> list[StateKey]:
+        """All keys that have a value, in their order."""
+        found: list[StateKey] = []
+        while True:
+            page = await self._change("list_state", {"after": found[-1].key if found else None})
+            found += [StateKey(raw["key"], int(raw["version"]), int(raw["bytes"])) for raw in page]
+            if len(page) < _PAGE:
+                return found
+
+    async def set(self, key: str, value: object) -> int:
+        """Writes a value, whatever was there. Returns its version. Raises `QuotaExceeded`."""
+        return (await self.write([Write(key, value)]))[0].version
+
+    async def remove(self, key: str) -> None:
+        """Removes a value, if there is one."""
+        await self.write([Write(key, remove=True)])
+
+    async def compare_and_set(self, key: str, expected: int, value: object, *, remove: bool = False) -> int:
+        """Writes (or removes) a value only if the key is at this version; 0: only if it has no value.
+
+        Returns the new version. Raises `VersionConflict`; `Uncertain` where the value may have been written.
+        """
+        return (await self.write([Write(key, value, expected, remove)]))[0].version
+
+    async def write(self, writes: Sequence[Write]) -> list[StateEntry]:
+        """Writes and removes up to 50 values, all or none. Returns their versions, in the order of the writes.
+
+        Raises as `compare_and_set`.
+        """
+        from .session import mint
+
+        patience, request, tries = self._line.patience(), mint(), 0
+        of, told = await self._of(patience), [write.wire() for write in writes]
+
+        def params(link: Link) -> Params:
+            nonlocal tries
+            tries += 1
+            return {"of": of, "writes": told, "request": request if link.hello.has(wire.TAKES_REQUESTS) else None}
+
+        try:
+            return [StateEntry.read(raw) for raw in await self._line.call("write_state", params, patience)]
+        except VersionConflict as error:
+            if tries > 1:
+                raise Uncertain(f"the answer to a write was lost, and then: {error}") from error
+            raise

@@ -1,0 +1,119 @@
+"""What travels on the daemon's socket: the hello, frames, JSON-RPC. Nothing here does I/O.
+
+`proto/PROTOCOL.md` of the project describes every byte.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import HelloRefused, ProtocolError, SessiondError, refusal
+
+HELLO_BYTES = 32
+"""Bytes of a hello, in either direction."""
+
+_HELLO = struct.Struct(">8sHHBBHIIQ")
+_MAGIC = b"mcpsessd"
+_VERSION = 2
+_JSON_RPC = 2
+_FRAME_MAX = 4 << 20
+_LENGTH = struct.Struct(">I")
+
+TAKES_REQUESTS = 1
+"""Feature bit of a daemon whose `write_state` and `reset_session` take a `request`."""
+TAKES_WILLS = 4
+"""Feature bit of a daemon whose `open_stream` takes a `will`."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What the daemon says of itself: its version, the largest frame that it takes in bytes, and its feature bits."""
+
+    version: int
+    frame_max: int
+    features: int
+
+    def has(self, feature: int) -> bool:
+        """Whether the daemon has this feature."""
+        return bool(self.features & feature)
+
+
+def hello() -> bytes:
+    """The hello of a client that speaks JSON-RPC: 32 bytes."""
+    return _HELLO.pack(_MAGIC, _VERSION, 0, _JSON_RPC, 0, 0, _FRAME_MAX, 0, 0)
+
+
+def read_hello(said: bytes) -> Hello:
+    """Reads the daemon's 32 bytes.
+
+    Raises `HelloRefused` where the daemon does not welcome the client, `ProtocolError` where it is no such daemon.
+    """
+    magic, version, _, _, answer, _, frame_max, _, features = _HELLO.unpack(said)
+    if magic != _MAGIC:
+        raise ProtocolError("whatever listens at the daemon's socket is no mcp-sessiond")
+    if answer:
+        raise HelloRefused(answer, ours=_VERSION, theirs=version)
+    return Hello(version, frame_max, features)
+
+
+def frame(body: bytes, frame_max: int) -> bytes:
+    """A message with its length before it. Raises `invalid_argument` where it is larger than the daemon takes."""
+    if len(body) > frame_max:
+        sentence = f"the request has {len(body)} bytes, and the daemon takes {frame_max}"
+        raise refusal({"code": "invalid_argument", "sentence": sentence}, sentence)
+    return _LENGTH.pack(len(body)) + body
+
+
+@dataclass
+class Frames:
+    """Finds the frames in what was received."""
+
+    _rest: bytearray = field(default_factory=bytearray)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that these bytes complete. Raises `ProtocolError` at one that is too long."""
+        self._rest += data
+        frames = []
+        while len(self._rest) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._rest)
+            if length > _FRAME_MAX:
+                raise ProtocolError("the daemon has sent a frame that is too long")
+            end = _LENGTH.size + length
+            if len(self._rest) < end:
+                break
+            frames.append(bytes(self._rest[_LENGTH.size : end]))
+            del self._rest[:end]
+        return frames
+
+
+def request(number: int, method: str, params: dict[str, Any]) -> bytes:
+    """A request, as JSON-RPC. Parameters that are None are left out."""
+    given = {name: value for name, value in params.items() if value is not None}
+    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": given}
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
+def cancellation(number: int) -> bytes:
+    """The notification that nobody waits for this request any more."""
+    params = {"requestId": number}
+    return json.dumps({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}).encode()
+
+
+def answer(body: bytes) -> tuple[object, Any, SessiondError | None]:
+    """The id of an answer, and its result or its error.
+
+    Raises `ProtocolError` where it is no JSON-RPC. The error quotes nothing of what was said.
+    """
+    try:
+        said = json.loads(body)
+        if "error" not in said:
+            return said["id"], said["result"], None
+        error = said["error"]
+        # Without `data` the request never reached the service: this client and the daemon don't fit.
+        told = error.get("data") or {"code": "invalid_argument", "sentence": error["message"]}
+        return said["id"], None, refusal(told, error["message"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ProtocolError("the daemon has sent something that is no answer") from None

@@ -1,0 +1,235 @@
+"""Sessions of a service, under asyncio and with threads, on a real daemon that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import unittest
+
+import support
+from mcp_sessiond import (
+    STANDALONE,
+    AfterEvent,
+    AfterNumber,
+    BindingMismatch,
+    ConnectError,
+    Credential,
+    Json,
+    Lifetimes,
+    Options,
+    Sessions,
+    SessionTerminated,
+    StreamClosed,
+    UnknownCursor,
+    UnknownSession,
+    Untrusted,
+    VersionConflict,
+    Write,
+    blocking,
+)
+
+
+class OfAService(unittest.IsolatedAsyncioTestCase):
+    def setUp(self) -> None:
+        self.daemon = support.Daemon().start()
+        self.addCleanup(self.daemon.remove)
+        self.options = Options(directory=self.daemon.directory, binary=support.BINARY)
+        self.sessions = Sessions("web", self.options)
+
+    async def test_a_session_is_made_opened_listed_updated_and_ended(self) -> None:
+        made = await self.sessions.create(metadata={"client": "x"}, lifetimes=Lifetimes(idle_ms=3_600_000))
+        view = await self.sessions.get(made.id)
+        self.assertEqual((view.status, view.service, view.bound), ("initializing", "web", False))
+        assert view.metadata and view.expires_ms
+        self.assertEqual(view.metadata.text, '{"client":"x"}')
+        self.assertEqual((await made.update(status="ready")).status, "ready")
+        await made.touch()
+        self.assertIn(made.id, [one.id for one in await self.sessions.list()])
+        again = await self.sessions.open(made.id)
+        handle = await again.mint_handle()
+        self.assertEqual((await self.sessions.open_handle(handle.handle)).id, made.id)
+        await made.terminate()
+        with self.assertRaises(SessionTerminated) as raised:
+            await self.sessions.open(made.id)
+        self.assertEqual((raised.exception.code, raised.exception.http_status), ("session_terminated", 404))
+        with self.assertRaises(UnknownSession):
+            await Sessions("other", self.options).get(made.id)
+
+    async def test_a_binding_admits_its_caller_alone_until_it_is_rotated(self) -> None:
+        alice, bob = Credential.of("alice"), Credential.of(b"bob")
+        made = await self.sessions.create(binding=alice)
+        with self.assertRaises(BindingMismatch):
+            await self.sessions.on_behalf_of(bob).open(made.id)
+        self.assertEqual((await self.sessions.on_behalf_of(alice).open(made.id)).id, made.id)
+        await made.rotate_credential(b"bob")
+        self.assertTrue((await self.sessions.on_behalf_of(bob).get(made.id)).bound)
+        self.assertNotIn(alice.hash, repr(alice))
+
+    async def test_state_is_written_read_removed_and_compared(self) -> None:
+        session = await self.sessions.create()
+        self.assertEqual(await session.get("cart", "empty"), "empty")
+        version = await session.set("cart", ["äpfel", 1])
+        self.assertEqual(await session.get("cart"), ["äpfel", 1])
+        with self.assertRaises(VersionConflict) as raised:
+            await session.compare_and_set("cart", 0, None)
+        self.assertEqual((raised.exception.key, raised.exception.current), ("cart", version))
+        await session.compare_and_set("cart", version, {"now": None})
+        await session.write([Write("b", Json('{ "spaced": 1 }')), Write("cart", remove=True)])
+        entry = await session.entry("b")
+        assert entry.json
+        self.assertEqual(entry.json.text, '{ "spaced": 1 }')
+        self.assertEqual([key.key for key in await session.keys()], ["b"])
+        self.assertNotIn("spaced", repr(entry))
+
+    async def test_more_keys_than_a_page_has(self) -> None:
+        session = await self.sessions.create()
+        names = [f"k{number:03}" for number in range(230)]
+        for begin in range(0, len(names), 50):
+            await session.write([Write(name, begin) for name in names[begin : begin + 50]])
+        self.assertEqual([key.key for key in await session.keys()], names)
+
+    async def test_streams_are_appended_to_replayed_waited_for_and_closed(self) -> None:
+        session = await self.sessions.create()
+        stream = await session.open_stream("post-1", opened_by=7)
+        first = await stream.prime()
+        waiting = asyncio.create_task(session.wait([AfterEvent(first.id)]))
+        told = await stream.append_all([{"n": 1}, {"n": 2}])
+        self.assertEqual((await waiting).events[0].message, {"n": 1})
+        found = await session.find_event(told[0].id)
+        self.assertEqual((found.stream.id, found.ended), ("post-1", False))
+        await stream.orphan()
+        redirected = await stream.append({"method": "m"})
+        self.assertEqual(redirected.stream, STANDALONE)
+        await stream.unorphan()
+        await stream.close()
+        said = await session.replay(AfterEvent(first.id))
+        self.assertEqual([event.message["n"] for event in said.events], [1, 2])
+        self.assertEqual(list(said.ended), ["post-1"])
+        self.assertEqual((await session.replay(AfterNumber(3))).events[0].message, {"method": "m"})
+        with self.assertRaises(StreamClosed):
+            await stream.append({})
+        with self.assertRaises(UnknownCursor) as raised:
+            await session.replay(AfterEvent("made-up"))
+        self.assertEqual(raised.exception.http_status, 400)
+        self.assertEqual(await session.prune(1), 3)
+
+    async def test_an_append_with_the_same_request_is_done_once(self) -> None:
+        session = await self.sessions.create()
+        stream = session.standalone()
+        first = await stream.append_all([{"n": 1}], request="r1")
+        self.assertEqual(await stream.append_all([{"n": 1}], request="r1"), first)
+        self.assertEqual(len((await stream.replay()).events), 1)
+
+    async def test_calls_go_on_while_the_daemon_is_killed(self) -> None:
+        session = await self.sessions.create()
+        stream = session.standalone()
+        attachment = await session.attach()
+
+        async def write(number: int) -> None:
+            await stream.append({"n": number})
+
+        begun = [asyncio.create_task(write(number)) for number in range(200)]
+        await asyncio.sleep(0)
+        self.daemon.kill()
+        self.daemon.start()
+        await asyncio.gather(*begun)
+        said = (await session.replay(AfterNumber(0))).events
+        self.assertEqual(sorted(event.message["n"] for event in said), list(range(200)))
+        while not (await session.view()).attached:
+            pass
+        await attachment.detach()
+        self.assertEqual((await session.view()).attached, 0)
+
+    async def test_a_daemon_is_started_where_none_runs_and_only_if_that_is_allowed(self) -> None:
+        self.daemon.kill()
+        with self.assertRaises(ConnectError) as raised:
+            await Sessions("web", Options(directory=self.daemon.directory, start=False)).list()
+        self.assertEqual(raised.exception.code, "not_running")
+        with self.assertRaises(ConnectError) as raised:
+            await Sessions("web", Options(directory=self.daemon.directory, binary="/nowhere")).list()
+        self.assertEqual(raised.exception.code, "not_started")
+        self.assertEqual(await self.sessions.list(), [])
+        self.assertIsNotNone(self.daemon.pid())
+
+    async def test_nothing_is_said_in_a_directory_that_is_open_to_others(self) -> None:
+        self.daemon.directory.chmod(0o755)
+        with self.assertRaises(Untrusted):
+            await self.sessions.list()
+        self.daemon.directory.chmod(0o700)
+
+    async def test_a_wait_of_many_keeps_no_other_call_waiting(self) -> None:
+        session = await self.sessions.create()
+        waits = [asyncio.create_task(session.wait([AfterNumber(0)])) for _ in range(100)]
+        await asyncio.sleep(0)
+        await session.standalone().append({"n": 1})
+        for said in await asyncio.gather(*waits):
+            self.assertEqual(len(said.events), 1)
+
+
+class Blocking(unittest.TestCase):
+    def setUp(self) -> None:
+        self.daemon = support.Daemon().start()
+        self.addCleanup(self.daemon.remove)
+        self.sessions = blocking.Sessions("web", Options(directory=self.daemon.directory, binary=support.BINARY))
+
+    def test_the_same_calls_without_an_event_loop(self) -> None:
+        session = self.sessions.create(status="ready")
+        self.assertEqual(session.get("n", 0), 0)
+        session.set("n", 1)
+        stream = session.open_stream("post-1", will={"lost": True})
+        stream.append({"n": 1})
+        with session.attach():
+            self.assertEqual(session.view().attached, 1)
+        stream.close()
+        self.assertEqual([page.events[0].message for page in session.follow(stream.start)], [{"n": 1}])
+        self.assertEqual([one.id for one in self.sessions.list()], [session.id])
+
+    def test_threads_share_a_connection(self) -> None:
+        session = self.sessions.create()
+        waiting = threading.Thread(target=lambda: session.wait([AfterNumber(0)]))
+        waiting.start()
+        threads = [threading.Thread(target=session.set, args=(f"k{number}", number)) for number in range(60)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(session.keys()), 60)
+        session.standalone().append({})
+        waiting.join()
+
+    def test_a_child_after_fork_has_connections_of_its_own(self) -> None:
+        session = self.sessions.create()
+        session.set("of", "parent")
+        child = os.fork()
+        if child == 0:
+            try:
+                session.set("of", "child")
+                os._exit(0)
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        self.assertEqual(session.get("of"), "child")
+
+    def test_a_will_is_carried_out_when_its_author_was_killed(self) -> None:
+        session = self.sessions.create()
+        child = os.fork()
+        if child == 0:
+            try:
+                session.open_stream("post-1", will={"lost": True})
+                os.kill(os.getpid(), 9)
+            finally:
+                os._exit(1)
+        os.waitpid(child, 0)
+        told = session.wait([session.stream("post-1").start])
+        self.assertEqual([event.message for event in told.events], [{"lost": True}])
+
+    def test_the_daemon_is_killed_between_calls(self) -> None:
+        session = self.sessions.create()
+        session.set("n", 1)
+        self.daemon.kill()
+        self.assertEqual(session.get("n"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
