@@ -18,6 +18,7 @@ ROOT = HERE.parents[2]
 SOURCE = HERE.parent / "src"
 if os.environ.get("MCP_SESSIOND_INSTALLED") is None:
     sys.path.insert(0, str(SOURCE))
+INSTALLED = ROOT / "target" / "py"
 BINARY = os.environ.get("MCP_SESSIOND_BIN") or str(ROOT / "target" / "debug" / "mcp-sessiond")
 
 

@@ -65,6 +65,11 @@ class Session(State, Streams):
     def __repr__(self) -> str:
         return f"Session({self.id})"
 
+    @property
+    def caller(self) -> Caller | None:
+        """Who asks for it."""
+        return self._caller
+
     def on_behalf_of(self, caller: Caller | None) -> Session:
         """The same session, asked for by this caller of the server."""
         return Session(self._line, self.id, self._hold, caller)

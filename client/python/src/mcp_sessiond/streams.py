@@ -172,3 +172,7 @@ class Stream:
     async def unorphan(self) -> StreamView:
         """The stream's reader is back."""
         return StreamView.read(await self._session._change("unorphan_stream", {"stream": self.id}))
+
+    async def prune_session(self, keep: int) -> int:
+        """Deletes the oldest events of the stream's session, so that at most `keep` stay. How many were deleted."""
+        return await self._session.prune(keep)

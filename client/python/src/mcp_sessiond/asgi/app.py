@@ -1,0 +1,180 @@
+"""The middleware: which request goes where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..errors import SessiondError
+from ..session import Session
+from . import get, post
+from .http import (
+    INVALID,
+    NO_METHOD,
+    SESSION,
+    UNSUPPORTED,
+    VERSION,
+    Refusal,
+    read_body,
+    respond,
+    respond_json,
+)
+from .inner import Call, Inner
+from .readers import Readers
+from .settings import PRIMES, App, Receive, Scope, Send, Settings, header
+from .table import Table, parse
+
+KEY = "mcp_sessiond.session"
+"""Where a request's scope has its session."""
+
+VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26"]
+
+
+class Durable:
+    """An ASGI app around the one of an MCP SDK, whose sessions survive its process."""
+
+    def __init__(self, app: App, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._inner = Inner(app)
+        self._table: Table | None = None
+
+    @property
+    def table(self) -> Table:
+        """The sessions of this process."""
+        if self._table is None:
+            self._table = Table(self._settings, self._inner)
+        return self._table
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "").rstrip("/") or "/"
+        if scope["type"] != "http" or path != (self._settings.path.rstrip("/") or "/"):
+            await self._app(scope, receive, send)
+            return
+        id: list[Any] = [None]
+        try:
+            await self._serve(scope, receive, send, id)
+        except SessiondError as error:
+            await Refusal.of(error).answer(send, id[0])
+        except Refusal as refusal:
+            await refusal.answer(send, id[0])
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, id: list[Any]) -> None:
+        method, session, version = scope["method"], header(scope, SESSION), header(scope, VERSION)
+        is_modern = version is not None and version > PRIMES
+        if method == "OPTIONS" or (is_modern and self._settings.modern == "pass"):
+            await self._app(scope, receive, send)
+        elif method == "POST":
+            body = await read_body(receive, self._settings.body_max)
+            message = parse(body)
+            id[0] = message.get("id") if isinstance(message, dict) and "method" in message else None
+            await self._post(message, body, session, scope, receive, send)
+        elif method not in ("GET", "DELETE"):
+            raise Refusal(405, INVALID, f"the method {method} is not allowed")
+        elif session is None:
+            raise Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
+        elif method == "DELETE":
+            await self.table.end(session, scope)
+            await respond(send, 204)
+        else:
+            await self._get(session, scope, receive, send)
+
+    async def _get(self, id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if "text/event-stream" not in (header(scope, b"accept") or ""):
+            raise Refusal(406, INVALID, "`Accept` must have text/event-stream")
+        try:
+            # What the app says of its own accord is heard as soon as the client is back.
+            live = await self.table.live(id, scope)
+            session, record, readers = live.session, live.record, live.readers
+            live.use()
+        except Refusal:
+            session, record = await self.table.session(id, scope)
+            readers = Readers()
+        await get.serve(self._settings, session, record, readers, scope, receive, send)
+
+    async def _post(
+        self, message: Any, body: bytes, id: str | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        method = message.get("method") if isinstance(message, dict) else None
+        version = header(scope, VERSION)
+        if method == "initialize" and "id" in message:
+            await self._initialize(message, body, id, scope, send)
+        elif method == "server/discover" and self._settings.modern == "pass":
+            await self._app(scope, _read(body, receive), send)
+        elif method == "server/discover":
+            # Of all answers it is the one after which every official client sends `initialize`.
+            raise Refusal(404, NO_METHOD, "the server keeps sessions: begin with `initialize`")
+        elif version is not None and version > PRIMES:
+            data = {"supported": VERSIONS, "requested": version}
+            raise Refusal(400, UNSUPPORTED, "the server keeps sessions: begin with `initialize`", data=data)
+        elif id is None:
+            raise Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
+        elif not isinstance(message, dict):
+            raise Refusal(400, INVALID, "batches are not supported")
+        else:
+            await self._pass(message, id, scope, receive, send)
+
+    async def _pass(self, message: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """A message of a session's: once more where the app inside has forgotten the session, in a new one."""
+        own = message.get("id")
+        for attempt in range(2):
+            live = await self.table.live(id, scope)
+            live.use()
+            inside = {**scope, KEY: live.session}
+            if "method" in message and "id" in message:
+                message["id"] = own
+                request = post.Request(self._settings, self._inner, live, message)
+                if await request.serve(inside, receive, send):
+                    return
+            elif not live.ids.to_app(message):
+                await respond(send, 202)
+                return
+            elif await post.answer(self._inner, live, inside, json.dumps(message).encode(), send) != 404:
+                return
+            if attempt == 0:
+                await live.end()
+        raise Refusal(502, -32000, "the server does not know its own session")
+
+    async def _initialize(self, message: Any, body: bytes, id: str | None, scope: Scope, send: Send) -> None:
+        if id is not None:
+            # A client that was restarted and still has its session gets the recorded answer.
+            session, record = await self.table.session(id, scope)
+            said = {"jsonrpc": "2.0", "id": message["id"], "result": record.result}
+            await respond_json(send, 200, said, [(SESSION, session.id.encode())])
+            return
+        call = Call(self._app, scope, body)
+        if await call.status != 200 or call.header(SESSION) is None:
+            await post.pass_on(call, call.header(SESSION), send)
+            return
+        answers = [said async for text in call.messages() if "method" not in (said := json.loads(text))]
+        result = next((said["result"] for said in answers if "result" in said), None)
+        if result is None:
+            raise Refusal(502, -32000, "the server did not answer `initialize`")
+        live = await self.table.begin(scope, message.get("params", {}), call, result)
+        said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        await respond_json(send, 200, said, [(SESSION, live.session.id.encode())])
+
+
+def _read(body: bytes, receive: Receive) -> Receive:
+    """`receive` of a request whose body was read."""
+    has_read = False
+
+    async def again() -> Any:
+        nonlocal has_read
+        if has_read:
+            return await receive()
+        has_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def session_of(context: Any) -> Session | None:
+    """The session of the request that a handler answers. `context` is what the SDK hands to tools, resources and prompts.
+
+    None where the request has not come through `durable`.
+    """
+    for name in ("request_context", "request", "scope"):
+        context = getattr(context, name, context)
+    found = context.get(KEY) if hasattr(context, "get") else None
+    return found if isinstance(found, Session) else None

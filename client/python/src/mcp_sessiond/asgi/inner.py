@@ -1,0 +1,112 @@
+"""Requests to the app inside: it sees HTTP and nothing else, and goes on when the client outside hangs up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from .http import SESSION, VERSION, Events, Headers
+from .settings import App, Message, Scope
+
+_PARTS_MAX = 64
+
+
+class Call:
+    """A request to the app inside, and its response."""
+
+    def __init__(self, app: App, scope: Scope, body: bytes) -> None:
+        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The status of the response; 500 where the app has failed before it had one."""
+        self.headers: Headers = []
+        self._body = body
+        self._was_read = False
+        self._hung_up = asyncio.Event()
+        self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(_PARTS_MAX)
+        self._task = asyncio.create_task(self._run(app, scope))
+
+    async def _run(self, app: App, scope: Scope) -> None:
+        try:
+            await app(scope, self._receive, self._send)
+        finally:
+            if not self.status.done():
+                self.status.set_result(500)
+            self._hung_up.set()
+            while True:
+                try:
+                    self._parts.put_nowait(None)
+                    break
+                except asyncio.QueueFull:
+                    await asyncio.sleep(0)
+
+    async def _receive(self) -> Message:
+        if not self._was_read:
+            self._was_read = True
+            return {"type": "http.request", "body": self._body, "more_body": False}
+        await self._hung_up.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.headers = [(bytes(name).lower(), bytes(value)) for name, value in message.get("headers", ())]
+            if not self.status.done():
+                self.status.set_result(message["status"])
+        elif message["type"] == "http.response.body" and message.get("body") and not self._hung_up.is_set():
+            await self._parts.put(message["body"])
+
+    def header(self, name: bytes) -> str | None:
+        """A header of the response."""
+        return next((value.decode("latin-1") for key, value in self.headers if key == name), None)
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The parts of the body, up to its end."""
+        while (part := await self._parts.get()) is not None:
+            yield part
+
+    async def whole(self) -> bytes:
+        """The whole body."""
+        return b"".join([part async for part in self.parts()])
+
+    async def messages(self) -> AsyncIterator[str]:
+        """The JSON-RPC messages of the body: of a stream of events, or the one that it is."""
+        await self.status
+        if (self.header(b"content-type") or "").startswith("text/event-stream"):
+            events = Events()
+            async for part in self.parts():
+                for data in events.feed(part):
+                    yield data
+        elif body := await self.whole():
+            yield body.decode()
+
+    def hang_up(self) -> None:
+        """Ends the request, as a client does that goes."""
+        self._hung_up.set()
+        if not self._parts.empty():
+            self._task.cancel()
+
+
+class Inner:
+    """The app inside."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    def passed(self, scope: Scope, body: bytes, session: str) -> Call:
+        """The client's request with another session id."""
+        kept = [(name, value) for name, value in scope["headers"] if name not in (SESSION, b"content-length")]
+        kept += [(SESSION, session.encode()), (b"content-length", str(len(body)).encode())]
+        return Call(self.app, {**scope, "headers": kept}, body)
+
+    def sent(self, scope: Scope, method: str, session: str | None, version: str | None, message: object = None) -> Call:
+        """A request of the adapter's own, on behalf of the client whose request this is."""
+        body = b"" if message is None else json.dumps(message).encode()
+        ours = {SESSION, VERSION, b"content-type", b"content-length", b"accept", b"last-event-id"}
+        headers = [(name, value) for name, value in scope["headers"] if name not in ours]
+        headers += [(b"accept", b"application/json, text/event-stream"), (b"content-length", str(len(body)).encode())]
+        if body:
+            headers.append((b"content-type", b"application/json"))
+        if session:
+            headers.append((SESSION, session.encode()))
+        if version:
+            headers.append((VERSION, version.encode()))
+        return Call(self.app, {**scope, "method": method, "headers": headers}, body)

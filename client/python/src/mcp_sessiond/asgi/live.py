@@ -1,0 +1,144 @@
+"""One session, as this process serves it: in the daemon, and in the app inside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from typing import Any
+
+from ..errors import SessiondError, StreamClosed
+from ..session import Session
+from ..streams import Stream
+from ..values import as_json
+from .http import Refusal
+from .ids import Ids
+from .inner import Call, Inner
+from .pump import Pump
+from .readers import Readers
+from .record import Record, unknown
+from .settings import PRIMES, Scope, Settings
+
+logger = logging.getLogger("mcp_sessiond")
+
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+class Live:
+    """A session that the app inside knows under an id of its own."""
+
+    def __init__(self, settings: Settings, inner: Inner, session: Session, record: Record, inner_id: str) -> None:
+        self.session = session
+        self.record = record
+        self.inner_id = inner_id
+        self.ids = Ids()
+        self.readers = Readers()
+        self.is_over = False
+        """Whether the app inside does not know the session any more."""
+        self._settings = settings
+        self._inner = inner
+        self._standalone: Call | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._used = asyncio.get_running_loop().time()
+
+    @property
+    def primes(self) -> bool:
+        """Whether streams begin with an event without data."""
+        return self.record.version >= PRIMES
+
+    def use(self) -> None:
+        """The client has sent a request."""
+        self._used = asyncio.get_running_loop().time()
+
+    def idle_for(self) -> float:
+        """Seconds since the client's last request; 0 while a call or a stream is open."""
+        is_busy = self.ids.is_busy or self.readers.any
+        return 0.0 if is_busy else asyncio.get_running_loop().time() - self._used
+
+    def spawn(self, work: Any) -> None:
+        """Does this beside everything else."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def listen(self, scope: Scope) -> None:
+        """Opens the standalone stream of the app inside, so that it drops nothing that belongs to no request."""
+        call = self._standalone = self._inner.sent(scope, "GET", self.inner_id, self.record.version)
+        if await call.status == 200:
+            self.spawn(self._hear(call))
+
+    async def _hear(self, call: Call) -> None:
+        pump = Pump(self.session.standalone(), self.ids, self.readers)
+        try:
+            await pump.run(call.messages())
+        except SessiondError as error:
+            logger.warning("Session %s is not served any more: %s", self.session.id, error)
+        # The session has ended, or the process is about to: clients come back, here or to the next one.
+        self.is_over = True
+        self.readers.end_all()
+
+    async def open(self, request: Any) -> tuple[Stream, str | None]:
+        """A stream for the answer to this request, and the id of its priming event. Raises `SessiondError`."""
+        name = f"post-{secrets.token_hex(8)}"
+        stream = await self.session.open_stream(name, opened_by=request, will=unknown(request))
+        return stream, (await stream.prime()).id if self.primes else None
+
+    async def carry(self, call: Call, stream: Stream, key: str, request: Any) -> None:
+        """Stores what the app says to a request, and closes the stream."""
+        pump = Pump(stream, self.ids, self.readers, key)
+        try:
+            await pump.run(call.messages())
+            if not pump.answered:
+                await pump.store([as_json(unknown(request))])
+        except StreamClosed:
+            pass  # The daemon has carried out the stream's will.
+        except SessiondError as error:
+            logger.warning("A call of session %s is lost: %s", self.session.id, error)
+        finally:
+            self.ids.end(key)
+            self.use()
+        await self.close(stream)
+
+    async def close(self, stream: Stream) -> None:
+        """Closes a stream; its reader goes."""
+        try:
+            await stream.close()
+        except SessiondError as error:
+            logger.debug("A stream could not be closed: %s", error)
+        if reader := self.readers.of(stream.id):
+            reader.end()
+
+    async def end(self, scope: Scope | None = None) -> None:
+        """The app inside forgets the session."""
+        self.is_over = True
+        self.readers.end_all()
+        if self._standalone:
+            self._standalone.hang_up()
+        if scope:
+            await self._inner.sent(scope, "DELETE", self.inner_id, self.record.version).whole()
+
+
+async def shake(inner: Inner, scope: Scope, params: Any) -> tuple[str, Any]:
+    """Initialises the app inside with these parameters: its id of the session, and its result.
+
+    Raises `Refusal` where the app refuses.
+    """
+    message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    call = inner.sent(scope, "POST", None, None, message)
+    said = [text async for text in call.messages()]
+    status, inner_id = await call.status, call.header(b"mcp-session-id")
+    result = next((found for found in map(_result, said) if found is not None), None)
+    if status != 200 or inner_id is None or result is None:
+        raise Refusal(status if status >= 400 else 502, -32000, "the server refuses the recorded handshake")
+    version = result.get("protocolVersion") if isinstance(result, dict) else None
+    told = inner.sent(scope, "POST", inner_id, version, INITIALIZED)
+    await told.whole()
+    return inner_id, result
+
+
+def _result(text: str) -> Any:
+    try:
+        return json.loads(text).get("result")
+    except (ValueError, AttributeError):
+        return None

@@ -1,0 +1,112 @@
+"""POST: a request of the client's goes to the app inside, and what that says is stored before it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ..events import AfterEvent, Cursor, StreamStart
+from ..streams import Stream
+from .get import Tail
+from .http import COMMENT, SESSION, Headers, begin_events, disconnected, event, priming, respond, send_part
+from .inner import Call, Inner
+from .live import Live
+from .readers import Reader
+from .settings import Receive, Scope, Send, Settings
+
+
+async def answer(inner: Inner, live: Live, scope: Scope, body: bytes, send: Send) -> int:
+    """Passes on what wants no answer. Returns the app's status, without a response where it does not know the session."""
+    call = inner.passed(scope, body, live.inner_id)
+    status = await call.status
+    if status != 404:
+        await pass_on(call, live.session.id, send)
+    return status
+
+
+async def pass_on(call: Call, session: str | None, send: Send) -> None:
+    """The app's response as it is, but for the session's id."""
+    named: Headers = [(SESSION, session.encode())] if session else []
+    headers = [(name, value) for name, value in call.headers if name != SESSION] + named
+    await send({"type": "http.response.start", "status": await call.status, "headers": headers})
+    async for part in call.parts():
+        await send_part(send, part)
+    await send_part(send, b"", is_last=True)
+
+
+class Request:
+    """A request of the client's, with its stream."""
+
+    def __init__(self, settings: Settings, inner: Inner, live: Live, message: dict[str, Any]) -> None:
+        self._settings = settings
+        self._inner = inner
+        self._live = live
+        self._message = message
+        self._own = message["id"]
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answers it. False: the app inside does not know the session, and nothing was done.
+
+        Raises `SessiondError` before the app has got it.
+        """
+        live = self._live
+        stream, primed = await live.open(self._own)
+        key = live.ids.begin(self._message, stream.id)
+        reader = live.readers.come(stream.id)
+        call = self._inner.passed(scope, json.dumps(self._message).encode(), live.inner_id)
+        try:
+            status = await self._status(call)
+            if status not in (200, None):
+                live.ids.end(key)
+                live.spawn(live.close(stream))
+                if status == 404:
+                    return False
+                await pass_on(call, live.session.id, send)
+                return True
+            live.spawn(live.carry(call, stream, key, self._own))
+            await self._send(stream, primed, reader, receive, send)
+            return True
+        finally:
+            live.readers.leave(stream.id, reader)
+
+    async def _status(self, call: Call) -> int | None:
+        """The status of the app's response; None where it lets the client wait: that has to get an id to come back with."""
+        done, _ = await asyncio.wait({call.status}, timeout=self._settings.begin)
+        return call.status.result() if done else None
+
+    async def _send(self, stream: Stream, primed: str | None, reader: Reader, receive: Receive, send: Send) -> None:
+        gone = asyncio.create_task(disconnected(receive))
+        sending = asyncio.create_task(self._send_all(stream, primed, reader, send))
+        try:
+            await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (gone, sending):
+                task.cancel()
+            await asyncio.gather(gone, sending, return_exceptions=True)
+
+    async def _send_all(self, stream: Stream, primed: str | None, reader: Reader, send: Send) -> None:
+        await begin_events(send, self._live.session.id)
+        if primed:
+            await send_part(send, priming(primed, self._settings.retry_ms))
+        after: Cursor = AfterEvent(primed) if primed else StreamStart(stream.id)
+        async for part in self._parts(stream, after, reader):
+            await send_part(send, part)
+        await send_part(send, b"", is_last=True)
+
+    async def _parts(self, stream: Stream, after: Cursor, reader: Reader) -> AsyncIterator[bytes]:
+        while True:
+            while reader.waiting:
+                id, text = reader.waiting.popleft()
+                after = AfterEvent(id)
+                yield event(id, text)
+            if reader.is_behind:
+                # It was too slow: the daemon has the rest.
+                async for part in Tail(self._settings, self._live.session, stream.id, after).parts():
+                    yield part
+                return
+            if reader.is_over:
+                return
+            if not await reader.wait(self._settings.keep_alive):
+                yield COMMENT

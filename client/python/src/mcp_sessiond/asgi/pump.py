@@ -1,0 +1,119 @@
+"""What the app inside says goes into the daemon, and then to the reader."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ..errors import QuotaExceeded, InvalidArgument, SessiondError
+from ..streams import Stream
+from ..values import Json
+from .ids import Ids
+from .readers import Readers
+from .record import not_kept
+
+logger = logging.getLogger("mcp_sessiond")
+
+_QUEUE = 256
+_BATCH_BYTES = 2 << 20
+_AWAY = 1.0
+_KEEP_EVENTS = 16
+
+
+class Pump:
+    """Stores what is said on one stream, in batches, and gives it to the stream's reader."""
+
+    def __init__(self, stream: Stream, ids: Ids, readers: Readers, key: str | None = None) -> None:
+        self.answered = False
+        """Whether the answer to the stream's request was stored."""
+        self._stream = stream
+        self._ids = ids
+        self._readers = readers
+        self._key = key
+        self._queue: asyncio.Queue[str | None] = asyncio.Queue(_QUEUE)
+
+    async def run(self, messages: AsyncIterator[str]) -> None:
+        """Stores all that is said, up to its end. Raises `SessiondError` where the session has ended."""
+        storing = asyncio.create_task(self._store_all())
+        try:
+            async for text in messages:
+                if storing.done():
+                    break
+                await self._put(text, storing)
+                if self.answered:
+                    break
+            await self._put(None, storing)
+            await storing
+        finally:
+            storing.cancel()
+
+    async def _put(self, text: str | None, storing: asyncio.Task[None]) -> None:
+        # Where nothing is stored any more nobody makes room.
+        putting = asyncio.ensure_future(self._queue.put(text))
+        await asyncio.wait({putting, storing}, return_when=asyncio.FIRST_COMPLETED)
+        putting.cancel()
+
+    async def _store_all(self) -> None:
+        is_last = False
+        while not is_last:
+            texts = [await self._queue.get()]
+            while not self._queue.empty() and sum(len(text or "") for text in texts) < _BATCH_BYTES:
+                texts.append(self._queue.get_nowait())
+            is_last = None in texts
+            told = [self._translated(text) for text in texts if text is not None]
+            if told:
+                await self.store(told)
+
+    def _translated(self, text: str) -> str:
+        try:
+            message = json.loads(text)
+        except ValueError:
+            return text
+        if not isinstance(message, dict):
+            return text
+        is_answer = "method" not in message and self._key is not None and json.dumps(message.get("id")) == self._key
+        changed = self._ids.to_client(message)
+        self.answered = self.answered or is_answer
+        return json.dumps(message, separators=(",", ":"), ensure_ascii=False) if changed else text
+
+    async def store(self, texts: list[str]) -> None:
+        """Stores messages. Nobody is given what is not stored. Raises `SessiondError`."""
+        try:
+            await self._append(texts)
+        except (QuotaExceeded, InvalidArgument) as error:
+            if len(texts) > 1:
+                for text in texts:
+                    await self.store([text])
+                return
+            await self._make_room(texts[0], error)
+
+    async def _append(self, texts: list[str]) -> None:
+        while True:
+            try:
+                appended = await self._stream.append_all([Json(text) for text in texts])
+                break
+            except SessiondError as error:
+                if not error.passes:
+                    raise
+                logger.warning("Messages wait to be stored: %s", error)
+                await asyncio.sleep(_AWAY)
+        for one, text in zip(appended, texts, strict=True):
+            if reader := self._readers.of(one.stream):
+                reader.give(one.id, text)
+
+    async def _make_room(self, text: str, error: SessiondError) -> None:
+        """Deletes the oldest events; without room even then, a short error takes the place of an answer."""
+        await self._stream.prune_session(_KEEP_EVENTS)
+        try:
+            await self._append([text])
+            return
+        except (QuotaExceeded, InvalidArgument):
+            pass
+        message: dict[str, Any] = json.loads(text)
+        if "method" not in message:
+            await self._append([json.dumps(not_kept(message.get("id"), len(text.encode()), str(error)))])
+        else:
+            logger.warning("A message of %d bytes could not be stored, and is lost: %s", len(text), error)

@@ -1,0 +1,48 @@
+"""What an author may tell `durable`, and the types of ASGI."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..options import Options
+from ..values import Caller, Credential, Lifetimes
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+PRIMES = "2025-11-25"
+"""The first version of MCP whose streams begin with an event that has an id and no data. Versions are dates."""
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """A header of a request. `name` is in lower case."""
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+
+
+def bearer(scope: Scope) -> Caller | None:
+    """The caller by the hash of its bearer token; None where there is none."""
+    kind, _, token = (header(scope, b"authorization") or "").partition(" ")
+    return Credential.of(token.strip().encode("latin-1")) if kind.lower() == "bearer" and token else None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of `durable`. Times are in seconds unless their names say otherwise."""
+
+    service: str
+    path: str = "/mcp"
+    caller: Callable[[Scope], Caller | None] = bearer
+    modern: Literal["refuse", "pass"] = "refuse"
+    retry_ms: int = 5_000
+    idle: float = 1_800.0
+    keep_alive: float = 15.0
+    hold: float = 5.0
+    begin: float = 1.0
+    body_max: int = 4 << 20
+    lifetimes: Lifetimes | None = None
+    options: Options = field(default_factory=Options)

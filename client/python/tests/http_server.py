@@ -1,0 +1,63 @@
+"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp PORT [JOURNAL]
+
+It prints a line once it listens. Its journal has a line for each `initialize` and each call.
+
+  count {key, steps, hold, gate}  tells as many numbers as `steps` says, each as progress; after the number `hold` it waits for the
+                                  file `gate`; and answers
+  visits                          counts the calls of the session, in its state, and tells id and client of the session
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+
+import support  # noqa: F401
+import uvicorn
+from mcp_sessiond.asgi import durable, session_of
+
+kind, port = sys.argv[1], int(sys.argv[2])
+journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT) if len(sys.argv) > 3 else 2
+
+if kind == "mcp1":
+    from mcp.server.fastmcp import Context, FastMCP
+
+    server = FastMCP("test")
+elif kind == "mcp2":
+    from mcp.server.mcpserver import Context
+    from mcp.server.mcpserver import MCPServer as FastMCP
+
+    server = FastMCP("test")
+else:
+    from fastmcp import Context, FastMCP
+
+    server = FastMCP("test")
+
+
+@server.tool()
+async def count(key: str, steps: int, hold: int, gate: str, ctx: Context) -> str:
+    os.write(journal, f"{key}\n".encode())
+    for number in range(1, steps + 1):
+        await ctx.report_progress(number, steps, key)
+        while number == hold and not os.path.exists(gate):
+            await asyncio.sleep(0.005)
+    return f"{key} {steps}"
+
+
+@server.tool()
+async def visits(ctx: Context) -> str:
+    session = session_of(ctx)
+    assert session
+    number = await session.get("visits", 0) + 1
+    await session.set("visits", number)
+    info = ctx.session.client_params
+    return f"{session.id} {number} {info.clientInfo.name if hasattr(info, 'clientInfo') else info.client_info.name}"
+
+
+app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
+app = durable(app, service="test")
+listening = socket.create_server(("127.0.0.1", port))
+print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

@@ -1,0 +1,153 @@
+"""Servers of the SDKs with one line added: killed in the middle of a call and started again, the official client at the other end."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import threading
+import unittest
+from pathlib import Path
+from typing import Any
+
+import support
+from mcp_sessiond import Options, blocking
+
+PYTHONS = {
+    "mcp1": support.INSTALLED / "mcp1" / "bin" / "python",
+    "mcp2": support.INSTALLED / "mcp2" / "bin" / "python",
+    "fastmcp": support.INSTALLED / "fastmcp" / "bin" / "python",
+}
+UNKNOWN = "the server ended before it had answered: the outcome of this call is unknown"
+
+
+class Process:
+    """A process that writes lines."""
+
+    def __init__(self, daemon: support.Daemon, kind: str, script: str, *arguments: str) -> None:
+        command = [str(PYTHONS[kind]), str(support.HERE / script), kind, *arguments]
+        pipe = subprocess.PIPE
+        log = (daemon.directory / f"{script}.log").open("ab")
+        self.process = subprocess.Popen(
+            command, env=daemon.environment, stdin=pipe, stdout=pipe, stderr=log, text=True, bufsize=1
+        )
+        self.lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put("")
+
+    def line(self) -> str:
+        """The next line. Fails where the process has ended."""
+        line = self.lines.get(timeout=60)
+        if not line:
+            raise AssertionError(f"{self.process.args} has ended")
+        return line.strip()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Server(Process):
+    def __init__(self, daemon: support.Daemon, kind: str, port: int = 0) -> None:
+        super().__init__(daemon, kind, "http_server.py", str(port), str(daemon.directory / "journal"))
+        self.url = self.line()
+        self.port = int(self.url.split(":")[2].split("/")[0])
+
+
+class Client(Process):
+    def __init__(self, daemon: support.Daemon, kind: str, url: str) -> None:
+        super().__init__(daemon, kind, "http_client.py", url)
+        self.told: list[dict[str, Any]] = []
+        self.until(lambda said: said.get("ready"))
+
+    def call(self, tool: str, **arguments: Any) -> None:
+        assert self.process.stdin
+        print(json.dumps({"tool": tool, **arguments}), file=self.process.stdin, flush=True)
+
+    def until(self, is_it: Any) -> dict[str, Any]:
+        while True:
+            said: dict[str, Any] = json.loads(self.line())
+            self.told.append(said)
+            if is_it(said):
+                return said
+
+    def outcome(self, key: str | None) -> dict[str, Any]:
+        return self.until(lambda said: said.get("key") == key and "progress" not in said)
+
+    def progress(self, key: str) -> list[int]:
+        return [said["progress"] for said in self.told if said.get("key") == key and "progress" in said]
+
+
+class Killed:
+    """The cases, for each SDK."""
+
+    kind: str
+
+    def setUp(self: Any) -> None:
+        self.daemon = support.Daemon().start()
+        self.addCleanup(self.daemon.remove)
+        self.gate = str(self.daemon.directory / "gate")
+        self.server = self.serve()
+        self.client = Client(self.daemon, self.kind, self.server.url)
+        self.addCleanup(self.client.kill)
+
+    def serve(self: Any, port: int = 0) -> Server:
+        server = Server(self.daemon, self.kind, port)
+        self.addCleanup(server.kill)
+        return server
+
+    def sessions(self: Any) -> list[Any]:
+        found = blocking.Sessions("test", Options(directory=self.daemon.directory)).list()
+        return [one for one in found]
+
+    def test_a_call_is_answered_and_the_session_goes_on(self: Any) -> None:
+        self.client.call("visits")
+        session, number, client = self.client.outcome(None)["result"].split()
+        self.assertEqual(number, "1")
+        self.client.call("count", key="a", steps=3, hold=2, gate=self.gate)
+        self.client.until(lambda said: said == {"key": "a", "progress": 2})
+        self.server.kill()
+        self.serve(self.server.port)
+        said = self.client.outcome("a")
+        self.assertEqual((said.get("error"), said["code"]), (UNKNOWN, -32000))
+        self.assertEqual(self.client.progress("a"), [1, 2])
+        self.client.call("count", key="b", steps=2, hold=-1, gate=self.gate)
+        self.assertEqual(self.client.outcome("b")["result"], "b 2")
+        self.assertEqual(self.client.progress("b"), [1, 2])
+        self.client.call("visits")
+        # Its state, its id, and who the client is.
+        self.assertEqual(self.client.outcome(None)["result"], f"{session} 2 {client}")
+        # A client that had sent `initialize` again would have another one.
+        self.assertEqual([one.id for one in self.sessions()], [session])
+        self.assertEqual(Path(self.daemon.directory, "journal").read_text().split(), ["a", "b"])
+
+    def test_the_daemon_is_killed_in_the_middle_of_a_call(self: Any) -> None:
+        self.client.call("count", key="a", steps=4, hold=2, gate=self.gate)
+        self.client.until(lambda said: said == {"key": "a", "progress": 2})
+        self.daemon.kill()
+        os.close(os.open(self.gate, os.O_CREAT))
+        self.daemon.start()
+        self.assertEqual(self.client.outcome("a")["result"], "a 4")
+        self.assertEqual(self.client.progress("a"), [1, 2, 3, 4])
+
+
+class Mcp1(Killed, unittest.TestCase):
+    kind = "mcp1"
+
+
+class Mcp2(Killed, unittest.TestCase):
+    kind = "mcp2"
+
+
+class FastMcp(Killed, unittest.TestCase):
+    kind = "fastmcp"
+
+
+if __name__ == "__main__":
+    unittest.main()
