@@ -4,6 +4,9 @@ It prints a line once it listens. Its journal has a line for each `initialize` a
 
   count {key, steps, hold, gate}  tells as many numbers as `steps` says, each as progress; after the number `hold` it waits for the
                                   file `gate`; and answers
+  flood {steps}                   tells as many numbers as fast as it can, and answers
+  announce                        tells of its own accord that there are other tools
+  ask                             asks the client for its roots, and answers how many there are
   visits                          counts the calls of the session, in its state, and tells id and client of the session
 """
 
@@ -56,8 +59,28 @@ async def visits(ctx: Context) -> str:
     return f"{session.id} {number} {info.clientInfo.name if hasattr(info, 'clientInfo') else info.client_info.name}"
 
 
+@server.tool()
+async def flood(steps: int, ctx: Context) -> str:
+    for number in range(steps):
+        await ctx.report_progress(number, steps, "x" * 100)
+    return str(steps)
+
+
+@server.tool()
+async def announce(ctx: Context) -> str:
+    # Not on behalf of the call: `related_request_id` is not set.
+    await ctx.session.send_tool_list_changed()
+    return "announced"
+
+
+@server.tool()
+async def ask(ctx: Context) -> str:
+    roots = await ctx.session.list_roots()
+    return str(len(roots.roots))
+
+
 app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
-app = durable(app, service="test")
+app = durable(app, service="test", retry_ms=200)
 listening = socket.create_server(("127.0.0.1", port))
 print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

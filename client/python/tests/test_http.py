@@ -4,60 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import queue
-import subprocess
-import threading
 import unittest
 from pathlib import Path
 from typing import Any
 
 import support
 from mcp_sessiond import Options, blocking
+from processes import Process, Server
 
-PYTHONS = {
-    "mcp1": support.INSTALLED / "mcp1" / "bin" / "python",
-    "mcp2": support.INSTALLED / "mcp2" / "bin" / "python",
-    "fastmcp": support.INSTALLED / "fastmcp" / "bin" / "python",
-}
 UNKNOWN = "the server ended before it had answered: the outcome of this call is unknown"
-
-
-class Process:
-    """A process that writes lines."""
-
-    def __init__(self, daemon: support.Daemon, kind: str, script: str, *arguments: str) -> None:
-        command = [str(PYTHONS[kind]), str(support.HERE / script), kind, *arguments]
-        pipe = subprocess.PIPE
-        log = (daemon.directory / f"{script}.log").open("ab")
-        self.process = subprocess.Popen(
-            command, env=daemon.environment, stdin=pipe, stdout=pipe, stderr=log, text=True, bufsize=1
-        )
-        self.lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            self.lines.put(line)
-        self.lines.put("")
-
-    def line(self) -> str:
-        """The next line. Fails where the process has ended."""
-        line = self.lines.get(timeout=60)
-        if not line:
-            raise AssertionError(f"{self.process.args} has ended")
-        return line.strip()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
-class Server(Process):
-    def __init__(self, daemon: support.Daemon, kind: str, port: int = 0) -> None:
-        super().__init__(daemon, kind, "http_server.py", str(port), str(daemon.directory / "journal"))
-        self.url = self.line()
-        self.port = int(self.url.split(":")[2].split("/")[0])
 
 
 class Client(Process):
