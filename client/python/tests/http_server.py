@@ -1,4 +1,4 @@
-"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp PORT [JOURNAL]
+"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp PORT [JOURNAL] [store]
 
 It prints a line once it listens. Its journal has a line for each `initialize` and each call.
 
@@ -24,10 +24,16 @@ from mcp_sessiond.asgi import durable, session_of
 kind, port = sys.argv[1], int(sys.argv[2])
 journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT) if len(sys.argv) > 3 else 2
 
+store = None
+if sys.argv[4:] == ["store"]:
+    from mcp_sessiond.event_store import DurableEventStore
+
+    store = DurableEventStore("test")
+
 if kind == "mcp1":
     from mcp.server.fastmcp import Context, FastMCP
 
-    server = FastMCP("test")
+    server = FastMCP("test", event_store=store)
 elif kind == "mcp2":
     from mcp.server.mcpserver import Context
     from mcp.server.mcpserver import MCPServer as FastMCP
@@ -79,8 +85,17 @@ async def ask(ctx: Context) -> str:
     return str(len(roots.roots))
 
 
-app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
-app = durable(app, service="test", retry_ms=200)
+if store:
+    if kind == "mcp1":
+        app = server.streamable_http_app()
+    elif kind == "mcp2":
+        app = server.streamable_http_app(event_store=store)
+    else:
+        app = server.http_app(path="/mcp", event_store=store)
+    app = store.around(app)
+else:
+    app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
+    app = durable(app, service="test", retry_ms=200)
 listening = socket.create_server(("127.0.0.1", port))
 print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

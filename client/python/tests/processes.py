@@ -46,7 +46,7 @@ class Process:
 
 
 class Server(Process):
-    def __init__(self, daemon: support.Daemon, kind: str, port: int = 0) -> None:
-        super().__init__(daemon, kind, "http_server.py", str(port), str(daemon.directory / "journal"))
+    def __init__(self, daemon: support.Daemon, kind: str, port: int = 0, *more: str) -> None:
+        super().__init__(daemon, kind, "http_server.py", str(port), str(daemon.directory / "journal"), *more)
         self.url = self.line()
         self.port = int(self.url.split(":")[2].split("/")[0])

@@ -22,6 +22,7 @@ class Answer(Protocol):
 
     def done(self) -> bool:
         """Whether it has a result."""
+        ...
 
     def set_result(self, result: Any, /) -> None:
         """Gives it its result."""

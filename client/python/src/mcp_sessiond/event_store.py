@@ -1,0 +1,154 @@
+"""An `EventStore` for servers of the SDK `mcp` that want nothing but resumable streams: events in the daemon.
+
+`mcp_sessiond.asgi.durable` does more, and needs no event store: sessions survive the process.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import MutableMapping
+from contextvars import ContextVar
+from typing import Any
+
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+
+from .asgi.http import SESSION
+from .asgi.settings import App, Message, Receive, Scope, Send, header
+from .errors import SessiondError
+from .events import STANDALONE, AfterEvent
+from .options import Options
+from .session import Session
+from .sessions import Sessions
+from .streams import Stream
+from .values import Json
+
+logger = logging.getLogger("mcp_sessiond")
+
+
+class _Streams:
+    """The streams of one session of the SDK's. The SDK calls them by the ids of requests, which may come again."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.open: dict[str, Stream] = {}
+        # The SDK's name of each stream of ours.
+        self.names: dict[str, str] = {}
+
+
+_CURRENT: ContextVar[_Streams | None] = ContextVar("mcp_sessiond_streams", default=None)
+
+
+class DurableEventStore(EventStore):
+    """Keeps events in the daemon: `store = DurableEventStore("notes")`, `app = store.around(mcp.streamable_http_app())`.
+
+    The SDK has one store for all sessions, and does not tell it whose an event is. So the app is wrapped: the request
+    that begins a session tells the store, and the tasks of that session know it from then on. Nothing is kept of an
+    event outside of a wrapped app, nor while the daemon is away; one line of the log says so. No call ever raises.
+    """
+
+    def __init__(self, service: str, options: Options | None = None) -> None:
+        self._sessions = Sessions(service, options)
+        self._known: MutableMapping[str, _Streams] = {}
+        self._has_warned = False
+
+    def around(self, app: App) -> App:
+        """The app, with the store knowing whose each request is."""
+
+        async def known(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            id = header(scope, SESSION)
+            streams = self._known.setdefault(id, _Streams()) if id else _Streams()
+
+            async def told(message: Message) -> None:
+                # The response to `initialize` tells the session's id.
+                if message["type"] == "http.response.start" and id is None:
+                    named = dict(message.get("headers", ())).get(SESSION)
+                    if named:
+                        self._known[named.decode("latin-1")] = streams
+                await send(message)
+
+            token = _CURRENT.set(streams)
+            try:
+                await app(scope, receive, told)
+            finally:
+                _CURRENT.reset(token)
+                if scope["method"] == "DELETE" and id:
+                    self._known.pop(id, None)
+
+        return known
+
+    async def store_event(self, stream_id: str, message: Any) -> str:
+        """Stores an event; None is a priming event. Its id, which can't be resumed from where the event was not stored."""
+        try:
+            streams = _CURRENT.get()
+            if streams is not None:
+                return await self._store(streams, stream_id, message)
+            self._warn("the app was not wrapped by `DurableEventStore.around`")
+        except SessiondError as error:
+            self._warn(str(error))
+        except Exception as error:
+            self._warn(f"{type(error).__name__} in the client library")
+        return f"not-stored-{secrets.token_hex(16)}"
+
+    async def _store(self, streams: _Streams, stream_id: str, message: Any) -> str:
+        if streams.session is None:
+            streams.session = await self._sessions.create(status="ready")
+        stream = streams.open.get(stream_id)
+        # A priming event is the first of a new request.
+        if stream is None or (message is None and stream_id != STANDALONE):
+            stream = await self._begin(streams, streams.session, stream_id)
+        text = None if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
+        appended = await stream.append(None if text is None else Json(text))
+        if text is not None and stream_id != STANDALONE and "method" not in json.loads(text):
+            del streams.open[stream_id]
+            await stream.close()
+        return appended.id
+
+    async def _begin(self, streams: _Streams, session: Session, stream_id: str) -> Stream:
+        if stream_id == STANDALONE:
+            stream = session.standalone()
+        else:
+            stream = await session.open_stream(f"post-{secrets.token_hex(8)}")
+        streams.open[stream_id] = stream
+        streams.names[stream.id] = stream_id
+        return stream
+
+    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
+        """Replays the stream of an event after it. The SDK's name of the stream; None where the id is unknown."""
+        try:
+            streams = _CURRENT.get()
+            if streams is None or streams.session is None:
+                return None
+            found = await streams.session.find_event(last_event_id)
+            after, more = AfterEvent(last_event_id), True
+            while more:
+                said = await streams.session.replay(after)
+                for event in said.events:
+                    await send_callback(EventMessage(_message(event.json.text), event.id))
+                    after = AfterEvent(event.id)
+                more = said.more
+            return streams.names.get(found.stream.id)
+        except SessiondError as error:
+            self._warn(str(error))
+        return None
+
+    def _warn(self, why: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning("Events are not stored: %s", why)
+
+
+def _message(text: str) -> Any:
+    try:
+        from mcp_types import jsonrpc_message_adapter
+
+        return jsonrpc_message_adapter.validate_json(text, by_name=False)
+    except ImportError:
+        from mcp.types import JSONRPCMessage
+
+        validate: Any = getattr(JSONRPCMessage, "model_validate_json")  # noqa: B009
+        return validate(text)

@@ -1,0 +1,163 @@
+"""An `AsyncKeyValue` of py-key-value-aio: FastMCP keeps its state, its OAuth data and its cache in one.
+
+A collection is a session of the service, and each key one of its state. The daemon deletes nothing by itself here: an
+expired value is gone for every reader, and is deleted by the next read of it, or by `cull`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsFloat
+
+from .errors import AlreadyExists, UnknownSession, VersionConflict
+from .options import Options
+from .session import Session
+from .sessions import Sessions
+from .values import Lifetimes, StateEntry, Write
+
+_KEY_MAX = 200
+_AT_ONCE = 50
+_DEFAULT = "default_collection"
+
+Found = tuple[dict[str, Any] | None, float | None]
+
+
+class KeyValue:
+    """Values by collection and key, in the daemon: `FastMCP(session_state_store=KeyValue("notes"))`.
+
+    Every process that says the service's name has the same values. Calls raise `SessiondError`s: `QuotaExceeded` where
+    a value is too large, `ConnectError` without the daemon.
+    """
+
+    def __init__(self, service: str, options: Options | None = None) -> None:
+        self._sessions = Sessions(service, options)
+        self._open: dict[str, Session] = {}
+
+    async def get(self, key: str, *, collection: str | None = None) -> dict[str, Any] | None:
+        """The value of a key; None where it has none."""
+        return (await self.ttl_many([key], collection=collection))[0][0]
+
+    async def ttl(self, key: str, *, collection: str | None = None) -> Found:
+        """The value of a key, and for how many seconds more it has it; None: without an end."""
+        return (await self.ttl_many([key], collection=collection))[0]
+
+    async def get_many(self, keys: Sequence[str], *, collection: str | None = None) -> list[dict[str, Any] | None]:
+        """The values of keys, in their order."""
+        return [value for value, _ in await self.ttl_many(keys, collection=collection)]
+
+    async def ttl_many(self, keys: Sequence[str], *, collection: str | None = None) -> list[Found]:
+        """The values of keys with the seconds that are left, in their order."""
+        found: dict[str, Found] = {}
+        session = await self._session(collection)
+        for part in _parts(list(dict.fromkeys(keys))):
+            for key, entry in zip(part, await session.read([_state_key(key) for key in part]), strict=True):
+                found[key] = _read(entry)
+                if entry.version and found[key][0] is None:
+                    await _delete(session, entry)
+        return [found[key] for key in keys]
+
+    async def put(
+        self,
+        key: str,
+        value: Mapping[str, Any],
+        *,
+        collection: str | None = None,
+        ttl: SupportsFloat | None = None,
+    ) -> None:
+        """Writes a value, for `ttl` seconds or without an end."""
+        await self.put_many([key], [value], collection=collection, ttl=ttl)
+
+    async def put_many(
+        self,
+        keys: Sequence[str],
+        values: Sequence[Mapping[str, Any]],
+        *,
+        collection: str | None = None,
+        ttl: SupportsFloat | None = None,
+    ) -> None:
+        """Writes values, 50 at once: those all or none."""
+        until = None if ttl is None else time.time() + float(ttl)
+        written = dict(zip(keys, values, strict=True))
+        session = await self._session(collection)
+        for part in _parts(list(written)):
+            told = {key: {"key": key, "value": dict(written[key]), "until": until} for key in part}
+            await session.write([Write(_state_key(key), value) for key, value in told.items()])
+
+    async def delete(self, key: str, *, collection: str | None = None) -> bool:
+        """Deletes a value. Whether there was one."""
+        return await self.delete_many([key], collection=collection) == 1
+
+    async def delete_many(self, keys: Sequence[str], *, collection: str | None = None) -> int:
+        """Deletes values. How many there were."""
+        deleted, session = 0, await self._session(collection)
+        for key in dict.fromkeys(keys):
+            entry = await session.entry(_state_key(key))
+            if entry.version:
+                deleted += _read(entry)[0] is not None
+                await session.remove(entry.key)
+        return deleted
+
+    async def keys(self, collection: str | None = None, *, limit: int | None = None) -> list[str]:
+        """The keys of a collection that have a value."""
+        found: list[str] = []
+        session = await self._session(collection)
+        for part in _parts([key.key for key in await session.keys()]):
+            found += [entry.value["key"] for entry in await session.read(part) if _read(entry)[0] is not None]
+        return found[:limit]
+
+    async def cull(self) -> None:
+        """Deletes expired values of the collections that this process has used."""
+        for session in list(self._open.values()):
+            for part in _parts([key.key for key in await session.keys()]):
+                for entry in await session.read(part):
+                    if entry.version and _read(entry)[0] is None:
+                        await _delete(session, entry)
+
+    async def destroy_collection(self, collection: str) -> bool:
+        """Deletes all values of a collection."""
+        await (await self._session(collection)).reset()
+        return True
+
+    async def _session(self, collection: str | None) -> Session:
+        name = collection or _DEFAULT
+        session = self._open.get(name)
+        if session is None:
+            session = self._open[name] = await self._opened(f"kv-{hashlib.sha256(name.encode()).hexdigest()[:32]}")
+        return session
+
+    async def _opened(self, id: str) -> Session:
+        try:
+            return await self._sessions.open(id)
+        except UnknownSession:
+            pass
+        try:
+            return await self._sessions.create(id, status="ready", lifetimes=Lifetimes(0, 0, 0))
+        except AlreadyExists:
+            return await self._sessions.open(id)
+
+
+def _state_key(key: str) -> str:
+    is_fit = key and len(key.encode()) <= _KEY_MAX and key.isprintable() and not key.startswith("#")
+    return key if is_fit else f"#{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def _read(entry: StateEntry) -> Found:
+    told = entry.value
+    if told is None:
+        return None, None
+    until = told["until"]
+    left = None if until is None else until - time.time()
+    return (None, None) if left is not None and left <= 0 else (told["value"], left)
+
+
+async def _delete(session: Session, entry: StateEntry) -> None:
+    try:
+        await session.compare_and_set(entry.key, entry.version, None, remove=True)
+    except VersionConflict:
+        pass  # Somebody has written another value since.
+
+
+def _parts(keys: list[str]) -> list[list[str]]:
+    return [keys[place : place + _AT_ONCE] for place in range(0, len(keys), _AT_ONCE)]

@@ -1,0 +1,80 @@
+"""The SDK's own transport with the event store: one store for all sessions, and none sees another's events."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from typing import Any
+
+import support
+from mcp_sessiond import Options, StreamStart, blocking
+from processes import Server
+from raw import Raw
+
+
+class Stored:
+    kind: str
+
+    def setUp(self: Any) -> None:
+        self.daemon = support.Daemon().start()
+        self.addCleanup(self.daemon.remove)
+        self.gate = str(self.daemon.directory / "gate")
+        self.server = Server(self.daemon, self.kind, 0, "store")
+        self.addCleanup(self.server.kill)
+
+    def begun(self: Any, key: str) -> tuple[Raw, str]:
+        """A client that has left a call of its own, with the same id as everybody's, and the id of its first event."""
+        raw = Raw(self.server.port)
+        raw.initialize()
+        response = raw.tool(1, "count", key=key, steps=2, hold=1, gate=self.gate)
+        events = response.events()
+        first = next(events)[0]
+        next(events)
+        response.close()
+        return raw, str(first)
+
+    def test_calls_of_one_id_in_two_sessions_are_replayed_each_to_its_own(self: Any) -> None:
+        clients = {key: self.begun(key) for key in ("a", "b")}
+        os.close(os.open(self.gate, os.O_CREAT))
+        # The SDK loses what is said while it replays: both calls come to their ends first.
+        stored = blocking.Sessions("test", Options(directory=self.daemon.directory))
+        for view in stored.list():
+            session = stored.open(view.id)
+            for stream in session.streams():
+                if stream.id.startswith("post-"):
+                    list(session.follow(StreamStart(stream.id)))
+        for key, (raw, first) in clients.items():
+            # The SDK keeps a stream open that is said to its end.
+            said = []
+            for _, message in raw.send("GET", Last_Event_ID=first).messages():
+                said.append(message)
+                if "method" not in message:
+                    break
+            told = [message["params"]["message"] for message in said if "method" in message]
+            self.assertEqual(told, [key, key])
+            self.assertEqual(said[-1]["result"]["content"][0]["text"], f"{key} 2")
+
+    def test_without_a_daemon_calls_are_answered_all_the_same(self: Any) -> None:
+        self.server.kill()
+        self.daemon.kill()
+        self.daemon.environment["MCP_SESSIOND_BIN"] = "/nowhere"
+        raw = Raw(Server(self.daemon, self.kind, 0, "store").port)
+        raw.initialize()
+        answer = raw.tool(1, "count", key="a", steps=1, hold=-1, gate="").answer()
+        self.assertEqual(answer["result"]["content"][0]["text"], "a 1")
+
+
+class Mcp1(Stored, unittest.TestCase):
+    kind = "mcp1"
+
+
+class Mcp2(Stored, unittest.TestCase):
+    kind = "mcp2"
+
+
+class FastMcp(Stored, unittest.TestCase):
+    kind = "fastmcp"
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,97 @@
+"""The stores for FastMCP and starsessions, on a real daemon."""
+
+from __future__ import annotations
+
+import time
+import unittest
+from unittest import mock
+
+import support
+from mcp_sessiond import Options
+from mcp.server.streamable_http import EventMessage
+from mcp_sessiond.asgi.settings import Message, Receive, Scope, Send
+from mcp_sessiond.event_store import DurableEventStore
+from mcp_sessiond.key_value import KeyValue
+from mcp_sessiond.starsessions import DurableStore
+
+
+class Stores(unittest.IsolatedAsyncioTestCase):
+    def setUp(self) -> None:
+        self.daemon = support.Daemon().start()
+        self.addCleanup(self.daemon.remove)
+        self.options = Options(directory=self.daemon.directory, binary=support.BINARY)
+
+    async def test_values_by_collection_and_key(self) -> None:
+        from key_value.aio.protocols.key_value import AsyncKeyValue
+
+        store: AsyncKeyValue = KeyValue("web", self.options)
+        other = KeyValue("web", self.options)
+        self.assertIsNone(await store.get("a"))
+        await store.put("a", {"n": 1})
+        await store.put("a", {"n": 2}, collection="tokens")
+        self.daemon.kill()
+        self.assertEqual(await other.get("a"), {"n": 1})
+        self.assertEqual(await other.ttl("a", collection="tokens"), ({"n": 2}, None))
+        names = [f"key {number}" for number in range(120)] + ["x" * 1000, "line\nend", ""]
+        await store.put_many(names, [{"name": name} for name in names])
+        self.assertEqual(await other.get_many(names), [{"name": name} for name in names])
+        self.assertEqual(sorted(await other.keys()), sorted([*names, "a"]))
+        self.assertEqual((await other.delete("a"), await other.delete("a")), (True, False))
+        self.assertEqual(await other.delete_many(names), 123)
+        self.assertEqual(await store.keys(), [])
+
+    async def test_a_value_expires(self) -> None:
+        store = KeyValue("web", self.options)
+        await store.put("a", {"n": 1}, ttl=60)
+        await store.put("b", {"n": 1}, ttl=60)
+        _, left = await store.ttl("a")
+        assert left is not None
+        self.assertTrue(0 < left <= 60)
+        with mock.patch.object(time, "time", return_value=time.time() + 61):
+            self.assertEqual(await store.ttl("a"), (None, None))
+            self.assertFalse(await store.delete("a"))
+            await store.cull()
+        self.assertEqual(await store.get_many(["a", "b"]), [None, None])
+
+    async def test_no_session_replays_the_events_of_another(self) -> None:
+        from mcp_types import JSONRPCNotification
+
+        store = DurableEventStore("web", self.options)
+        message = JSONRPCNotification(jsonrpc="2.0", method="m")
+        ids: dict[str, str] = {}
+        replayed: list[str | None] = []
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            async def told(event: EventMessage) -> None:
+                replayed.append(event.event_id)
+
+            if scope["method"] == "POST":
+                ids[scope["path"]] = await store.store_event("1", None)
+                ids["last"] = await store.store_event("1", message)
+            else:
+                replayed.append(await store.replay_events_after(ids[scope["path"]], told))
+
+        async def nothing(*_: object) -> Message:
+            return {}
+
+        around = store.around(app)
+        for method, session, path in (("POST", b"a", "/a"), ("POST", b"b", "/b"), ("GET", b"a", "/b"), ("GET", b"b", "/b")):
+            scope = {"type": "http", "method": method, "path": path, "headers": [(b"mcp-session-id", session)]}
+            await around(scope, nothing, nothing)
+        self.assertEqual(replayed, [None, ids["last"], "1"])
+
+    async def test_a_web_session(self) -> None:
+        store = DurableStore("shop", self.options)
+        self.assertEqual(await store.read("cookie", 60), b"")
+        self.assertEqual(await store.write("cookie", b"\0data", 60, 60), "cookie")
+        self.daemon.kill()
+        self.assertEqual(await DurableStore("shop", self.options).read("cookie", 60), b"\0data")
+        with mock.patch.object(time, "time", return_value=time.time() + 61):
+            self.assertEqual(await store.read("cookie", 60), b"")
+        await store.remove("cookie")
+        self.assertEqual(await store.read("cookie", 60), b"")
+        self.assertNotEqual(await store.write("cookie", b"new", 60, 60), "cookie")
+
+
+if __name__ == "__main__":
+    unittest.main()
