@@ -1,4 +1,4 @@
-"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp PORT [JOURNAL] [store]
+"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp DESCRIPTOR [JOURNAL] [store]
 
 It prints a line once it listens. Its journal has a line for each `initialize` and each call.
 
@@ -21,7 +21,7 @@ import support  # noqa: F401
 import uvicorn
 from mcp_sessiond.asgi import durable, session_of
 
-kind, port = sys.argv[1], int(sys.argv[2])
+kind = sys.argv[1]
 journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT) if len(sys.argv) > 3 else 2
 
 store = None
@@ -58,7 +58,6 @@ async def count(key: str, steps: int, hold: int, gate: str, ctx: Context) -> str
 @server.tool()
 async def visits(ctx: Context) -> str:
     session = session_of(ctx)
-    assert session
     number = await session.get("visits", 0) + 1
     await session.set("visits", number)
     info = ctx.session.client_params
@@ -68,7 +67,7 @@ async def visits(ctx: Context) -> str:
 @server.tool()
 async def flood(steps: int, ctx: Context) -> str:
     for number in range(steps):
-        await ctx.report_progress(number, steps, "x" * 100)
+        await ctx.report_progress(number, steps, "x" * 4_000)
     return str(steps)
 
 
@@ -95,7 +94,7 @@ if store:
     app = store.around(app)
 else:
     app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
-    app = durable(app, service="test", retry_ms=200)
-listening = socket.create_server(("127.0.0.1", port))
+    app = durable(app, service="test", retry_ms=100)
+listening = socket.socket(fileno=int(sys.argv[2]))
 print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

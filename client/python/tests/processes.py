@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import socket
 import subprocess
 import threading
 
@@ -14,12 +15,12 @@ PYTHONS = {name: support.INSTALLED / name / "bin" / "python" for name in ("mcp1"
 class Process:
     """A process that writes lines."""
 
-    def __init__(self, daemon: support.Daemon, kind: str, script: str, *arguments: str) -> None:
+    def __init__(self, daemon: support.Daemon, kind: str, script: str, *arguments: str, fds: tuple[int, ...] = ()) -> None:
         command = [str(PYTHONS[kind]), str(support.HERE / script), kind, *arguments]
         pipe = subprocess.PIPE
         with (daemon.directory / f"{script}.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, env=daemon.environment, stdin=pipe, stdout=pipe, stderr=log, text=True, bufsize=1
+                command, env=daemon.environment, stdin=pipe, stdout=pipe, stderr=log, text=True, bufsize=1, pass_fds=fds
             )
         self.lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -46,7 +47,14 @@ class Process:
 
 
 class Server(Process):
-    def __init__(self, daemon: support.Daemon, kind: str, port: int = 0, *more: str) -> None:
-        super().__init__(daemon, kind, "http_server.py", str(port), str(daemon.directory / "journal"), *more)
+    """A server. The test holds its listening socket, so that a client that comes back while it starts again waits."""
+
+    def __init__(
+        self, daemon: support.Daemon, kind: str, listening: socket.socket | None = None, *more: str
+    ) -> None:
+        self.listening = listening or socket.create_server(("127.0.0.1", 0))
+        number = self.listening.fileno()
+        journal = str(daemon.directory / "journal")
+        super().__init__(daemon, kind, "http_server.py", str(number), journal, *more, fds=(number,))
         self.url = self.line()
         self.port = int(self.url.split(":")[2].split("/")[0])

@@ -52,8 +52,8 @@ class Killed:
         self.client = Client(self.daemon, self.kind, self.server.url)
         self.addCleanup(self.client.kill)
 
-    def serve(self: Any, port: int = 0) -> Server:
-        server = Server(self.daemon, self.kind, port)
+    def serve(self: Any, listening: Any = None) -> Server:
+        server = Server(self.daemon, self.kind, listening)
         self.addCleanup(server.kill)
         return server
 
@@ -68,7 +68,7 @@ class Killed:
         self.client.call("count", key="a", steps=3, hold=2, gate=self.gate)
         self.client.until(lambda said: said == {"key": "a", "progress": 2})
         self.server.kill()
-        self.serve(self.server.port)
+        self.serve(self.server.listening)
         said = self.client.outcome("a")
         self.assertEqual((said.get("error"), said["code"]), (UNKNOWN, -32000))
         self.assertEqual(self.client.progress("a"), [1, 2])

@@ -169,12 +169,14 @@ def _read(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def session_of(context: Any) -> Session | None:
+def session_of(context: Any) -> Session:
     """The session of the request that a handler answers. `context` is what the SDK hands to tools, resources and prompts.
 
-    None where the request has not come through `durable`.
+    Raises `LookupError` where the request has not come through `durable`, or belongs to no session.
     """
     for name in ("request_context", "request", "scope"):
         context = getattr(context, name, context)
     found = context.get(KEY) if hasattr(context, "get") else None
-    return found if isinstance(found, Session) else None
+    if not isinstance(found, Session):
+        raise LookupError("the request has no session: it has not come through `mcp_sessiond.asgi.durable`")
+    return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 from ..errors import SessiondError
 from ..events import STANDALONE, AfterEvent, Cursor, Replayed, StreamStart
 from ..session import Session
+from ..values import Json
 from .http import COMMENT, begin_events, disconnected, event, priming, respond, send_part
 from .readers import Reader, Readers
 from .record import Record, gap
@@ -24,6 +26,7 @@ async def serve(
 ) -> None:
     """Answers a GET. Raises `SessiondError` before the response has begun."""
     after: Cursor
+    asked: Json | None = None
     last = header(scope, b"last-event-id")
     if last:
         found = await session.find_event(last)
@@ -31,13 +34,13 @@ async def serve(
             # To any other status clients would come back for ever.
             await respond(send, 204)
             return
-        stream, after = found.stream.id, AfterEvent(last)
+        stream, after, asked = found.stream.id, AfterEvent(last), found.stream.opened_by
     else:
         told = await session.get(TOLD)
         stream = STANDALONE
         after = AfterEvent(told) if isinstance(told, str) else StreamStart(STANDALONE)
     reader = readers.come(stream)
-    tail = Tail(settings, session, stream, after)
+    tail = Tail(settings, session, stream, after, asked)
     try:
         await begin_events(send, session.id)
         if record.version >= PRIMES and isinstance(after, AfterEvent):
@@ -69,13 +72,14 @@ async def _until(parts: AsyncIterator[bytes], reader: Reader, receive: Receive, 
 
 
 class Tail:
-    """Reads a stream in the daemon, from a place on."""
+    """Reads a stream in the daemon, from a place on, up to the answer to the request `asked` of this id."""
 
-    def __init__(self, settings: Settings, session: Session, stream: str, after: Cursor) -> None:
+    def __init__(self, settings: Settings, session: Session, stream: str, after: Cursor, asked: Json | None) -> None:
         self._settings = settings
         self._session = session
         self._stream = stream
         self._after = after
+        self._asked = asked
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The events, as parts of a body, until the stream ends."""
@@ -90,7 +94,8 @@ class Tail:
                 continue
             async for part in self._page(said):
                 yield part
-            if self._stream in said.ended:
+            # A `wait` does not end when the stream is closed; nothing comes after the answer.
+            if self._stream in said.ended or any(is_answer(one.json.text, self._asked) for one in said.events):
                 return
 
     async def _page(self, said: Replayed) -> AsyncIterator[bytes]:
@@ -107,3 +112,11 @@ class Tail:
                 await self._session.set(TOLD, said.events[-1].id)
             except SessiondError:
                 pass  # The next reader may get these again.
+
+
+def is_answer(text: str, asked: Json | None) -> bool:
+    """Whether a message is the answer to the request of this id."""
+    if asked is None:
+        return False
+    message = json.loads(text)
+    return isinstance(message, dict) and "method" not in message and message.get("id") == asked.value()

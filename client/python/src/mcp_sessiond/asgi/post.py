@@ -9,6 +9,7 @@ from typing import Any
 
 from ..events import AfterEvent, Cursor, StreamStart
 from ..streams import Stream
+from ..values import Json, as_json
 from .get import Tail
 from .http import COMMENT, SESSION, Headers, begin_events, disconnected, event, priming, respond, send_part
 from .inner import Call, Inner
@@ -103,7 +104,8 @@ class Request:
                 yield event(id, text)
             if reader.is_behind:
                 # It was too slow: the daemon has the rest.
-                async for part in Tail(self._settings, self._live.session, stream.id, after).parts():
+                asked = Json(as_json(self._own))
+                async for part in Tail(self._settings, self._live.session, stream.id, after, asked).parts():
                     yield part
                 return
             if reader.is_over:
