@@ -84,6 +84,26 @@ async def ask(ctx: Context) -> str:
     return str(len(roots.roots))
 
 
+@server.resource("visits://{whose}")
+async def resource(whose: str, ctx: Context) -> str:
+    return session_of(ctx).id
+
+
+@server.prompt()
+async def prompt(ctx: Context) -> str:
+    return session_of(ctx).id
+
+
+async def completion(ref: object, argument: object, context: object) -> object:
+    from mcp.types import Completion
+
+    session = session_of(server.get_context()) if kind == "mcp1" else session_of()
+    return Completion(values=[session.id])
+
+
+server.completion()(completion) if kind != "fastmcp" else server.completion(completion)
+
+
 if store:
     if kind == "mcp1":
         app = server.streamable_http_app()

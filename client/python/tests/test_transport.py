@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import http.client
 import os
@@ -99,6 +100,28 @@ class Transport:
         self.restart()
         self.assertEqual(other.tool(2, "visits").status, 403)
         self.assertEqual(alice.tool(3, "visits").answer()["result"]["content"][0]["text"].split()[1], "2")
+
+    def test_every_handler_gets_the_session_of_its_request(self: Any) -> None:
+        other = Raw(self.server.port)
+        other.initialize()
+        for id, client in enumerate((self.raw, other, self.raw), 1):
+            read = client.request(id, "resources/read", uri="visits://me").answer()
+            self.assertEqual(read["result"]["contents"][0]["text"], client.session)
+            got = client.request(f"p{id}", "prompts/get", name="prompt").answer()
+            self.assertEqual(got["result"]["messages"][0]["content"]["text"], client.session)
+            ref, argument = {"type": "ref/prompt", "name": "prompt"}, {"name": "a", "value": ""}
+            told = client.request(f"c{id}", "completion/complete", ref=ref, argument=argument).answer()
+            self.assertEqual(told["result"]["completion"]["values"], [client.session])
+
+    def test_fifty_calls_at_once_of_two_clients_each_get_their_own_session(self: Any) -> None:
+        clients = [self.raw, Raw(self.server.port)]
+        clients[1].initialize()
+        calls = [(client, id) for id in range(50) for client in clients]
+        with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+            told = pool.map(lambda call: call[0].tool(call[1], "visits").answer(), calls)
+        for (client, id), answer in zip(calls, told, strict=True):
+            said = answer["result"]["content"][0]["text"].split()[0]
+            self.assertEqual((answer["id"], said), (id, client.session))
 
     def test_two_workers_serve_one_session(self: Any) -> None:
         second = Raw(self.serve().port)

@@ -19,13 +19,10 @@ from .http import (
     respond,
     respond_json,
 )
-from .inner import Call, Inner
+from .inner import CURRENT, KEY, Call, Inner
 from .readers import Readers
 from .settings import PRIMES, App, Receive, Scope, Send, Settings, header
 from .table import Table, parse
-
-KEY = "mcp_sessiond.session"
-"""Where a request's scope has its session."""
 
 VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26"]
 
@@ -169,14 +166,15 @@ def _read(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def session_of(context: Any) -> Session:
+def session_of(context: Any = None) -> Session:
     """The session of the request that a handler answers. `context` is what the SDK hands to tools, resources and prompts.
 
-    Raises `LookupError` where the request has not come through `durable`, or belongs to no session.
+    A handler that is given none leaves it out, or with `mcp` 1.30 gives what `server.get_context()` returns. Raises
+    `LookupError` where the request has not come through `durable`, or belongs to no session.
     """
     for name in ("request_context", "request", "scope"):
         context = getattr(context, name, context)
-    found = context.get(KEY) if hasattr(context, "get") else None
+    found = context.get(KEY) if hasattr(context, "get") else CURRENT.get()
     if not isinstance(found, Session):
         raise LookupError("the request has no session: it has not come through `mcp_sessiond.asgi.durable`")
     return found

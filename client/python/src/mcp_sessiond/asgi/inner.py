@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextvars import ContextVar
 
+from ..session import Session
 from .http import SESSION, VERSION, Events, Headers
 from .settings import App, Message, Scope
 
 _PARTS_MAX = 64
+
+KEY = "mcp_sessiond.session"
+"""Where a request's scope has its session."""
+CURRENT: ContextVar[Session | None] = ContextVar("mcp_sessiond_session", default=None)
+"""The session of the request that is handled: for SDKs that hand the context of a request on to its handler."""
 
 
 class Call:
@@ -26,6 +33,7 @@ class Call:
         self._task = asyncio.create_task(self._run(app, scope))
 
     async def _run(self, app: App, scope: Scope) -> None:
+        CURRENT.set(scope.get(KEY))
         try:
             await app(scope, self._receive, self._send)
         finally:
