@@ -42,7 +42,8 @@ from .events import (
 )
 from .options import Options
 from .session import Session
-from .sessiond import Sessiond, Status
+from .lease import Status
+from .sessiond import Sessiond
 from .sessions import Sessions
 from .streams import Stream
 from .values import (

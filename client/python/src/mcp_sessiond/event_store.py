@@ -16,7 +16,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from .asgi.http import SESSION
 from .asgi.settings import App, Message, Receive, Scope, Send, header
-from .errors import SessiondError
+from .errors import SessiondError, UnknownCursor
 from .events import STANDALONE, AfterEvent
 from .options import Options
 from .session import Session
@@ -132,6 +132,8 @@ class DurableEventStore(EventStore):
                     after = AfterEvent(event.id)
                 more = said.more
             return streams.names.get(found.stream.id)
+        except UnknownCursor:
+            pass
         except SessiondError as error:
             self._warn(str(error))
         return None

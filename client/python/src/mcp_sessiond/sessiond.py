@@ -6,14 +6,14 @@ import base64
 import functools
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from . import log
 from .asynchronous import AsyncioIo
-from .errors import FINAL, Disconnected, LeaseLost, NoAnswer, Refused, SessiondError, UnknownSession, refusal
-from .exchange import Io, Link
-from .line import Line, Params
+from .errors import FINAL, Disconnected, LeaseLost, Refused, SessiondError, UnknownSession, refusal
+from .exchange import Io
+from .lease import Lease, Leases, Status, on
+from .line import Line
 from .options import Options, Patience
 from .session import Hold, Session
 
@@ -24,37 +24,6 @@ _RETRY_TIMEOUT = 1.0
 P = ParamSpec("P")
 T = TypeVar("T")
 O = TypeVar("O")
-
-
-@dataclass(frozen=True)
-class Status:
-    """Whether resume works for this instance."""
-
-    state: Literal["unclaimed", "active", "disabled"] = "unclaimed"
-    session: str | None = None
-    """The id of the session that the instance holds."""
-    epoch: int | None = None
-    """The number of the lease."""
-    outcome: str | None = None
-    """How it came to the session: a word of `claim`'s `outcome`."""
-    reason: SessiondError | None = None
-    """Why resume is disabled. Unless `is_final`, a later call tries again."""
-
-    @property
-    def is_final(self) -> bool:
-        """Whether no later call tries again."""
-        return self.reason is not None and self.reason.code in FINAL
-
-
-@dataclass(frozen=True)
-class _Lease:
-    session: str
-    epoch: str
-    outcome: str
-    link: Link | None
-
-    def ref(self) -> Params:
-        return {"session": self.session, "epoch": self.epoch}
 
 
 Call = Callable[Concatenate["Sessiond", P], Coroutine[Any, Any, T]]
@@ -85,13 +54,16 @@ class Sessiond:
 
     def __init__(self, options: Options | None = None, *, io: Io | None = None) -> None:
         self._line = Line(options or Options(), io or AsyncioIo())
+        self._leases = Leases(self._line)
         self._mutexes: dict[int, Any] = {}
-        self._lease: _Lease | None = None
         self._is_offered = False
         self._disabled_at = 0.0
         self._is_announced = False
-        self.status = Status()
+
+    @property
+    def status(self) -> Status:
         """Whether resume works for this instance, as of the last call."""
+        return self._leases.status
 
     @classmethod
     def init(cls, options: Options | None = None) -> Sessiond:
@@ -104,7 +76,7 @@ class Sessiond:
         patience = self._patience()
         if patience is None:
             return None
-        claimed = await self._claim(patience)
+        claimed = await self._leases.claim(patience)
         if claimed["token_status"] == "absent":
             log.absent(claimed["outcome"], claimed.get("because"))
         token = claimed.get("token")
@@ -124,7 +96,7 @@ class Sessiond:
         if patience is None:
             return False
         try:
-            stored = await self._leased("store_token", {"token": base64.b64encode(token).decode()}, patience)
+            stored = await self._leases.call("store_token", {"token": base64.b64encode(token).decode()}, patience)
         except Refused as error:
             if error.code == "write_failed":
                 log.write_failed(error)
@@ -149,35 +121,35 @@ class Sessiond:
         patience = self._patience()
         if patience is None:
             return False
-        if self._lease is None and self._line.options.instance is None:
+        if self._leases.held is None and self._line.options.instance is None:
             return True
-        refused = self._lease
+        refused = self._leases.held
         if refused is None:
-            await self._claim_again(patience)
-            refused = self._lease
+            await self._leases.claim_again(patience)
+            refused = self._leases.held
         self._is_offered = False
         log.logger.warning(log.REJECTED)
         while True:
-            lease = await self._lease_here(patience)
+            lease = await self._leases.here(patience)
             # Under another lease there may be a token that nobody has refused.
             if refused is None or (lease.session, lease.epoch) != (refused.session, refused.epoch):
                 return True
             try:
-                await _on(lease.link, "reject_token", lease.ref(), patience)
+                await on(lease.link, "reject_token", lease.ref(), patience)
                 return True
             except Disconnected:
                 await self._line.io.sleep(min(0.005, patience.left))
             except (LeaseLost, UnknownSession):
-                self._lease = _Lease(lease.session, lease.epoch, lease.outcome, None)
+                self._leases.held = Lease(lease.session, lease.epoch, lease.outcome, None)
                 return True
 
     @_swallowing(None)
     async def release(self) -> None:
         """Gives the session up for the next instance with the same key. A process that exits need not."""
-        lease, self._lease = self._lease, None
+        lease, self._leases.held = self._leases.held, None
         self._is_offered = False
         if lease and lease.link and not lease.link.is_ended:
-            self.status = Status()
+            self._leases.status = Status()
             try:
                 await lease.link.request("release", lease.ref(), self._line.patience())
             except SessiondError:
@@ -189,7 +161,7 @@ class Sessiond:
         patience = self._patience()
         if patience is None:
             return None
-        await self._claim_again(patience)
+        await self._leases.claim_again(patience)
         return self._session()
 
     @_swallowing(None)
@@ -198,12 +170,12 @@ class Sessiond:
         patience = self._patience()
         if patience is None:
             return None
-        await self._claim(patience, fresh=True)
+        await self._leases.claim(patience, fresh=True)
         self._is_offered = False
         return self._session()
 
     def _session(self) -> Session | None:
-        return Session(self._line, self._lease.session, _ClaimHold(self)) if self._lease else None
+        return Session(self._line, self._leases.held.session, _ClaimHold(self)) if self._leases.held else None
 
     def _turn(self) -> Any:
         key = id(self._line.io.home())
@@ -225,89 +197,9 @@ class Sessiond:
             log.logger.warning("Session resume disabled: %s", error)
         self._is_offered = False
         self._disabled_at = time.monotonic()
-        self.status = Status("disabled", reason=error)
+        self._leases.status = Status("disabled", reason=error)
         if self.status.is_final:
-            self._lease = None
-
-    async def _claim(self, patience: Patience, *, fresh: bool = False) -> dict[str, Any]:
-        options, used = self._line.options, self._lease
-        link: Link | None = None
-
-        def params(on: Link) -> Params:
-            nonlocal link
-            link = on
-            return {
-                "instance": options.instance,
-                "label": options.label,
-                "entry": options.entry,
-                "client": options.client,
-                "siblings": options.siblings,
-                "until_ms": patience.until_ms,
-                "fresh": True if fresh else None,
-            }
-
-        claimed: dict[str, Any] = await self._line.call("claim", params, patience)
-        if claimed["token_status"] == "corrupted":
-            log.logger.warning(log.CORRUPTED)
-        # How the process came to its session says more than that it still has it.
-        was_held = claimed["outcome"] == "held" and used is not None and used.session == claimed["session"]
-        outcome = used.outcome if was_held and used else claimed["outcome"]
-        self._lease = _Lease(claimed["session"], claimed["epoch"], outcome, link)
-        self.status = Status("active", claimed["session"], int(claimed["epoch"]), outcome)
-        return claimed
-
-    async def _claim_again(self, patience: Patience) -> _Lease:
-        """Claims what this instance had. Another session that has a history is a sibling's, and is given back."""
-        former = self._lease
-        claimed = await self._claim(patience)
-        lease = self._lease
-        assert lease
-        has_a_past = claimed["outcome"] == "resumed" or (
-            claimed["outcome"] == "held" and claimed["token_status"] != "absent"
-        )
-        if former and former.session != lease.session and has_a_past:
-            self._lease = _Lease(former.session, former.epoch, former.outcome, None)
-            try:
-                await _on(lease.link, "release", lease.ref(), patience)
-            except SessiondError:
-                pass
-            sentence = "this instance's session was lost; the next instance starts afresh"
-            raise refusal({"code": "session_lost"}, sentence)
-        return lease
-
-    async def _lease_here(self, patience: Patience) -> _Lease:
-        """The lease, claimed on the connection that there is now."""
-        link = await self._line.link(patience)
-        if self._lease and self._lease.link is link:
-            return self._lease
-        return await self._claim_again(patience)
-
-    async def _leased(self, method: str, params: Params, patience: Patience) -> Any:
-        has_claimed_again = False
-        while True:
-            lease = await self._lease_here(patience)
-            try:
-                return await _on(lease.link, method, {**lease.ref(), **params}, patience)
-            except Disconnected:
-                if not patience.left:
-                    raise NoAnswer(patience.seconds) from None
-                await self._line.io.sleep(min(0.005, patience.left))
-            except (LeaseLost, UnknownSession):
-                if has_claimed_again:
-                    raise
-                has_claimed_again = True
-                await self._claim_again(patience)
-            except Refused as error:
-                after = error.retry_after
-                if not error.passes or after is None or after >= patience.left:
-                    raise
-                await self._line.io.sleep(after)
-
-
-async def _on(link: Link | None, method: str, params: Params, patience: Patience) -> Any:
-    if link is None:
-        raise Disconnected("the connection to the daemon broke")
-    return await link.request(method, params, patience)
+            self._leases.held = None
 
 
 class _ClaimHold(Hold):
@@ -318,11 +210,11 @@ class _ClaimHold(Hold):
 
     async def ready(self, session: str, patience: Patience) -> dict[str, str]:
         async with self._sessiond._turn():
-            held = self._sessiond._lease
+            held = self._sessiond._leases.held
             if held is None:
                 raise refusal({"code": "lease_ended"}, "nobody holds the session")
             if held.session == session:
-                lease = await self._sessiond._lease_here(patience)
+                lease = await self._sessiond._leases.here(patience)
                 if lease.session == session:
                     return {"epoch": lease.epoch}
             raise refusal({"code": "unknown_session"}, "there is no such session, or no longer")

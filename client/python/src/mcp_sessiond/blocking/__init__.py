@@ -12,7 +12,7 @@ from typing import Literal
 from .. import attachment, session, sessiond, sessions, streams
 from ..events import Cursor, Replayed
 from ..options import Options
-from ..sessiond import Status
+from ..lease import Status
 from ..values import Caller, Failed, Lifetimes, SessionView, Settable
 from .world import ThreadIo, blocking, run
 
