@@ -4,7 +4,7 @@ It prints a line once it listens. Its journal has a line for each `initialize` a
 
   count {key, steps, hold, gate}  tells as many numbers as `steps` says, each as progress; after the number `hold` it waits for the
                                   file `gate`; and answers
-  flood {steps}                   tells as many numbers as fast as it can, and answers
+  flood {steps, size}             tells as many numbers as fast as it can, and answers
   announce                        tells of its own accord that there are other tools
   ask                             asks the client for its roots, and answers how many there are
   visits                          counts the calls of the session, in its state, and tells id and client of the session
@@ -65,9 +65,9 @@ async def visits(ctx: Context) -> str:
 
 
 @server.tool()
-async def flood(steps: int, ctx: Context) -> str:
+async def flood(steps: int, size: int, ctx: Context) -> str:
     for number in range(steps):
-        await ctx.report_progress(number, steps, "x" * 4_000)
+        await ctx.report_progress(number, steps, "x" * size)
     return str(steps)
 
 

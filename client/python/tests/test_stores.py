@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import unittest
 from unittest import mock
@@ -10,6 +11,7 @@ import support
 from mcp_sessiond import Options
 from mcp.server.streamable_http import EventMessage
 from mcp_sessiond.asgi.settings import Message, Receive, Scope, Send
+from mcp_sessiond.bus import DurableBus
 from mcp_sessiond.event_store import DurableEventStore
 from mcp_sessiond.key_value import KeyValue
 from mcp_sessiond.starsessions import DurableStore
@@ -79,6 +81,25 @@ class Stores(unittest.IsolatedAsyncioTestCase):
             scope = {"type": "http", "method": method, "path": path, "headers": [(b"mcp-session-id", session)]}
             await around(scope, nothing, nothing)
         self.assertEqual(replayed, [None, ids["last"], "1"])
+
+    async def test_an_event_reaches_the_listeners_of_every_process(self) -> None:
+        from mcp.server.subscriptions import ResourceUpdated, SubscriptionBus, ToolsListChanged
+
+        buses: list[SubscriptionBus] = [DurableBus("web", self.options) for _ in range(2)]
+        heard: asyncio.Queue[object] = asyncio.Queue()
+        stops = [bus.subscribe(heard.put_nowait) for bus in buses]
+        for bus in buses:
+            await bus.publish(ResourceUpdated(uri="notes://1"))
+        self.daemon.kill()
+        self.daemon.start()
+        await buses[0].publish(ToolsListChanged())
+        told: list[object] = []
+        while told.count(ToolsListChanged()) < 2:
+            told.append(await heard.get())
+        # The second bus may have begun to listen after the first event.
+        self.assertIn(told.count(ResourceUpdated(uri="notes://1")), (3, 4))
+        stops[0]()
+        stops[0]()
 
     async def test_a_web_session(self) -> None:
         store = DurableStore("shop", self.options)

@@ -191,7 +191,7 @@ class Transport:
 
     def test_a_reader_that_is_slow_gets_everything(self: Any) -> None:
         # 8 MB: more than the buffers between have room for.
-        response = self.raw.tool(1, "flood", steps=1_800)
+        response = self.raw.tool(1, "flood", steps=1_800, size=4_000)
         messages = response.messages()
         next(messages)
         session = blocking.Sessions("test", Options(directory=self.daemon.directory)).open(self.raw.session)

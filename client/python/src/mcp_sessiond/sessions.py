@@ -30,6 +30,11 @@ class Sessions:
         self._line = Line(options or Options(), io or AsyncioIo())
         self._caller: Caller | None = None
 
+    @property
+    def timeout(self) -> float:
+        """Seconds that one call may take in all."""
+        return self._line.options.timeout
+
     def on_behalf_of(self, caller: Caller | None) -> Sessions:
         """The same, asked for by this caller of the server: sessions that are bound to it can be opened."""
         same = Sessions.__new__(Sessions)
