@@ -16,6 +16,7 @@ import asyncio
 import os
 import socket
 import sys
+from typing import Any
 
 import support  # noqa: F401
 import uvicorn
@@ -101,6 +102,21 @@ async def completion(ref: object, argument: object, context: object) -> object:
     return Completion(values=[session.id])
 
 
+def guarded(app: Any) -> Any:
+    """The app refuses each token whose name a file beside the journal has."""
+
+    async def guard(scope: Any, receive: Any, send: Any) -> None:
+        token = dict(scope.get("headers", ())).get(b"authorization", b"").decode().removeprefix("Bearer ")
+        if token and os.path.exists(f"{sys.argv[3]}.{token}"):
+            headers = [(b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": b"revoked"})
+        else:
+            await app(scope, receive, send)
+
+    return guard
+
+
 server.completion()(completion) if kind != "fastmcp" else server.completion(completion)
 
 
@@ -114,7 +130,7 @@ if store:
     app = store.around(app)
 else:
     app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
-    app = durable(app, service="test", retry_ms=100)
+    app = durable(guarded(app), service="test", retry_ms=100)
 listening = socket.socket(fileno=int(sys.argv[2]))
 print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

@@ -101,6 +101,20 @@ class Transport:
         self.assertEqual(other.tool(2, "visits").status, 403)
         self.assertEqual(alice.tool(3, "visits").answer()["result"]["content"][0]["text"].split()[1], "2")
 
+    def test_a_token_that_the_app_refuses_reads_and_ends_nothing(self: Any) -> None:
+        alice = Raw(self.server.port, "alice")
+        alice.initialize()
+        alice.tool(1, "visits").answer()
+        revoked = self.daemon.directory / "journal.alice"
+        revoked.touch()
+        for restart in (False, True):
+            if restart:
+                self.restart()
+            for refused in (alice.send("GET"), alice.send("DELETE"), alice.tool(2, "visits")):
+                self.assertEqual((refused.status, refused.header("www-authenticate")), (401, "Bearer"))
+        revoked.unlink()
+        self.assertEqual(alice.tool(3, "visits").answer()["result"]["content"][0]["text"].split()[1], "2")
+
     def test_every_handler_gets_the_session_of_its_request(self: Any) -> None:
         other = Raw(self.server.port)
         other.initialize()

@@ -20,7 +20,7 @@ from .http import (
     respond_json,
 )
 from .inner import CURRENT, KEY, Call, Inner
-from .readers import Readers
+from .live import AppRefuses
 from .settings import PRIMES, App, Receive, Scope, Send, Settings, header
 from .table import Table, parse
 
@@ -55,6 +55,8 @@ class Durable:
             await Refusal.of(error).answer(send, id[0])
         except Refusal as refusal:
             await refusal.answer(send, id[0])
+        except AppRefuses as refuses:
+            await post.pass_on(refuses.call, header(scope, SESSION), send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, id: list[Any]) -> None:
         method, session, version = scope["method"], header(scope, SESSION), header(scope, VERSION)
@@ -71,6 +73,10 @@ class Durable:
         elif session is None:
             raise Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
         elif method == "DELETE":
+            live = await self.table.live(session, scope)
+            if refused := await live.refused(scope):
+                await post.pass_on(refused, session, send)
+                return
             await self.table.end(session, scope)
             await respond(send, 204)
         else:
@@ -79,14 +85,20 @@ class Durable:
     async def _get(self, id: str, scope: Scope, receive: Receive, send: Send) -> None:
         if "text/event-stream" not in (header(scope, b"accept") or ""):
             raise Refusal(406, INVALID, "`Accept` must have text/event-stream")
-        try:
-            # What the app says of its own accord is heard as soon as the client is back.
+        # The app is heard as soon as its client is back; and it says whether the client may read.
+        for _ in range(2):
             live = await self.table.live(id, scope)
-            session, record, readers = live.session, live.record, live.readers
             live.use()
-        except Refusal:
-            session, record = await self.table.session(id, scope)
-            readers = Readers()
+            refused = await live.refused(scope)
+            if refused is None:
+                break
+            if await refused.status != 404:
+                await post.pass_on(refused, id, send)
+                return
+            await live.end()
+        else:
+            raise Refusal(502, -32000, "the server does not know its own session")
+        session, record, readers = live.session, live.record, live.readers
         await get.serve(self._settings, session, record, readers, scope, receive, send)
 
     async def _post(

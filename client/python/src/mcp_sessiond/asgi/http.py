@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import QuotaExceeded, SessiondError, SessionTerminated, UnknownCursor, UnknownSession
-from .settings import Message, Receive, Send
+from .settings import Receive, Send
 
 CONNECTION = -32000
 NO_SESSION = -32001
@@ -143,8 +143,3 @@ class Events:
                 data, self._data = b"\n".join(self._data), []
                 if data:
                     yield data.decode()
-
-
-def is_body(message: Message) -> bool:
-    """Whether a message of the app inside is a part of a body."""
-    return bool(message["type"] == "http.response.body")

@@ -25,6 +25,14 @@ logger = logging.getLogger("mcp_sessiond")
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 
 
+class AppRefuses(Exception):
+    """The app inside refuses the recorded handshake on behalf of whoever sends a request: its response."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__("the server refuses the recorded handshake")
+        self.call = call
+
+
 class Live:
     """A session that the app inside knows under an id of its own."""
 
@@ -67,6 +75,18 @@ class Live:
         call = self._standalone = self._inner.sent(scope, "GET", self.inner_id, self.record.version)
         if await call.status == 200:
             self.spawn(self._hear(call))
+
+    async def refused(self, scope: Scope) -> Call | None:
+        """The app's refusal of a `ping` on behalf of whoever sends this request; None: it may use the session.
+
+        The app may look at tokens, hosts and origins, and does not see what the adapter serves itself.
+        """
+        ping = {"jsonrpc": "2.0", "id": f"ping-{secrets.token_hex(8)}", "method": "ping"}
+        call = self._inner.sent(scope, "POST", self.inner_id, self.record.version, ping)
+        if await call.status >= 400:
+            return call
+        await call.whole()
+        return None
 
     async def _hear(self, call: Call) -> None:
         pump = Pump(self.session.standalone(), self.ids, self.readers)
@@ -122,15 +142,17 @@ class Live:
 async def shake(inner: Inner, scope: Scope, params: Any) -> tuple[str, Any]:
     """Initialises the app inside with these parameters: its id of the session, and its result.
 
-    Raises `Refusal` where the app refuses.
+    Raises `AppRefuses`, or `Refusal` where it does not answer.
     """
     message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
     call = inner.sent(scope, "POST", None, None, message)
+    if await call.status >= 400:
+        raise AppRefuses(call)
     said = [text async for text in call.messages()]
-    status, inner_id = await call.status, call.header(b"mcp-session-id")
+    inner_id = call.header(b"mcp-session-id")
     result = next((found for found in map(_result, said) if found is not None), None)
-    if status != 200 or inner_id is None or result is None:
-        raise Refusal(status if status >= 400 else 502, -32000, "the server refuses the recorded handshake")
+    if inner_id is None or result is None:
+        raise Refusal(502, -32000, "the server does not answer the recorded handshake")
     version = result.get("protocolVersion") if isinstance(result, dict) else None
     told = inner.sent(scope, "POST", inner_id, version, INITIALIZED)
     await told.whole()
