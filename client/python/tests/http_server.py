@@ -20,6 +20,7 @@ from typing import Any
 
 import support  # noqa: F401
 import uvicorn
+
 from mcp_sessiond.asgi import durable, session_of
 
 kind = sys.argv[1]

@@ -15,12 +15,21 @@ PYTHONS = {name: support.INSTALLED / name / "bin" / "python" for name in ("mcp1"
 class Process:
     """A process that writes lines."""
 
-    def __init__(self, daemon: support.Daemon, kind: str, script: str, *arguments: str, fds: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, daemon: support.Daemon, kind: str, script: str, *arguments: str, fds: tuple[int, ...] = ()
+    ) -> None:
         command = [str(PYTHONS[kind]), str(support.HERE / script), kind, *arguments]
         pipe = subprocess.PIPE
         with (daemon.directory / f"{script}.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, env=daemon.environment, stdin=pipe, stdout=pipe, stderr=log, text=True, bufsize=1, pass_fds=fds
+                command,
+                env=daemon.environment,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=log,
+                text=True,
+                bufsize=1,
+                pass_fds=fds,
             )
         self.lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

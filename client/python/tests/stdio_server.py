@@ -6,6 +6,7 @@ import logging
 import sys
 
 import support  # noqa: F401
+
 from mcp_sessiond import Options, Sessiond, blocking
 
 LINES: list[str] = []

@@ -39,7 +39,9 @@ class Daemon:
             ready.bind(str(self.directory / "ready"))
             environment = {**self.environment, "NOTIFY_SOCKET": str(self.directory / "ready")}
             given = [word for setting in settings for word in ("--set", setting)]
-            self.process = subprocess.Popen([BINARY, "run", *given], env=environment, stderr=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                [BINARY, "run", *given], env=environment, stderr=subprocess.DEVNULL
+            )
             while b"READY=1" not in ready.recv(4096):
                 pass
         (self.directory / "ready").unlink()
@@ -53,7 +55,9 @@ class Daemon:
 
     def pid(self) -> int | None:
         """The process that serves the directory, if any does."""
-        about = subprocess.run([BINARY, "debug", "about", "--json"], env=self.environment, capture_output=True)
+        about = subprocess.run(
+            [BINARY, "debug", "about", "--json"], env=self.environment, capture_output=True
+        )
         return int(json.loads(about.stdout)["pid"]) if about.returncode == 0 else None
 
     def remove(self) -> None:

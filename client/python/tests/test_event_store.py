@@ -7,9 +7,10 @@ import unittest
 from typing import Any
 
 import support
-from mcp_sessiond import Options, StreamStart, blocking
 from processes import Server
 from raw import Raw
+
+from mcp_sessiond import Options, StreamStart, blocking
 
 
 class Stored:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import support
-from mcp_sessiond import Options, blocking
 from processes import Process, Server
+
+from mcp_sessiond import Options, blocking
 
 UNKNOWN = "the server ended before it had answered: the outcome of this call is unknown"
 

@@ -30,13 +30,31 @@ class Package(unittest.TestCase):
 
     def test_the_wheel_has_all_that_it_needs(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", directory, str(PACKAGE)]
+            build = [
+                sys.executable,
+                "-m",
+                "build",
+                "--wheel",
+                "--no-isolation",
+                "--outdir",
+                directory,
+                str(PACKAGE),
+            ]
             subprocess.run(build, check=True, capture_output=True)
             (wheel,) = Path(directory).glob("*.whl")
             environment = Path(directory, "empty")
             venv.create(environment, with_pip=True)
             python = str(environment / "bin" / "python")
-            install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", str(wheel)]
+            install = [
+                python,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-index",
+                "--disable-pip-version-check",
+                str(wheel),
+            ]
             subprocess.run(install, check=True)
             self.assertEqual(self.run_example(python, "counter.py"), ["now: start number 1"])
             again = ["before: start number 1", "now: start number 2"]
@@ -50,7 +68,9 @@ class Package(unittest.TestCase):
     def test_a_server_is_killed_between_two_calls(self) -> None:
         python = str(support.INSTALLED / "mcp2" / "bin" / "python")
         said = self.run_example(python, "kill.py", PYTHONPATH=str(support.SOURCE))
-        self.assertEqual(said, ["notes: buy apples", "the server was killed", "notes: buy apples, sell pears"])
+        self.assertEqual(
+            said, ["notes: buy apples", "the server was killed", "notes: buy apples, sell pears"]
+        )
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import threading
 import unittest
 
 import support
+
 from mcp_sessiond import (
     STANDALONE,
     AfterEvent,
@@ -171,7 +172,9 @@ class Blocking(unittest.TestCase):
     def setUp(self) -> None:
         self.daemon = support.Daemon().start()
         self.addCleanup(self.daemon.remove)
-        self.sessions = blocking.Sessions("web", Options(directory=self.daemon.directory, binary=support.BINARY))
+        self.sessions = blocking.Sessions(
+            "web", Options(directory=self.daemon.directory, binary=support.BINARY)
+        )
 
     def test_the_same_calls_without_an_event_loop(self) -> None:
         session = self.sessions.create(status="ready")

@@ -8,8 +8,9 @@ import unittest
 from unittest import mock
 
 import support
-from mcp_sessiond import Options
 from mcp.server.streamable_http import EventMessage
+
+from mcp_sessiond import Options
 from mcp_sessiond.asgi.settings import Message, Receive, Scope, Send
 from mcp_sessiond.bus import DurableBus
 from mcp_sessiond.event_store import DurableEventStore
@@ -77,8 +78,18 @@ class Stores(unittest.IsolatedAsyncioTestCase):
             return {}
 
         around = store.around(app)
-        for method, session, path in (("POST", b"a", "/a"), ("POST", b"b", "/b"), ("GET", b"a", "/b"), ("GET", b"b", "/b")):
-            scope = {"type": "http", "method": method, "path": path, "headers": [(b"mcp-session-id", session)]}
+        for method, session, path in (
+            ("POST", b"a", "/a"),
+            ("POST", b"b", "/b"),
+            ("GET", b"a", "/b"),
+            ("GET", b"b", "/b"),
+        ):
+            scope = {
+                "type": "http",
+                "method": method,
+                "path": path,
+                "headers": [(b"mcp-session-id", session)],
+            }
             await around(scope, nothing, nothing)
         self.assertEqual(replayed, [None, ids["last"], "1"])
 

@@ -12,9 +12,10 @@ import unittest
 from typing import Any
 
 import support
-from mcp_sessiond import Options, StreamStart, blocking
 from processes import Server
 from raw import Raw, Response
+
+from mcp_sessiond import Options, StreamStart, blocking
 
 
 class Transport:
@@ -190,7 +191,9 @@ class Transport:
         two = {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}
         late = {"jsonrpc": "2.0", "id": former["id"], "result": {"roots": []}}
         self.assertEqual(self.raw.send("POST", late).status, 202)
-        self.assertEqual(self.raw.send("POST", {"jsonrpc": "2.0", "id": now["id"], "result": two}).status, 202)
+        self.assertEqual(
+            self.raw.send("POST", {"jsonrpc": "2.0", "id": now["id"], "result": two}).status, 202
+        )
         self.assertEqual(until(told, None)["result"]["content"][0]["text"], "2")
 
     def test_without_a_daemon_a_client_is_told_to_come_again(self: Any) -> None:

@@ -40,9 +40,9 @@ from .events import (
     StreamStart,
     StreamView,
 )
+from .lease import Status
 from .options import Options
 from .session import Session
-from .lease import Status
 from .sessiond import Sessiond
 from .sessions import Sessions
 from .streams import Stream

@@ -73,7 +73,9 @@ class _Hello(asyncio.Protocol):
 class AsyncioLink(Link):
     """A connection. Requests of several tasks are under way at once."""
 
-    def __init__(self, protocol: _Hello, exchange: Exchange[asyncio.Future[Any]], transport: asyncio.Transport) -> None:
+    def __init__(
+        self, protocol: _Hello, exchange: Exchange[asyncio.Future[Any]], transport: asyncio.Transport
+    ) -> None:
         self.hello = exchange.hello
         self._protocol = protocol
         self._exchange = exchange

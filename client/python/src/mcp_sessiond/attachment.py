@@ -15,7 +15,8 @@ _RETRY_AFTER = 5.0
 
 
 class Attachment:
-    """A client that has come to a session (`Session.attach`). Call `detach` when it goes, or use `async with`.
+    """A client that has come to a session (`Session.attach`). Call `detach` when it goes, or use `async
+    with`.
 
     Until then it is attached again whenever the connection was lost.
     """
@@ -78,5 +79,7 @@ class Attachment:
     async def __aenter__(self) -> Attachment:
         return self
 
-    async def __aexit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
         await self.detach()

@@ -1,4 +1,6 @@
-"""A `SubscriptionBus` for servers of `mcp` 2.x: `subscriptions/listen` of MCP 2026-07-28 across all processes of a service."""
+"""A `SubscriptionBus` for servers of `mcp` 2.x: `subscriptions/listen` of MCP 2026-07-28 across all
+processes of a service.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,20 @@ _KINDS: dict[str, Callable[[dict[str, Any]], ServerEvent]] = {
     "resources": lambda _: ResourcesListChanged(),
     "resource": lambda told: ResourceUpdated(uri=told["uri"]),
 }
-_NAMES = {ToolsListChanged: "tools", PromptsListChanged: "prompts", ResourcesListChanged: "resources", ResourceUpdated: "resource"}
+_NAMES = {
+    ToolsListChanged: "tools",
+    PromptsListChanged: "prompts",
+    ResourcesListChanged: "resources",
+    ResourceUpdated: "resource",
+}
 
 
 class DurableBus:
-    """Tells events to the listeners of every process that says the service's name: `MCPServer("notes", subscriptions=DurableBus("notes"))`.
+    """Tells events to the listeners of every process that says the service's name: `MCPServer("notes",
+    subscriptions=DurableBus("notes"))`.
 
-    No call raises. While the daemon is away, an event reaches the listeners of its own process alone, and the log says so.
+    No call raises. While the daemon is away, an event reaches the listeners of its own process alone, and
+    the log says so.
     """
 
     def __init__(self, service: str, options: Options | None = None) -> None:
@@ -55,7 +64,9 @@ class DurableBus:
                 await asyncio.wait_for(self._heard.wait(), self._sessions.timeout)
             await (await self._opened()).standalone().append(told)
         except (SessiondError, asyncio.TimeoutError) as error:
-            logger.warning("An event reaches the listeners of this process alone: %s", error or "the daemon is away")
+            logger.warning(
+                "An event reaches the listeners of this process alone: %s", error or "the daemon is away"
+            )
             self._tell(event)
         # Lets listeners run between the events of a burst.
         await asyncio.sleep(0)
@@ -104,7 +115,9 @@ class DurableBus:
                 self._session = await self._sessions.open("bus")
             except UnknownSession:
                 try:
-                    self._session = await self._sessions.create("bus", status="ready", lifetimes=Lifetimes(0, 0, 0))
+                    self._session = await self._sessions.create(
+                        "bus", status="ready", lifetimes=Lifetimes(0, 0, 0)
+                    )
                 except AlreadyExists:
                     self._session = await self._sessions.open("bus")
         return self._session

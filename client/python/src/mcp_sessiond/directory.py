@@ -67,13 +67,19 @@ def check(path: Path) -> None:
     ours = os.geteuid()
     mode = stat.S_IMODE(found.st_mode) & 0o777
     if stat.S_ISLNK(found.st_mode):
-        raise Untrusted(f"{path} is a symbolic link, which is never followed; remove it, and the daemon makes a directory")
+        raise Untrusted(
+            f"{path} is a symbolic link, which is never followed; remove it, and the daemon makes a directory"
+        )
     if not stat.S_ISDIR(found.st_mode):
         raise Untrusted(f"{path} is not a directory; remove it, and the daemon makes one")
     if found.st_uid != ours:
-        raise Untrusted(f"{path} belongs to uid {found.st_uid}, not to {ours}; remove it, or set {VARIABLE} to another")
+        raise Untrusted(
+            f"{path} belongs to uid {found.st_uid}, not to {ours}; remove it, or set {VARIABLE} to another"
+        )
     if mode != _MODE:
-        raise Untrusted(f"{path} has mode {mode:04o} and must have 0700; see who changed it, then `chmod 700` it")
+        raise Untrusted(
+            f"{path} has mode {mode:04o} and must have 0700; see who changed it, then `chmod 700` it"
+        )
 
 
 def check_daemon(connection: socket.socket) -> None:
@@ -90,4 +96,6 @@ def check_daemon(connection: socket.socket) -> None:
 def not_running(path: Path) -> NotRunning:
     """The error where nobody listens."""
     where = socket_in(path)
-    return NotRunning(f"no daemon listens at {where}; start one with `mcp-sessiond run`, or `mcp-sessiond install` it")
+    return NotRunning(
+        f"no daemon listens at {where}; start one with `mcp-sessiond run`, or `mcp-sessiond install` it"
+    )

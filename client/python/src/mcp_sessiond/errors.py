@@ -14,7 +14,8 @@ class SessiondError(Exception):
     http_status: int = 503
     """The HTTP status that a server may answer (RFC 9110, section 15)."""
     passes: bool = False
-    """Whether the same call may succeed later although nobody changes anything: the daemon is away or busy."""
+    """Whether the same call may succeed later although nobody changes anything: the daemon is away or busy.
+    """
 
 
 class ConnectError(SessiondError):
@@ -83,7 +84,9 @@ class NoAnswer(SessiondError):
     passes = True
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"the daemon did not answer within {seconds * 1000:.0f} ms; see `mcp-sessiond debug check`")
+        super().__init__(
+            f"the daemon did not answer within {seconds * 1000:.0f} ms; see `mcp-sessiond debug check`"
+        )
 
 
 class NotJson(SessiondError):
@@ -176,8 +179,9 @@ class OutcomeUnknown(Refused):
 
 
 class Uncertain(SessiondError):
-    """The answer to a conditional write was lost. When the write was repeated, the condition did not hold: by somebody
-    else's doing, or by its own. Read the value, and decide again."""
+    """The answer to a conditional write was lost. When the write was repeated, the condition did not hold:
+    by somebody else's doing, or by its own. Read the value, and decide again.
+    """
 
     code = "uncertain"
     http_status = 409

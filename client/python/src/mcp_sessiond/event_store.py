@@ -28,7 +28,9 @@ logger = logging.getLogger("mcp_sessiond")
 
 
 class _Streams:
-    """The streams of one session of the SDK's. The SDK calls them by the ids of requests, which may come again."""
+    """The streams of one session of the SDK's. The SDK calls them by the ids of requests, which may come
+    again.
+    """
 
     def __init__(self) -> None:
         self.session: Session | None = None
@@ -41,11 +43,13 @@ _CURRENT: ContextVar[_Streams | None] = ContextVar("mcp_sessiond_streams", defau
 
 
 class DurableEventStore(EventStore):
-    """Keeps events in the daemon: `store = DurableEventStore("notes")`, `app = store.around(mcp.streamable_http_app())`.
+    """Keeps events in the daemon: `store = DurableEventStore("notes")`, `app =
+    store.around(mcp.streamable_http_app())`.
 
-    The SDK has one store for all sessions, and does not tell it whose an event is. So the app is wrapped: the request
-    that begins a session tells the store, and the tasks of that session know it from then on. Nothing is kept of an
-    event outside of a wrapped app, nor while the daemon is away; one line of the log says so. No call ever raises.
+    The SDK has one store for all sessions, and does not tell it whose an event is. So the app is wrapped:
+    the request that begins a session tells the store, and the tasks of that session know it from then on.
+    Nothing is kept of an event outside of a wrapped app, nor while the daemon is away; one line of the log
+    says so. No call ever raises.
     """
 
     def __init__(self, service: str, options: Options | None = None) -> None:
@@ -82,7 +86,9 @@ class DurableEventStore(EventStore):
         return known
 
     async def store_event(self, stream_id: str, message: Any) -> str:
-        """Stores an event; None is a priming event. Its id, which can't be resumed from where the event was not stored."""
+        """Stores an event; None is a priming event. Its id, which can't be resumed from where the event was
+        not stored.
+        """
         try:
             streams = _CURRENT.get()
             if streams is not None:
@@ -118,7 +124,9 @@ class DurableEventStore(EventStore):
         return stream
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Replays the stream of an event after it. The SDK's name of the stream; None where the id is unknown."""
+        """Replays the stream of an event after it. The SDK's name of the stream; None where the id is
+        unknown.
+        """
         try:
             streams = _CURRENT.get()
             if streams is None or streams.session is None:

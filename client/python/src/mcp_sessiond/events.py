@@ -56,7 +56,9 @@ def _cursor(raw: Raw) -> Cursor:
 
 @dataclass(frozen=True)
 class Appended:
-    """What was appended: the id for the wire, the stream, the position in it and the number in the session, from 1."""
+    """What was appended: the id for the wire, the stream, the position in it and the number in the session,
+    from 1.
+    """
 
     id: str
     stream: str
@@ -88,7 +90,9 @@ class Event(Appended):
 
 @dataclass(frozen=True)
 class Gap:
-    """Events that were pruned: the first and the last. Positions in `stream`, or numbers of the session without one."""
+    """Events that were pruned: the first and the last. Positions in `stream`, or numbers of the session
+    without one.
+    """
 
     stream: str | None
     first: int

@@ -1,7 +1,8 @@
 """The requests under way on one connection, by number. Nothing here does I/O.
 
-`Link` is what the rest of the client sees of a connection, and `Io` of the world. `asynchronous.py` and `blocking/`
-have both: under asyncio, and with threads. In the latter no coroutine ever suspends, so that the same code is used.
+`Link` is what the rest of the client sees of a connection, and `Io` of the world. `asynchronous.py` and
+`blocking/` have both: under asyncio, and with threads. In the latter no coroutine ever suspends, so that
+the same code is used.
 """
 
 from __future__ import annotations
@@ -144,5 +145,7 @@ def is_absent(error: BaseException) -> bool:
 def may_pass(error: BaseException) -> bool:
     """Whether the next attempt to connect may go better."""
     if isinstance(error, SessiondError):
-        return error.code == "disconnected" or (error.code == "hello_refused" and getattr(error, "number", 0) in (3, 4))
+        return error.code == "disconnected" or (
+            error.code == "hello_refused" and getattr(error, "number", 0) in (3, 4)
+        )
     return isinstance(error, (BlockingIOError, InterruptedError, ConnectionError))

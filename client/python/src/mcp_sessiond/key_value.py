@@ -1,7 +1,7 @@
 """An `AsyncKeyValue` of py-key-value-aio: FastMCP keeps its state, its OAuth data and its cache in one.
 
-A collection is a session of the service, and each key one of its state. The daemon deletes nothing by itself here: an
-expired value is gone for every reader, and is deleted by the next read of it, or by `cull`.
+A collection is a session of the service, and each key one of its state. The daemon deletes nothing by
+itself here: an expired value is gone for every reader, and is deleted by the next read of it, or by `cull`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Found = tuple[dict[str, Any] | None, float | None]
 class KeyValue:
     """Values by collection and key, in the daemon: `FastMCP(session_state_store=KeyValue("notes"))`.
 
-    Every process that says the service's name has the same values. Calls raise `SessiondError`s: `QuotaExceeded` where
-    a value is too large, `ConnectError` without the daemon.
+    Every process that says the service's name has the same values. Calls raise `SessiondError`s:
+    `QuotaExceeded` where a value is too large, `ConnectError` without the daemon.
     """
 
     def __init__(self, service: str, options: Options | None = None) -> None:
@@ -43,7 +43,9 @@ class KeyValue:
         """The value of a key, and for how many seconds more it has it; None: without an end."""
         return (await self.ttl_many([key], collection=collection))[0]
 
-    async def get_many(self, keys: Sequence[str], *, collection: str | None = None) -> list[dict[str, Any] | None]:
+    async def get_many(
+        self, keys: Sequence[str], *, collection: str | None = None
+    ) -> list[dict[str, Any] | None]:
         """The values of keys, in their order."""
         return [value for value, _ in await self.ttl_many(keys, collection=collection)]
 
@@ -124,7 +126,9 @@ class KeyValue:
         name = collection or _DEFAULT
         session = self._open.get(name)
         if session is None:
-            session = self._open[name] = await self._opened(f"kv-{hashlib.sha256(name.encode()).hexdigest()[:32]}")
+            session = self._open[name] = await self._opened(
+                f"kv-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+            )
         return session
 
     async def _opened(self, id: str) -> Session:

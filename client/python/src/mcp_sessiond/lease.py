@@ -34,7 +34,9 @@ class Status:
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease, and the connection that it was claimed on: on another one it is claimed again before it is used."""
+    """A lease, and the connection that it was claimed on: on another one it is claimed again before it is
+    used.
+    """
 
     session: str
     epoch: str
@@ -57,7 +59,9 @@ class Leases:
         """Whether resume works."""
 
     async def claim(self, patience: Patience, *, fresh: bool = False) -> dict[str, Any]:
-        """Claims, and takes down what was got. `fresh`: a new session in the place of the one that would be resumed."""
+        """Claims, and takes down what was got. `fresh`: a new session in the place of the one that would be
+        resumed.
+        """
         options, used = self._line.options, self.held
         link: Link | None = None
 
@@ -85,7 +89,9 @@ class Leases:
         return claimed
 
     async def claim_again(self, patience: Patience) -> Lease:
-        """Claims what this instance had. Another session that has a history is a sibling's, and is given back."""
+        """Claims what this instance had. Another session that has a history is a sibling's, and is given
+        back.
+        """
         former = self.held
         claimed = await self.claim(patience)
         lease = self.held

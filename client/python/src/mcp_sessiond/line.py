@@ -1,4 +1,6 @@
-"""The line to the daemon: connections that are made anew when they break, and the one place where a call is repeated."""
+"""The line to the daemon: connections that are made anew when they break, and the one place where a call is
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from . import directory, start
-from .errors import ConnectError, Disconnected, NoAnswer, NotRunning, OutcomeUnknown, Refused, SessiondError, refusal
+from .errors import (
+    ConnectError,
+    Disconnected,
+    NoAnswer,
+    NotRunning,
+    OutcomeUnknown,
+    Refused,
+    SessiondError,
+    refusal,
+)
 from .exchange import Io, Link, is_absent, may_pass
 from .options import Options, Patience
 
@@ -16,7 +27,8 @@ _PAUSE_MIN = 0.002
 _PAUSE_MAX = 0.1
 _BROKEN_PAUSE = 0.005
 _CROWDED_PAUSE = 0.02
-# A daemon that was started has so long to appear before another one is: the one before it may have been about to exit.
+# A daemon that was started has so long to appear before another one is started:
+# the one before it may have been about to exit.
 _START_AGAIN = 0.5
 # Somewhat fewer requests than a daemon takes on a connection, and connections of a process, by default.
 _PLACES = 24
@@ -56,14 +68,17 @@ class Line:
         return Patience(self.options.timeout)
 
     async def call(self, method: str, params: Params | Ready, patience: Patience | None = None) -> Any:
-        """One call, over as many connections as it takes. What it sends must have no further effect when repeated.
+        """One call, over as many connections as it takes. What it sends must have no further effect when
+        repeated.
 
         Raises `Refused`, `ConnectError`, `NoAnswer`.
         """
         result, _ = await self.telling(method, params, patience)
         return result
 
-    async def telling(self, method: str, params: Params | Ready, patience: Patience | None = None) -> tuple[Any, int]:
+    async def telling(
+        self, method: str, params: Params | Ready, patience: Patience | None = None
+    ) -> tuple[Any, int]:
         """As `call`. Tells also how many times the call was sent."""
         patience = patience or self.patience()
         return await self._repeat(method, params, patience, self._home(), waits=False)
@@ -131,7 +146,9 @@ class Line:
                 raise _doubtful(error) if is_in_doubt else error from None
 
     async def connect(self, patience: Patience) -> Link:
-        """A new connection. Starts a daemon where none runs, if the options allow it. Raises `ConnectError`."""
+        """A new connection. Starts a daemon where none runs, if the options allow it. Raises
+        `ConnectError`.
+        """
         runtime = directory.directory(self.options.directory)
         pause, started, last = _PAUSE_MIN, None, "it did not finish its hello"
         while True:
@@ -152,7 +169,9 @@ class Line:
                         await self._start(patience)
                         started, pause = Patience(3600.0), _PAUSE_MIN
                 elif not may_pass(error):
-                    raise error if isinstance(error, ConnectError) else ConnectError(f"{runtime}: {error}") from error
+                    raise (
+                        error if isinstance(error, ConnectError) else ConnectError(f"{runtime}: {error}")
+                    ) from error
                 last = str(error)
             if patience.left <= pause:
                 where = directory.socket_in(runtime)
@@ -175,6 +194,8 @@ class Line:
 
 
 def _doubtful(error: SessiondError) -> SessiondError:
-    """The error of a call that may have been carried out: one that says that nothing was done would be wrong."""
+    """The error of a call that may have been carried out: one that says that nothing was done would be
+    wrong.
+    """
     after = error.fields.get("retry_after_ms", _AWAY_MS) if isinstance(error, Refused) else _AWAY_MS
     return refusal({"code": "outcome_unknown", "sentence": str(error), "retry_after_ms": after}, str(error))

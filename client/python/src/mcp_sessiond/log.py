@@ -1,4 +1,6 @@
-"""Every line that the three calls log, under `mcp_sessiond`. The first six never change: people grep for them."""
+"""Every line that the three calls log, under `mcp_sessiond`. The first six never change: people grep for
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ _NEVER = {
     "fresh_held": _LOST["sibling"],
     "fresh_plural": _LOST["sibling"],
     "fresh_never": "this host serves several clients from one process (`siblings` is `never`)",
-    "fresh_doubtful": "what this process was started with can't be read; `mcp-sessiond debug check --for PID` says which part",
+    "fresh_doubtful": "what this process was started with can't be read; "
+    "`mcp-sessiond debug check --for PID` says which part",
 }
 
 

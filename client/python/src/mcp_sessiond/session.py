@@ -50,9 +50,10 @@ class LeaseHold(Hold):
 class Session(State, Streams):
     """A session of a host's or of a service's.
 
-    Calls may be made from several tasks at once. A call whose answer is lost is made again, and that has no further
-    effect: an append is not appended twice. Every call raises `SessiondError`s: `UnknownSession`, `SessionTerminated`,
-    `BindingMismatch`, and where a host owns it `LeaseLost`; `ConnectError` and `NoAnswer` without the daemon.
+    Calls may be made from several tasks at once. A call whose answer is lost is made again, and that has no
+    further effect: an append is not appended twice. Every call raises `SessiondError`s: `UnknownSession`,
+    `SessionTerminated`, `BindingMismatch`, and where a host owns it `LeaseLost`; `ConnectError` and
+    `NoAnswer` without the daemon.
     """
 
     def __init__(self, line: Line, id: str, hold: Hold, caller: Caller | None = None) -> None:
@@ -129,14 +130,18 @@ class Session(State, Streams):
                 raise
 
     async def rotate_credential(self, credential: bytes | str) -> None:
-        """Binds the session to a new credential, whose hash alone is sent. The former one stays good for a minute at least."""
+        """Binds the session to a new credential, whose hash alone is sent. The former one stays good for a
+        minute at least.
+        """
         fresh = Credential.of(credential)
         grace = max(_GRACE_MS, int(2_000 * self._line.options.timeout))
         await self._change("rotate_credential", {"hash": fresh.hash, "grace_ms": str(grace)})
         self._caller = fresh
 
     async def mint_handle(self, life_ms: int | None = None) -> Minted:
-        """Makes a handle, by which `Sessions.open_handle` finds the session. `life_ms` is at most what is configured."""
+        """Makes a handle, by which `Sessions.open_handle` finds the session. `life_ms` is at most what is
+        configured.
+        """
         made = await self._change("mint_handle", {"life_ms": None if life_ms is None else str(life_ms)})
         return Minted(made["handle"], int(made["expires_ms"]))
 
@@ -153,7 +158,9 @@ class Session(State, Streams):
     async def _ask(self, method: str, more: Any = None) -> Any:
         patience = self._line.patience()
         of = await self._of(patience)
-        return await self._line.call(method, of if more is None else (lambda link: {**of, **more(link)}), patience)
+        return await self._line.call(
+            method, of if more is None else (lambda link: {**of, **more(link)}), patience
+        )
 
 
 def mint() -> str:

@@ -23,18 +23,18 @@ _RETRY_TIMEOUT = 1.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
-O = TypeVar("O")
+Otherwise = TypeVar("Otherwise")
 
 
 Call = Callable[Concatenate["Sessiond", P], Coroutine[Any, Any, T]]
 
 
-def _swallowing(otherwise: O) -> Callable[[Call[P, T]], Call[P, T | O]]:
+def _swallowing(otherwise: Otherwise) -> Callable[[Call[P, T]], Call[P, T | Otherwise]]:
     """A call of a server's: one at a time, and with a value where it fails."""
 
-    def wrap(method: Call[P, T]) -> Call[P, T | O]:
+    def wrap(method: Call[P, T]) -> Call[P, T | Otherwise]:
         @functools.wraps(method)
-        async def call(self: Sessiond, /, *arguments: P.args, **named: P.kwargs) -> T | O:
+        async def call(self: Sessiond, /, *arguments: P.args, **named: P.kwargs) -> T | Otherwise:
             try:
                 async with self._turn():
                     return await method(self, *arguments, **named)
@@ -90,13 +90,17 @@ class Sessiond:
         To repeat the call has no further effect.
         """
         if not 1 <= len(token) <= _TOKEN_MAX:
-            log.logger.warning("Resume token not stored: a token has 1 to %d bytes, not %d", _TOKEN_MAX, len(token))
+            log.logger.warning(
+                "Resume token not stored: a token has 1 to %d bytes, not %d", _TOKEN_MAX, len(token)
+            )
             return False
         patience = self._patience()
         if patience is None:
             return False
         try:
-            stored = await self._leases.call("store_token", {"token": base64.b64encode(token).decode()}, patience)
+            stored = await self._leases.call(
+                "store_token", {"token": base64.b64encode(token).decode()}, patience
+            )
         except Refused as error:
             if error.code == "write_failed":
                 log.write_failed(error)
@@ -109,7 +113,8 @@ class Sessiond:
                 raise
             log.logger.warning("Resume token not stored: %s", error)
             return False
-        # Only what this process was offered can have been accepted; for an ancestor, another command may have been.
+        # Only what this process was offered can have been accepted; for an ancestor, another
+        # command may have been offered it.
         if stored["resumed"] and (self._is_offered or self._line.options.instance is not None):
             log.logger.info(log.RESUMED)
         self._is_offered = False
@@ -117,7 +122,9 @@ class Sessiond:
 
     @_swallowing(False)
     async def reject(self) -> bool:
-        """The broker has refused the token, which is deleted. True once no later load gives it. The session stays."""
+        """The broker has refused the token, which is deleted. True once no later load gives it. The session
+        stays.
+        """
         patience = self._patience()
         if patience is None:
             return False
@@ -166,7 +173,9 @@ class Sessiond:
 
     @_swallowing(None)
     async def begin_anew(self) -> Session | None:
-        """Ends the session that this instance has or would resume, and gives a fresh one: for stdio's `initialize`."""
+        """Ends the session that this instance has or would resume, and gives a fresh one: for stdio's
+        `initialize`.
+        """
         patience = self._patience()
         if patience is None:
             return None

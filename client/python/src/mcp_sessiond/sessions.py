@@ -20,12 +20,14 @@ Views = list[SessionView]
 class Sessions:
     """The sessions of a host or of a service. Nothing is sent before the first call.
 
-    Every call raises `SessiondError`s. What passes is waited for, within `Options.timeout`: a daemon that is restarting
-    or busy, an answer that was lost.
+    Every call raises `SessiondError`s. What passes is waited for, within `Options.timeout`: a daemon that
+    is restarting or busy, an answer that was lost.
     """
 
     def __init__(self, service: str | None, options: Options | None = None, *, io: Io | None = None) -> None:
-        """The sessions of a service, which every process of this user that says the name is; None: of this process's host."""
+        """The sessions of a service, which every process of this user that says the name is; None: of this
+        process's host.
+        """
         self.service = service
         self._line = Line(options or Options(), io or AsyncioIo())
         self._caller: Caller | None = None
@@ -51,9 +53,11 @@ class Sessions:
         status: Settable | Failed = "initializing",
         metadata: object = None,
     ) -> Session:
-        """Makes a session. `metadata` is JSON of at most 65,536 bytes. With a binding only calls of that caller find it.
+        """Makes a session. `metadata` is JSON of at most 65,536 bytes. With a binding only calls of that
+        caller find it.
 
-        A host's session is leased to this process. Raises `AlreadyExists`, `SessionTerminated`, `QuotaExceeded`.
+        A host's session is leased to this process. Raises `AlreadyExists`, `SessionTerminated`,
+        `QuotaExceeded`.
         """
         made = await self._line.call(
             "create_session",
@@ -61,7 +65,9 @@ class Sessions:
                 "session": id or (_session_id() if self.service else None),
                 "service": self.service,
                 "request": mint(),
-                "binding": None if binding is None else {"caller": binding.wire(), "on_mismatch": on_mismatch},
+                "binding": None
+                if binding is None
+                else {"caller": binding.wire(), "on_mismatch": on_mismatch},
                 "lifetimes": None if lifetimes is None else lifetimes.wire(),
                 "status": status_wire(status),
                 "metadata": None if metadata is None else as_json(metadata),
@@ -70,13 +76,17 @@ class Sessions:
         return self._had(made, binding or self._caller)
 
     async def open(self, id: str) -> Session:
-        """Takes a session up by its id: one that lives. Raises `UnknownSession`, `SessionTerminated`, `BindingMismatch`."""
+        """Takes a session up by its id: one that lives. Raises `UnknownSession`, `SessionTerminated`,
+        `BindingMismatch`.
+        """
         return (await self.open_viewed(id))[0]
 
     async def open_viewed(self, id: str) -> tuple[Session, SessionView]:
         """As `open`. Tells also how the session is now."""
         caller = self._caller.wire() if self._caller else None
-        raw = await self._line.call("open_session", {"session": id, "service": self.service, "caller": caller})
+        raw = await self._line.call(
+            "open_session", {"session": id, "service": self.service, "caller": caller}
+        )
         return self._had(raw, self._caller), SessionView.read(raw)
 
     async def get(self, id: str) -> SessionView:
@@ -88,7 +98,9 @@ class Sessions:
     async def open_handle(self, handle: str) -> Session:
         """Takes up the session of a handle. Raises `Refused` with `unknown_handle` or `handle_expired`."""
         caller = self._caller.wire() if self._caller else None
-        raw = await self._line.call("open_handle", {"handle": handle, "service": self.service, "caller": caller})
+        raw = await self._line.call(
+            "open_handle", {"handle": handle, "service": self.service, "caller": caller}
+        )
         # A handle leads to a host's session, and gives no lease.
         return self._had(raw, self._caller) if self.service else await self.open(raw["session"])
 

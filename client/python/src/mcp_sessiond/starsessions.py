@@ -1,4 +1,6 @@
-"""A `SessionStore` of starsessions, for the web sessions of Starlette and FastAPI: each is a session of the service."""
+"""A `SessionStore` of starsessions, for the web sessions of Starlette and FastAPI: each is a session of the
+service.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _UNKNOWN = 30 * 24 * 3600
 
 
 class DurableStore(SessionStore):
-    """Keeps web sessions in the daemon: `SessionMiddleware(app, store=DurableStore("shop"))`. Calls raise `SessiondError`s."""
+    """Keeps web sessions in the daemon: `SessionMiddleware(app, store=DurableStore("shop"))`. Calls raise
+    `SessiondError`s.
+    """
 
     def __init__(self, service: str, options: Options | None = None) -> None:
         self._sessions = Sessions(service, options)
@@ -32,7 +36,9 @@ class DurableStore(SessionStore):
         return base64.b64decode(told["data"]) if told and told["until"] > time.time() else b""
 
     async def write(self, session_id: str, data: bytes, lifetime: int, ttl: int) -> str:
-        """Writes the data of a session for `ttl` seconds. Returns its id: another one where that session was ended."""
+        """Writes the data of a session for `ttl` seconds. Returns its id: another one where that session
+        was ended.
+        """
         seconds = ttl if ttl > 0 else lifetime if lifetime > 0 else _UNKNOWN
         lifetimes = Lifetimes(idle_ms=seconds * 1000, absolute_ms=0)
         try:

@@ -30,7 +30,8 @@ class Command:
     """Whether nothing else is tried where it fails."""
 
     def judge(self, status: int | None) -> bool:
-        """Whether a daemon is there, or about to be. None: the command still runs, and whoever connects next finds out.
+        """Whether a daemon is there, or about to be. None: the command still runs, and whoever connects
+        next finds out.
 
         Raises `NotStarted` where it has failed and nothing else is tried.
         """
@@ -39,7 +40,9 @@ class Command:
         if not self.is_last:
             return False
         hint = ": its configuration has an error" if status == _BAD_CONFIGURATION else ""
-        raise NotStarted(f"`{self.arguments[0]} run` failed (exit code {status}){hint}; run it in a terminal to see why")
+        raise NotStarted(
+            f"`{self.arguments[0]} run` failed (exit code {status}){hint}; run it in a terminal to see why"
+        )
 
     def not_found(self, error: OSError) -> NotStarted:
         """The error where the command can't be run."""
@@ -48,7 +51,9 @@ class Command:
 
 
 def commands(runtime: Path, binary: os.PathLike[str] | str | None) -> Iterator[Command]:
-    """The commands to try, in order: the service manager where it knows the daemon, then the executable itself."""
+    """The commands to try, in order: the service manager where it knows the daemon, then the executable
+    itself.
+    """
     is_derived = runtime == directory.derived()
     service = _service(runtime) if is_derived else None
     if service:

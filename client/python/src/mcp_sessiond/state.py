@@ -35,7 +35,9 @@ class State:
         return (await self.read([key]))[0]
 
     async def read(self, keys: Sequence[str]) -> list[StateEntry]:
-        """Up to 50 keys at once, in their order. Raises `InvalidArgument`, also where they have more than 3 MiB together."""
+        """Up to 50 keys at once, in their order. Raises `InvalidArgument`, also where they have more than 3
+        MiB together.
+        """
         return [StateEntry.read(raw) for raw in await self._change("read_state", {"keys": list(keys)})]
 
     async def keys(self) -> list[StateKey]:
@@ -63,7 +65,8 @@ class State:
         return (await self.write([Write(key, value, expected, remove)]))[0].version
 
     async def write(self, writes: Sequence[Write]) -> list[StateEntry]:
-        """Writes and removes up to 50 values, all or none. Returns their versions, in the order of the writes.
+        """Writes and removes up to 50 values, all or none. Returns their versions, in the order of the
+        writes.
 
         Raises as `compare_and_set`.
         """
@@ -75,7 +78,11 @@ class State:
         def params(link: Link) -> Params:
             nonlocal tries
             tries += 1
-            return {"of": of, "writes": told, "request": request if link.hello.has(wire.TAKES_REQUESTS) else None}
+            return {
+                "of": of,
+                "writes": told,
+                "request": request if link.hello.has(wire.TAKES_REQUESTS) else None,
+            }
 
         try:
             return [StateEntry.read(raw) for raw in await self._line.call("write_state", params, patience)]

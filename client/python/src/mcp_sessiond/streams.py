@@ -31,8 +31,9 @@ class Streams:
     async def open_stream(self, id: str, *, opened_by: object = None, will: object = None) -> Stream:
         """Opens a stream, unless it is open. `opened_by` is the id of the request that it answers.
 
-        `will` is a message. If this process exits while the stream is open, the daemon appends the will within a second
-        and closes the stream. A later call puts another will in its place. Raises `StreamClosed`.
+        `will` is a message. If this process exits while the stream is open, the daemon appends the will
+        within a second and closes the stream. A later call puts another will in its place. Raises
+        `StreamClosed`.
         """
         patience = self._line.patience()
         of = await self._of(patience)
@@ -40,7 +41,12 @@ class Streams:
         last = None if will is None else as_json(will)
 
         def params(link: Link) -> Params:
-            return {"of": of, "stream": id, "opened_by": by, "will": last if link.hello.has(wire.TAKES_WILLS) else None}
+            return {
+                "of": of,
+                "stream": id,
+                "opened_by": by,
+                "will": last if link.hello.has(wire.TAKES_WILLS) else None,
+            }
 
         await self._line.call("open_stream", params, patience)
         return Stream(self, id)
@@ -69,7 +75,9 @@ class Streams:
         return FoundEvent(stream, int(found["position"]), int(found["number"]), found["ended"])
 
     async def prune(self, keep: int, stream: str | None = None) -> int:
-        """Deletes the oldest events of the session, or of a stream, so that at most `keep` stay. How many were deleted."""
+        """Deletes the oldest events of the session, or of a stream, so that at most `keep` stay. How many
+        were deleted.
+        """
         pruned = await self._change("prune_events", {"stream": stream, "keep": str(keep)})
         return int(pruned["events"])
 
@@ -80,7 +88,8 @@ class Streams:
     async def wait(self, after: Sequence[Cursor], seconds: float = _WAIT_MAX) -> Replayed:
         """What is said next after up to 64 places in different streams, or after one number.
 
-        Without events where nothing was said in time; `next` is where to go on either way. Raises as `replay`.
+        Without events where nothing was said in time; `next` is where to go on either way. Raises as
+        `replay`.
         """
         until, cursors = time.monotonic() + seconds, list(after)
         while True:
@@ -138,14 +147,17 @@ class Stream:
         return StreamStart(self.id)
 
     async def append(self, message: object) -> Appended:
-        """Appends a message. It is kept, once, when this returns. Raises `StreamClosed`, `UnknownStream`, `QuotaExceeded`."""
+        """Appends a message. It is kept, once, when this returns. Raises `StreamClosed`, `UnknownStream`,
+        `QuotaExceeded`.
+        """
         return (await self.append_all([message]))[0]
 
     async def append_all(self, messages: Sequence[object], request: str | None = None) -> list[Appended]:
-        """Appends up to 256 messages with 3 MiB together, all or none. None is a priming event: an id without a message.
+        """Appends up to 256 messages with 3 MiB together, all or none. None is a priming event: an id
+        without a message.
 
-        `request` is an idempotency key of 1 to 64 visible ASCII characters: a repeated call with the same one, also in
-        another process, appends nothing and returns the first answer.
+        `request` is an idempotency key of 1 to 64 visible ASCII characters: a repeated call with the same
+        one, also in another process, appends nothing and returns the first answer.
         """
         from .session import mint
 
@@ -158,7 +170,9 @@ class Stream:
         return (await self.append_all([None]))[0]
 
     async def replay(self, after: str | None = None) -> Replayed:
-        """One page of what it has said: from its beginning, or after an event of this id. Raises `UnknownCursor`."""
+        """One page of what it has said: from its beginning, or after an event of this id. Raises
+        `UnknownCursor`.
+        """
         return await self._session.replay(self.start if after is None else AfterEvent(after))
 
     async def close(self) -> StreamView:
@@ -174,5 +188,7 @@ class Stream:
         return StreamView.read(await self._session._change("unorphan_stream", {"stream": self.id}))
 
     async def prune_session(self, keep: int) -> int:
-        """Deletes the oldest events of the stream's session, so that at most `keep` stay. How many were deleted."""
+        """Deletes the oldest events of the stream's session, so that at most `keep` stay. How many were
+        deleted.
+        """
         return await self._session.prune(keep)

@@ -15,7 +15,9 @@ Raw = Mapping[str, Any]
 
 
 class Json:
-    """JSON as text, which is stored and comes back byte for byte. Where a call takes any value, it takes this too."""
+    """JSON as text, which is stored and comes back byte for byte. Where a call takes any value, it takes
+    this too.
+    """
 
     __slots__ = ("text",)
 
@@ -54,7 +56,9 @@ class Identity:
 
 @dataclass(frozen=True)
 class Credential:
-    """A caller that is known by the hash of its credential. The credential itself never leaves this process."""
+    """A caller that is known by the hash of its credential. The credential itself never leaves this
+    process.
+    """
 
     hash: str = field(repr=False)
 
@@ -74,7 +78,8 @@ Caller = Identity | Credential
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """How long a session lives, in ms: after the last activity, after it was made, after its last client has gone.
+    """How long a session lives, in ms: after the last activity, after it was made, after its last client
+    has gone.
 
     None: as configured, or as it was. 0: without an end.
     """
@@ -159,7 +164,15 @@ class SessionView:
 
 
 _NUMBERS = (
-    "created_ms", "active_ms", "attached", "last_number", "state_keys", "state_bytes", "streams", "events", "event_bytes",
+    "created_ms",
+    "active_ms",
+    "attached",
+    "last_number",
+    "state_keys",
+    "state_bytes",
+    "streams",
+    "events",
+    "event_bytes",
 )
 
 
@@ -202,7 +215,9 @@ class StateKey:
 
 @dataclass(frozen=True)
 class Write:
-    """One of several writes. Without `value` the key is removed; with `expected` only at that version, 0: only if it has none."""
+    """One of several writes. Without `value` the key is removed; with `expected` only at that version, 0:
+    only if it has none.
+    """
 
     key: str
     value: object = field(default=None, repr=False)

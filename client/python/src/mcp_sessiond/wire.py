@@ -30,7 +30,9 @@ TAKES_WILLS = 4
 
 @dataclass(frozen=True)
 class Hello:
-    """What the daemon says of itself: its version, the largest frame that it takes in bytes, and its feature bits."""
+    """What the daemon says of itself: its version, the largest frame that it takes in bytes, and its
+    feature bits.
+    """
 
     version: int
     frame_max: int
@@ -49,7 +51,8 @@ def hello() -> bytes:
 def read_hello(said: bytes) -> Hello:
     """Reads the daemon's 32 bytes.
 
-    Raises `HelloRefused` where the daemon does not welcome the client, `ProtocolError` where it is no such daemon.
+    Raises `HelloRefused` where the daemon does not welcome the client, `ProtocolError` where it is no such
+    daemon.
     """
     magic, version, _, _, answer, _, frame_max, _, features = _HELLO.unpack(said)
     if magic != _MAGIC:
@@ -60,7 +63,9 @@ def read_hello(said: bytes) -> Hello:
 
 
 def frame(body: bytes, frame_max: int) -> bytes:
-    """A message with its length before it. Raises `invalid_argument` where it is larger than the daemon takes."""
+    """A message with its length before it. Raises `invalid_argument` where it is larger than the daemon
+    takes.
+    """
     if len(body) > frame_max:
         sentence = f"the request has {len(body)} bytes, and the daemon takes {frame_max}"
         raise refusal({"code": "invalid_argument", "sentence": sentence}, sentence)

@@ -1,4 +1,6 @@
-"""Sessions that survive the process, for servers of the official SDK (`mcp`) and FastMCP over Streamable HTTP."""
+"""Sessions that survive the process, for servers of the official SDK (`mcp`) and FastMCP over Streamable
+HTTP.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,17 @@ def durable(
     lifetimes: Lifetimes | None = None,
     options: Options | None = None,
 ) -> Durable:
-    """The same ASGI app, whose sessions survive its process: `app = durable(mcp.streamable_http_app(), service="notes")`.
+    """The same ASGI app, whose sessions survive its process: `app = durable(mcp.streamable_http_app(),
+    service="notes")`.
 
-    `service` is the name under which the daemon keeps the sessions; every process that says it serves them. `path` is
-    where MCP is served; all else goes to the app as it is. `caller` tells from a request's scope who sends it: a session
-    belongs to the caller that has made it. By default that is the hash of the bearer token, and nobody without one.
-    `modern`: MCP 2026-07-28 has no sessions. `refuse` leads its clients to `initialize`; `pass` leaves them to the app.
-    `retry_ms` is how long a client waits before it comes back. A session without requests for `idle` seconds leaves the
-    app inside, and its next request restores it. After `keep_alive` seconds without an event a comment is sent.
-    `lifetimes` says when the daemon ends a session, by default as it is configured.
+    `service` is the name under which the daemon keeps the sessions; every process that says it serves them.
+    `path` is where MCP is served; all else goes to the app as it is. `caller` tells from a request's scope
+    who sends it: a session belongs to the caller that has made it. By default that is the hash of the
+    bearer token, and nobody without one. `modern`: MCP 2026-07-28 has no sessions. `refuse` leads its
+    clients to `initialize`; `pass` leaves them to the app. `retry_ms` is how long a client waits before it
+    comes back. A session without requests for `idle` seconds leaves the app inside, and its next request
+    restores it. After `keep_alive` seconds without an event a comment is sent. `lifetimes` says when the
+    daemon ends a session, by default as it is configured.
     """
     settings = Settings(
         service=service,

@@ -123,7 +123,9 @@ class Durable:
         else:
             await self._pass(message, id, scope, receive, send)
 
-    async def _pass(self, message: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass(
+        self, message: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """A message of a session's: once more where the app inside has forgotten the session, in a new one."""
         own = message.get("id")
         for attempt in range(2):
@@ -179,10 +181,12 @@ def _read(body: bytes, receive: Receive) -> Receive:
 
 
 def session_of(context: Any = None) -> Session:
-    """The session of the request that a handler answers. `context` is what the SDK hands to tools, resources and prompts.
+    """The session of the request that a handler answers. `context` is what the SDK hands to tools,
+    resources and prompts.
 
-    A handler that is given none leaves it out, or with `mcp` 1.30 gives what `server.get_context()` returns. Raises
-    `LookupError` where the request has not come through `durable`, or belongs to no session.
+    A handler that is given none leaves it out, or with `mcp` 1.30 gives what `server.get_context()`
+    returns. Raises `LookupError` where the request has not come through `durable`, or belongs to no
+    session.
     """
     for name in ("request_context", "request", "scope"):
         context = getattr(context, name, context)

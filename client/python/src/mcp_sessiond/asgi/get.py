@@ -16,13 +16,21 @@ from .record import Record, gap
 from .settings import PRIMES, Receive, Scope, Send, Settings, header
 
 TOLD = "mcp.standalone"
-"""The key of the session's state that has the id of the last event of the standalone stream that a client was sent."""
+"""The key of the session's state that has the id of the last event of the standalone stream that a client
+was sent.
+"""
 
 _AWAY = 1.0
 
 
 async def serve(
-    settings: Settings, session: Session, record: Record, readers: Readers, scope: Scope, receive: Receive, send: Send
+    settings: Settings,
+    session: Session,
+    record: Record,
+    readers: Readers,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
 ) -> None:
     """Answers a GET. Raises `SessiondError` before the response has begun."""
     after: Cursor
@@ -74,7 +82,9 @@ async def _until(parts: AsyncIterator[bytes], reader: Reader, receive: Receive, 
 class Tail:
     """Reads a stream in the daemon, from a place on, up to the answer to the request `asked` of this id."""
 
-    def __init__(self, settings: Settings, session: Session, stream: str, after: Cursor, asked: Json | None) -> None:
+    def __init__(
+        self, settings: Settings, session: Session, stream: str, after: Cursor, asked: Json | None
+    ) -> None:
         self._settings = settings
         self._session = session
         self._stream = stream
@@ -95,7 +105,9 @@ class Tail:
             async for part in self._page(said):
                 yield part
             # A `wait` does not end when the stream is closed; nothing comes after the answer.
-            if self._stream in said.ended or any(is_answer(one.json.text, self._asked) for one in said.events):
+            if self._stream in said.ended or any(
+                is_answer(one.json.text, self._asked) for one in said.events
+            ):
                 return
 
     async def _page(self, said: Replayed) -> AsyncIterator[bytes]:

@@ -25,7 +25,9 @@ COMMENT = b": still here\n\n"
 class Refusal(Exception):
     """A request is refused: with this status of HTTP, and a JSON-RPC error as body."""
 
-    def __init__(self, status: int, code: int, message: str, retry_after: int | None = None, data: object = None) -> None:
+    def __init__(
+        self, status: int, code: int, message: str, retry_after: int | None = None, data: object = None
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
@@ -41,14 +43,22 @@ class Refusal(Exception):
             return cls(400, INVALID, "this event id names no place in this session")
         after = getattr(error, "retry_after", None)
         if error.passes or isinstance(error, QuotaExceeded):
-            why = str(error) if isinstance(error, QuotaExceeded) else "the daemon mcp-sessiond can't do this now"
+            why = (
+                str(error)
+                if isinstance(error, QuotaExceeded)
+                else "the daemon mcp-sessiond can't do this now"
+            )
             return cls(503, CONNECTION, why, max(1, int(after or 1)))
         return cls(error.http_status, INVALID if error.http_status == 400 else CONNECTION, str(error))
 
     @classmethod
     def unknown_session(cls) -> Refusal:
         """There is no such session (MCP 2025-11-25, Session Management)."""
-        return cls(404, NO_SESSION, "there is no such session, or it has ended: send `initialize` without a session id")
+        return cls(
+            404,
+            NO_SESSION,
+            "there is no such session, or it has ended: send `initialize` without a session id",
+        )
 
     async def answer(self, send: Send, id: object = None) -> None:
         """Sends it, as the answer to the request of this id."""

@@ -1,8 +1,8 @@
 """Ids between client and app.
 
-A client may use an id again while a former call of that id is open: the app gets another one for it. And an app that was
-started again counts its own requests from 0 again: the client gets them with a prefix that names this process's app, so
-that a late answer to a former app's request is dropped.
+A client may use an id again while a former call of that id is open: the app gets another one for it. And an
+app that was started again counts its own requests from 0 again: the client gets them with a prefix that
+names this process's app, so that a late answer to a former app's request is dropped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ class Ids:
                 if isinstance(meta, dict) and "progressToken" in meta:
                     meta["progressToken"] = self._tagged(meta["progressToken"])
                 return True
-            if message["method"] == "notifications/cancelled" and isinstance(params, dict) and "requestId" in params:
+            if (
+                message["method"] == "notifications/cancelled"
+                and isinstance(params, dict)
+                and "requestId" in params
+            ):
                 params["requestId"] = self._tagged(params["requestId"])
                 return True
             return False
@@ -58,7 +62,9 @@ class Ids:
         return _key(own) != _key(id)
 
     def to_app(self, message: dict[str, Any]) -> bool:
-        """Changes an answer or a notification of the client's into what the app gets. False: it is for a former app."""
+        """Changes an answer or a notification of the client's into what the app gets. False: it is for a
+        former app.
+        """
         params = message.get("params")
         if "method" not in message:
             message["id"], is_ours = self._untagged(message.get("id"))

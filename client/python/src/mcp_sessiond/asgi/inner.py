@@ -16,7 +16,9 @@ _PARTS_MAX = 64
 KEY = "mcp_sessiond.session"
 """Where a request's scope has its session."""
 CURRENT: ContextVar[Session | None] = ContextVar("mcp_sessiond_session", default=None)
-"""The session of the request that is handled: for SDKs that hand the context of a request on to its handler."""
+"""The session of the request that is handled: for SDKs that hand the context of a request on to its
+handler.
+"""
 
 
 class Call:
@@ -105,12 +107,17 @@ class Inner:
         kept += [(SESSION, session.encode()), (b"content-length", str(len(body)).encode())]
         return Call(self.app, {**scope, "headers": kept}, body)
 
-    def sent(self, scope: Scope, method: str, session: str | None, version: str | None, message: object = None) -> Call:
+    def sent(
+        self, scope: Scope, method: str, session: str | None, version: str | None, message: object = None
+    ) -> Call:
         """A request of the adapter's own, on behalf of the client whose request this is."""
         body = b"" if message is None else json.dumps(message).encode()
         ours = {SESSION, VERSION, b"content-type", b"content-length", b"accept", b"last-event-id"}
         headers = [(name, value) for name, value in scope["headers"] if name not in ours]
-        headers += [(b"accept", b"application/json, text/event-stream"), (b"content-length", str(len(body)).encode())]
+        headers += [
+            (b"accept", b"application/json, text/event-stream"),
+            (b"content-length", str(len(body)).encode()),
+        ]
         if body:
             headers.append((b"content-type", b"application/json"))
         if session:

@@ -36,7 +36,9 @@ class AppRefuses(Exception):
 class Live:
     """A session that the app inside knows under an id of its own."""
 
-    def __init__(self, settings: Settings, inner: Inner, session: Session, record: Record, inner_id: str) -> None:
+    def __init__(
+        self, settings: Settings, inner: Inner, session: Session, record: Record, inner_id: str
+    ) -> None:
         self.session = session
         self.record = record
         self.inner_id = inner_id
@@ -71,13 +73,16 @@ class Live:
         task.add_done_callback(self._tasks.discard)
 
     async def listen(self, scope: Scope) -> None:
-        """Opens the standalone stream of the app inside, so that it drops nothing that belongs to no request."""
+        """Opens the standalone stream of the app inside, so that it drops nothing that belongs to no
+        request.
+        """
         call = self._standalone = self._inner.sent(scope, "GET", self.inner_id, self.record.version)
         if await call.status == 200:
             self.spawn(self._hear(call))
 
     async def refused(self, scope: Scope) -> Call | None:
-        """The app's refusal of a `ping` on behalf of whoever sends this request; None: it may use the session.
+        """The app's refusal of a `ping` on behalf of whoever sends this request; None: it may use the
+        session.
 
         The app may look at tokens, hosts and origins, and does not see what the adapter serves itself.
         """

@@ -11,7 +11,7 @@ from ..events import AfterEvent, Cursor, StreamStart
 from ..streams import Stream
 from ..values import Json, as_json
 from .get import Tail
-from .http import COMMENT, SESSION, Headers, begin_events, disconnected, event, priming, respond, send_part
+from .http import COMMENT, SESSION, Headers, begin_events, disconnected, event, priming, send_part
 from .inner import Call, Inner
 from .live import Live
 from .readers import Reader
@@ -19,7 +19,9 @@ from .settings import Receive, Scope, Send, Settings
 
 
 async def answer(inner: Inner, live: Live, scope: Scope, body: bytes, send: Send) -> int:
-    """Passes on what wants no answer. Returns the app's status, without a response where it does not know the session."""
+    """Passes on what wants no answer. Returns the app's status, without a response where it does not know
+    the session.
+    """
     call = inner.passed(scope, body, live.inner_id)
     status = await call.status
     if status != 404:
@@ -73,11 +75,15 @@ class Request:
             live.readers.leave(stream.id, reader)
 
     async def _status(self, call: Call) -> int | None:
-        """The status of the app's response; None where it lets the client wait: that has to get an id to come back with."""
+        """The status of the app's response; None where it lets the client wait: that has to get an id to
+        come back with.
+        """
         done, _ = await asyncio.wait({call.status}, timeout=self._settings.begin)
         return call.status.result() if done else None
 
-    async def _send(self, stream: Stream, primed: str | None, reader: Reader, receive: Receive, send: Send) -> None:
+    async def _send(
+        self, stream: Stream, primed: str | None, reader: Reader, receive: Receive, send: Send
+    ) -> None:
         gone = asyncio.create_task(disconnected(receive))
         sending = asyncio.create_task(self._send_all(stream, primed, reader, send))
         try:

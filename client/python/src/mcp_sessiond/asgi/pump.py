@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from ..errors import QuotaExceeded, InvalidArgument, SessiondError
+from ..errors import InvalidArgument, QuotaExceeded, SessiondError
 from ..streams import Stream
 from ..values import Json
 from .ids import Ids
@@ -74,7 +74,9 @@ class Pump:
             return text
         if not isinstance(message, dict):
             return text
-        is_answer = "method" not in message and self._key is not None and json.dumps(message.get("id")) == self._key
+        is_answer = (
+            "method" not in message and self._key is not None and json.dumps(message.get("id")) == self._key
+        )
         changed = self._ids.to_client(message)
         self.answered = self.answered or is_answer
         return json.dumps(message, separators=(",", ":"), ensure_ascii=False) if changed else text

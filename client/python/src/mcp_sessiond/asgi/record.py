@@ -1,4 +1,5 @@
-"""The handshake of a session, which is stored with it, so that a new app can be initialised like the former one.
+"""The handshake of a session, which is stored with it, so that a new app can be initialised like the former
+one.
 
 `mcp-sessiond serve` and the adapters of other languages store the same.
 """
@@ -20,7 +21,9 @@ ASSUMED = "2025-03-26"
 
 @dataclass(frozen=True)
 class Record:
-    """The parameters of the client's `initialize`, the app's result, and the version of MCP that it has chosen."""
+    """The parameters of the client's `initialize`, the app's result, and the version of MCP that it has
+    chosen.
+    """
 
     initialize: Any
     result: Any
@@ -65,7 +68,11 @@ def not_kept(id: object, bytes: int, limit: str) -> dict[str, Any]:
 
 
 def _lost(id: object, message: str, outcome: str) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": message, "data": {"outcome": outcome}}}
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "error": {"code": -32000, "message": message, "data": {"outcome": outcome}},
+    }
 
 
 def gap(count: int) -> str:

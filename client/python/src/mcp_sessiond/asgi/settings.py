@@ -16,7 +16,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 PRIMES = "2025-11-25"
-"""The first version of MCP whose streams begin with an event that has an id and no data. Versions are dates."""
+"""The first version of MCP whose streams begin with an event that has an id and no data. Versions are
+dates.
+"""
 
 
 def header(scope: Scope, name: bytes) -> str | None:

@@ -1,6 +1,7 @@
 """The same for programs that block: what `mcp_sessiond` has as coroutines are plain methods here.
 
-Objects may be used by several threads at once. After `fork` they go on in the child, with connections of its own.
+Objects may be used by several threads at once. After `fork` they go on in the child, with connections of
+its own.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Literal
 
 from .. import attachment, session, sessiond, sessions, streams
 from ..events import Cursor, Replayed
-from ..options import Options
 from ..lease import Status
+from ..options import Options
 from ..values import Caller, Failed, Lifetimes, SessionView, Settable
 from .world import ThreadIo, blocking, run
 
@@ -30,7 +31,9 @@ class Attachment:
     def __enter__(self) -> Attachment:
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
         self.detach()
 
 
@@ -121,7 +124,9 @@ class Sessions:
     """The sessions of a host or of a service. Nothing is sent before the first call."""
 
     def __init__(self, service: str | None, options: Options | None = None) -> None:
-        """The sessions of a service, which every process of this user that says the name is; None: of this process's host."""
+        """The sessions of a service, which every process of this user that says the name is; None: of this
+        process's host.
+        """
         self._inner = sessions.Sessions(service, options, io=ThreadIo())
 
     def on_behalf_of(self, caller: Caller | None) -> Sessions:
@@ -145,7 +150,12 @@ class Sessions:
     ) -> Session:
         """Makes a session. `metadata` is JSON of at most 65,536 bytes."""
         made = self._inner.create(
-            id, binding=binding, on_mismatch=on_mismatch, lifetimes=lifetimes, status=status, metadata=metadata
+            id,
+            binding=binding,
+            on_mismatch=on_mismatch,
+            lifetimes=lifetimes,
+            status=status,
+            metadata=metadata,
         )
         return Session(run(made))
 
@@ -164,7 +174,9 @@ class Sessions:
 
 
 class Sessiond:
-    """An MCP server's session with the daemon: version 1's three calls. None of them ever raises into the server."""
+    """An MCP server's session with the daemon: version 1's three calls. None of them ever raises into the
+    server.
+    """
 
     def __init__(self, options: Options | None = None) -> None:
         self._inner = sessiond.Sessiond(options, io=ThreadIo())
@@ -190,6 +202,8 @@ class Sessiond:
         return Session(inner) if inner else None
 
     def begin_anew(self) -> Session | None:
-        """Ends the session that this instance has or would resume, and gives a fresh one: for stdio's `initialize`."""
+        """Ends the session that this instance has or would resume, and gives a fresh one: for stdio's
+        `initialize`.
+        """
         inner = run(self._inner.begin_anew())
         return Session(inner) if inner else None

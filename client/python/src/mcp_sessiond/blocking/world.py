@@ -107,7 +107,9 @@ class _Mutex:
     async def __aenter__(self) -> None:
         self._lock.acquire()
 
-    async def __aexit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
         self._lock.release()
 
 
@@ -160,7 +162,9 @@ class ThreadIo(Io):
         return self
 
 
-def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
     """The same method of a class that blocks: it has the asynchronous object as `_inner`."""
 
     def call(self: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
