@@ -159,6 +159,12 @@ class OfAService(unittest.IsolatedAsyncioTestCase):
             await self.sessions.list()
         self.daemon.directory.chmod(0o700)
 
+    async def test_connections_are_closed_and_made_again(self) -> None:
+        session = await self.sessions.create()
+        await self.sessions.close()
+        await session.set("n", 1)
+        await self.sessions.close()
+
     async def test_a_wait_of_many_keeps_no_other_call_waiting(self) -> None:
         session = await self.sessions.create()
         waits = [asyncio.create_task(session.wait([AfterNumber(0)])) for _ in range(100)]

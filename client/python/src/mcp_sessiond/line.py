@@ -98,6 +98,14 @@ class Line:
                 home.calls = await self.connect(patience)
             return home.calls
 
+    def close(self) -> None:
+        """Hangs up the connections of this event loop, or of this process. A later call makes new ones."""
+        home = self._home()
+        for link in [home.calls, *home.lanes]:
+            if link:
+                link.close()
+        home.calls, home.lanes = None, []
+
     def _home(self) -> _Home:
         if self._pid != os.getpid():
             _parents.append(self._homes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import os
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -55,7 +56,7 @@ class Sessiond:
     def __init__(self, options: Options | None = None, *, io: Io | None = None) -> None:
         self._line = Line(options or Options(), io or AsyncioIo())
         self._leases = Leases(self._line)
-        self._mutexes: dict[int, Any] = {}
+        self._mutexes: dict[tuple[int, int], Any] = {}
         self._is_offered = False
         self._disabled_at = 0.0
         self._is_announced = False
@@ -187,7 +188,8 @@ class Sessiond:
         return Session(self._line, self._leases.held.session, _ClaimHold(self)) if self._leases.held else None
 
     def _turn(self) -> Any:
-        key = id(self._line.io.home())
+        # In a child after `fork` nobody gives the parent's locks back.
+        key = (os.getpid(), id(self._line.io.home()))
         return self._mutexes.setdefault(key, self._line.io.mutex())
 
     def _patience(self) -> Patience | None:

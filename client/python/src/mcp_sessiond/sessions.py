@@ -114,6 +114,10 @@ class Sessions:
                 return found
             found += [SessionView.read(raw) for raw in page]
 
+    async def close(self) -> None:
+        """Hangs up the connections of this event loop. Sessions stay; a later call makes new connections."""
+        self._line.close()
+
     def _had(self, raw: Raw, caller: Caller | None) -> Session:
         hold: Hold = ServiceHold(self.service) if self.service else LeaseHold(raw["epoch"])
         return Session(self._line, raw["session"], hold, caller)

@@ -136,6 +136,7 @@ class Sessions:
         return same
 
     get = blocking(sessions.Sessions.get)
+    close = blocking(sessions.Sessions.close)
     list = blocking(sessions.Sessions.list)
 
     def create(
