@@ -6,7 +6,8 @@ import signal
 import time
 
 from drivers import Terminal
-from harness import INSTALLED, number, until
+from harness import INSTALLED, number, start_of, until
+import served
 
 NAME, PACKAGE = "Claude Code", ("npm", "@anthropic-ai/claude-code", "2.1.330")
 CLAUDE = INSTALLED / "claude" / "node_modules" / ".bin" / "claude"
@@ -28,6 +29,15 @@ def added(world, *options):
     env = environment(world)
     code, said = world.finish([CLAUDE, "mcp", "add", "counter", *options, "--", *world.wrapped()], env=env)
     world.check("`claude mcp add NAME -- CMD` takes the wrapped command", code == 0, said)
+    return env
+
+
+def added_url(world, url, token=None, transport="http"):
+    """After `claude mcp add --transport http`."""
+    env = environment(world)
+    options = ["--header", f"Authorization: Bearer {token}"] if token else []
+    code, said = world.finish([CLAUDE, "mcp", "add", "--transport", transport, "counter", url, *options], env=env)
+    world.check(f"`claude mcp add --transport {transport} NAME URL` takes the address", code == 0, said)
     return env
 
 
@@ -84,6 +94,11 @@ class Session(Terminal):
         """`/mcp reconnect`, which is what the menu of `/mcp` does."""
         self.send("/mcp reconnect counter")
         self.world.check("`/mcp reconnect` reconnects", self.shows("Reconnected to counter"), self.text()[-300:])
+
+    def end(self):
+        """As its user ends it."""
+        self.send("/exit")
+        until(lambda: start_of(self.pid) is None)
 
     def clear(self):
         """Another conversation in the same process."""
@@ -218,6 +233,7 @@ def observed(world):
     world.watch("SIGKILL of the host", lambda: os.kill(session.pid, signal.SIGKILL))
 
 
+OVER_HTTP = served.Host(added_url, Session, deletes=False)
 SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
-             clear, keeper_lost, two_hosts, project_scope]
-OBSERVED = [observed]
+             clear, keeper_lost, two_hosts, project_scope, *served.scenarios(OVER_HTTP)]
+OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]

@@ -4,6 +4,7 @@ import os
 import signal
 
 from drivers import Peer
+import served
 from harness import INSTALLED, number, until
 
 NAME, PACKAGE = "Codex", ("npm", "@openai/codex", "0.169.0")
@@ -40,6 +41,15 @@ def added(world, *server):
     return env
 
 
+def added_url(world, url, token=None, transport="http"):
+    """After `codex mcp add --url`. A token comes from a variable."""
+    env = {**environment(world), **({"COUNTER_TOKEN": token} if token else {})}
+    options = ["--bearer-token-env-var", "COUNTER_TOKEN"] if token else []
+    code, said = world.finish([CODEX, "mcp", "add", "counter", "--url", url, *options], env=env)
+    world.check("`codex mcp add NAME --url URL` takes the address", code == 0, said)
+    return env
+
+
 class AppServer(Peer):
     """One `codex app-server`."""
 
@@ -62,6 +72,21 @@ class AppServer(Peer):
         begun = self.call("turn/start", {"threadId": thread, "input": [text]})
         ended = self.hears("turn/completed", lambda params: params["threadId"] == thread)
         self.world.check(f"turn {name} ends", begun and ended, (begun, ended))
+
+
+class Thread:
+    """An app-server with one thread."""
+
+    def __init__(self, world, env):
+        self.app = AppServer(world, env)
+        self.id = self.app.begin()
+
+    def ask(self, name, steps="count"):
+        self.app.ask(self.id, name, steps)
+
+    def end(self):
+        self.app.process.stdin.close()
+        self.app.process.wait()
 
 
 def threads_overlap(world):
@@ -203,6 +228,7 @@ def observed(world):
     world.watch("SIGKILL of app-server", app.process.kill, 10)
 
 
+OVER_HTTP = served.Host(added_url, Thread, deletes=True)
 SCENARIOS = [threads_overlap, threads_in_turn, threads_begun_at_once, fork, reload, killed("front"), killed("daemon"),
-             killed("front", "daemon"), exec_mode]
-OBSERVED = [observed]
+             killed("front", "daemon"), exec_mode, *served.scenarios(OVER_HTTP)]
+OBSERVED = [observed, served.observed(OVER_HTTP)]

@@ -1,8 +1,9 @@
-"""An MCP server on stdio that counts, and writes down all that its host does to it: counter.py JOURNAL [--stubborn]
+"""An MCP server on stdio that counts, and writes down all that its host does to it: counter.py JOURNAL [--stubborn] [--progress]
 
 Its tool `count` answers how often it was called in this process, and the pid: whoever meets the same server again sees the
 count go on. The journal gets a line of JSON for the start, each message, the end of input and each signal. A stubborn one
-outlives all of them but SIGKILL, so that the journal shows everything that a host tries.
+outlives all of them but SIGKILL, so that the journal shows everything that a host tries. With `--progress` a call tells 1, 2 and
+3 as progress, if it names a token. In the middle a call waits while there is a file JOURNAL.hold.
 """
 
 import json
@@ -12,7 +13,7 @@ import sys
 import time
 
 journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-stubborn = "--stubborn" in sys.argv
+stubborn, tells_progress = "--stubborn" in sys.argv, "--progress" in sys.argv
 
 
 def note(what, **more):
@@ -39,6 +40,21 @@ note("start", started=started, parent=parent, group=os.getpgid(0), session=os.ge
 count = 0
 
 
+def say(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+def carry_out(token):
+    """A call, in three steps."""
+    for number in (1, 2, 3):
+        if token is not None:
+            say({"method": "notifications/progress", "params": {"progressToken": token, "progress": number, "total": 3}})
+        if number == 1 and os.path.exists(f"{sys.argv[1]}.hold"):
+            note("held")
+            while os.path.exists(f"{sys.argv[1]}.hold"):
+                time.sleep(0.01)
+
+
 def answer(method, params):
     global count
     if method == "initialize":
@@ -51,6 +67,7 @@ def answer(method, params):
                            "annotations": {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False}}]}
     if method == "tools/call":
         count += 1
+        carry_out(params.get("_meta", {}).get("progressToken") if tells_progress else None)
         return {"content": [{"type": "text", "text": f"count={count} pid={os.getpid()}"}]}
     if method == "ping":
         return {}
@@ -62,12 +79,11 @@ while line := sys.stdin.readline():
     note("message", message=message)
     if "id" in message and "method" in message:
         result = answer(message["method"], message.get("params") or {})
-        reply = {"jsonrpc": "2.0", "id": message["id"]}
         if result is None:
-            reply["error"] = {"code": -32601, "message": f"no {message['method']} here"}
+            said = {"error": {"code": -32601, "message": f"no {message['method']} here"}}
         else:
-            reply["result"] = result
-        print(json.dumps(reply), flush=True)
+            said = {"result": result}
+        say({"id": message["id"], **said})
 note("end of input")
 while stubborn:
     time.sleep(1)

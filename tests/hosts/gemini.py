@@ -6,7 +6,8 @@ import signal
 import time
 
 from drivers import Terminal
-from harness import INSTALLED, number, until
+import served
+from harness import INSTALLED, number, start_of, until
 
 NAME, PACKAGE = "Gemini CLI", ("npm", "@google/gemini-cli", "0.61.0")
 GEMINI = INSTALLED / "gemini" / "node_modules" / ".bin" / "gemini"
@@ -30,6 +31,15 @@ def added(world, *server):
     return env
 
 
+def added_url(world, url, token=None, transport="http"):
+    """After `gemini mcp add --transport http`."""
+    env = environment(world)
+    options = ["--header", f"Authorization: Bearer {token}"] if token else []
+    code, said = world.finish([GEMINI, "mcp", "add", "--trust", "--scope", "user", "--transport", transport, *options, "counter", url], env=env)
+    world.check(f"`gemini mcp add --transport {transport} NAME URL` takes the address", code == 0, said)
+    return env
+
+
 def prompt(world, env, steps):
     """One `gemini -p`."""
     return world.finish([GEMINI, "--yolo", "-m", "gemini-2.5-pro", "-p", f"STEPS: {steps}"], env=env)
@@ -48,6 +58,11 @@ class Session(Terminal):
         self.send(f"STEPS: {name} {steps}")
         self.world.check(f"prompt {name} is answered", self.shows(f"done {name}", seconds=60), self.text()[-300:])
         self.rests()
+
+    def end(self):
+        """As its user ends it."""
+        self.send("/quit")
+        until(lambda: start_of(self.pid) is None)
 
     def refresh(self):
         """Restarts all servers."""
@@ -132,5 +147,6 @@ def end(world):
         os.kill(pid, signal.SIGKILL)
 
 
-SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive]
-OBSERVED = [observed]
+OVER_HTTP = served.Host(added_url, Session, deletes=False)
+SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive, *served.scenarios(OVER_HTTP)]
+OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]

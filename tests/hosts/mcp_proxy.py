@@ -1,9 +1,11 @@
 """mcp-proxy of PyPI: one process that serves several HTTP clients from one server, or from several named ones."""
 
+import json
 import shlex
 import signal
 
-from drivers import Client, free_port
+import served
+from drivers import Client, Peer, free_port
 from harness import INSTALLED, until
 
 NAME, PACKAGE = "mcp-proxy", ("pip", "mcp-proxy", "0.13.0")
@@ -18,6 +20,36 @@ def gateway(world, *command):
     listening = until(lambda: b"Uvicorn running" in log.read_bytes() or process.poll() is not None)
     world.check("it listens", listening and process.poll() is None, log.read_text()[-500:])
     return process, f"http://127.0.0.1:{port}"
+
+
+def added_url(world, url, token=None, transport="http"):
+    """The command that makes a server on stdio of a served one."""
+    kinds = {"http": "streamablehttp", "sse": "sse"}
+    options = ["--headers", "Authorization", f"Bearer {token}"] if token else []
+    return [PROXY, "--transport", kinds[transport], *options, url]
+
+
+class OnStdio(Peer):
+    """The proxy as a server on stdio, and what its host does."""
+
+    def __init__(self, world, command):
+        super().__init__(world, command, world.environment())
+        self.world = world
+        self.call("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1.0.0"}})
+        self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def ask(self, name, steps="count"):
+        """Does what the steps say, as a model would."""
+        told = self.world.api.told.setdefault(name, [])
+        for step in steps.split():
+            if step == "count":
+                told.append(json.dumps(self.call("tools/call", {"name": "count", "arguments": {}, "_meta": {"progressToken": name}})))
+            else:
+                self.world.api.hooks[step]()
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
 
 
 def one_server(path):
@@ -68,5 +100,6 @@ def observed(world):
     world.watch("SIGTERM of the gateway", lambda: process.send_signal(signal.SIGTERM))
 
 
-SCENARIOS = [one_server("/mcp"), one_server("/sse"), without_dashes, named]
-OBSERVED = [observed]
+OVER_HTTP = served.Host(added_url, OnStdio, deletes=True)
+SCENARIOS = [one_server("/mcp"), one_server("/sse"), without_dashes, named, *served.scenarios(OVER_HTTP)]
+OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 
 from drivers import free_port
+import served
 from harness import INSTALLED, until
 
 NAME, PACKAGE = "opencode", ("npm", "opencode-ai", "1.18.33")
@@ -23,6 +24,17 @@ def environment(world, server=None):
                               "models": {"fake": {"name": "fake", "tool_call": True}}}},
         "mcp": {"counter": {"type": "local", "command": server or world.wrapped(), "enabled": True}}}))
     return world.environment(OPENCODE_DISABLE_AUTOUPDATE="1", OPENCODE_DISABLE_MODELS_FETCH="1", OPENCODE_DISABLE_LSP_DOWNLOAD="1")
+
+
+def added_url(world, url, token=None, transport="http"):
+    """After `opencode mcp add --url`."""
+    env = environment(world)
+    config = world.project / "opencode.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "mcp": {}}))
+    options = ["--header", f"Authorization=Bearer {token}"] if token else []
+    code, said = world.finish([OPENCODE, "mcp", "add", "counter", "--url", url, *options], env=env)
+    world.check("`opencode mcp add NAME --url URL` takes the address", code == 0, said)
+    return env
 
 
 class Serve:
@@ -71,6 +83,21 @@ class Serve:
     def reconnect(self):
         self.call("/mcp/counter/disconnect")
         self.connect()
+
+
+class Session:
+    """An `opencode serve` with one session."""
+
+    def __init__(self, world, env):
+        self.host = Serve(world, env)
+        self.id = self.host.begin()
+
+    def ask(self, name, steps="count"):
+        self.host.ask(self.id, name, steps)
+
+    def end(self):
+        self.host.process.terminate()
+        self.host.process.wait()
 
 
 def run_mode(world):
@@ -161,5 +188,6 @@ def observed(world):
     world.watch("the end of `run`", run.wait)
 
 
-SCENARIOS = [run_mode, run_mode_killed("front"), run_mode_killed("daemon"), run_mode_killed("front", "daemon"), serve, two_directories]
-OBSERVED = [observed]
+OVER_HTTP = served.Host(added_url, Session, deletes=False)
+SCENARIOS = [run_mode, run_mode_killed("front"), run_mode_killed("daemon"), run_mode_killed("front", "daemon"), serve, two_directories, *served.scenarios(OVER_HTTP)]
+OBSERVED = [observed, served.observed(OVER_HTTP)]
