@@ -43,6 +43,21 @@ fn a_call_goes_on_when_serve_is_killed() {
     assert_eq!(stream.said().message()["params"]["data"], 1, "the standalone stream goes on");
 }
 
+/// Codex speaks 2025-06-18. Most servers say nothing before they answer.
+#[test]
+fn a_call_of_an_older_client_that_has_heard_nothing_goes_on_when_serve_is_killed() {
+    let (world, _daemon, mut serve) = serving("", counter);
+    let mut client = serve.connected("2025-06-18");
+    let gate = gate(&world, "gate");
+    let first = client.call("steps", &json!({"n": 1, "gates": {"1": gate}})).event().expect("an event");
+    assert_eq!(first.data, "", "it has heard nothing");
+    serve.kill();
+    serve.start_again();
+    let mut back = client.resume(first.id.as_deref().expect("an id"));
+    open(&gate);
+    assert_eq!(back.answer()["id"], client.last);
+}
+
 #[test]
 fn a_client_that_only_listens_hears_the_server_after_serve_was_killed() {
     let (world, _daemon, mut serve) = serving("", counter);

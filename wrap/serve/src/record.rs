@@ -5,7 +5,7 @@ use mcp_sessiond_proto::sessions::METADATA_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The first version of MCP whose streams begin with an event that has an id and no data.
+/// The first version of MCP that says what a priming event is: one that has an id and no data.
 const PRIMES: &str = "2025-11-25";
 /// The version whose POSTs may be batches.
 const BATCHES: &str = "2025-03-26";
@@ -71,7 +71,7 @@ impl Record {
         }
     }
 
-    /// Whether streams begin with a priming event.
+    /// Whether the client knows what a priming event is.
     #[must_use]
     pub fn primes(&self) -> bool {
         // Versions are dates.

@@ -53,10 +53,12 @@ impl Tail {
         self
     }
 
-    /// Sends an event without data: an id to resume with, and how long the client is to wait before it does.
+    /// Sends an event without data: an id to resume with, and how long the client is to wait before it does. Clients of versions
+    /// before 2025-11-25 expect a message in each event that is called `message`, as one without a name is.
     pub fn prime(&mut self, id: &EventId) {
         let retry = self.live.settings().retry_ms;
-        self.wait(format!("id: {}\nretry: {retry}\ndata: \n\n", id.0));
+        let name = if self.live.record().primes() { "" } else { "event: priming\n" };
+        self.wait(format!("{name}id: {}\nretry: {retry}\ndata: \n\n", id.0));
     }
 
     /// The next part of the body. None: the body ends.

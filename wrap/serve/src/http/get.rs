@@ -52,10 +52,8 @@ async fn resumed(live: &Arc<Live>, event: EventId) -> Result<Option<Tail>, Refus
     let reading = live.read(&stream);
     let after = Cursor::Event(event.clone());
     let mut tail = Tail::new(live.clone(), stream, found.position, after, reading).catching_up();
-    if live.record().primes() {
-        // Some clients forget the id of the last event with each connection.
-        tail.prime(&event);
-    }
+    // Some clients forget the id of the last event with each connection.
+    tail.prime(&event);
     Ok(Some(tail))
 }
 
@@ -71,13 +69,11 @@ pub(super) async fn standalone(live: &Arc<Live>) -> Result<Tail, Refusal> {
     let reading = live.read(&stream);
     let after = Cursor::Stream(stream.clone());
     let mut tail = Tail::new(live.clone(), stream.clone(), 0, after, reading).catching_up();
-    if live.record().primes() {
-        let said = live.held(live.session().replay(&Cursor::Stream(stream.clone()))).await?;
-        if said.events.is_empty() {
-            let primed = live.held(live.session().stream(stream).prime()).await?;
-            live.tell(primed.position, &primed.id);
-            tail.prime(&primed.id);
-        }
+    let said = live.held(live.session().replay(&Cursor::Stream(stream.clone()))).await?;
+    if said.events.is_empty() {
+        let primed = live.held(live.session().stream(stream).prime()).await?;
+        live.tell(primed.position, &primed.id);
+        tail.prime(&primed.id);
     }
     Ok(tail)
 }

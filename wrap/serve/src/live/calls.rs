@@ -101,11 +101,10 @@ impl Live {
             let will = calls.first().filter(|_| !is_batch && !server.outlasts()).map(|id| unknown(id));
             let (opened, primed) = self.open(server.incarnation(), is_batch, &origin, will).await?;
             let stream = opened.id().clone();
-            let is_primed = primed.is_some();
-            match self.opened(&stream, &calls, is_primed, server.incarnation()) {
+            match self.opened(&stream, &calls, server.incarnation()) {
                 Ok(Some(reading)) => {
                     self.send(&*server, &stream, &calls, lines).await;
-                    return Ok(self.tail(stream, primed, reading));
+                    return Ok(self.tail(stream, &primed, reading));
                 }
                 // The server has ended meanwhile.
                 Ok(None) => drop(opened.close().await),
@@ -123,7 +122,7 @@ impl Live {
         is_batch: bool,
         origin: &Json,
         will: Option<Json>,
-    ) -> Result<(Stream, Option<Appended>), Refusal> {
+    ) -> Result<(Stream, Appended), Refusal> {
         let (first, second) = (name(incarnation, is_batch)?, name(incarnation, is_batch)?);
         self.held(async {
             let is_full = |error: &SessionError| error.refusal().is_some_and(Error::is_of_memory);
@@ -142,17 +141,14 @@ impl Live {
         stream: &StreamId,
         origin: &Json,
         will: Option<Json>,
-    ) -> Result<(Stream, Option<Appended>), SessionError> {
+    ) -> Result<(Stream, Appended), SessionError> {
         let origin = Some(origin.clone());
         let opened = match will {
             Some(will) => self.session.open_stream_with_will(stream, origin, will).await?,
             None => self.session.open_stream(stream, origin).await?,
         };
-        if !self.record.primes() {
-            return Ok((opened, None));
-        }
         match opened.prime().await {
-            Ok(primed) => Ok((opened, Some(primed))),
+            Ok(primed) => Ok((opened, primed)),
             Err(error) => {
                 drop(opened.close().await);
                 Err(error)
@@ -168,27 +164,16 @@ impl Live {
         }
     }
 
-    fn tail(self: &Arc<Self>, stream: StreamId, primed: Option<Appended>, reading: Reading) -> Tail {
-        let (position, after) = match &primed {
-            Some(primed) => (primed.position, Cursor::Event(primed.id.clone())),
-            None => (0, Cursor::Stream(stream.clone())),
-        };
-        let mut tail = Tail::new(self.clone(), stream, position, after, Some(reading));
-        if let Some(primed) = primed {
-            tail.prime(&primed.id);
-        }
+    fn tail(self: &Arc<Self>, stream: StreamId, primed: &Appended, reading: Reading) -> Tail {
+        let after = Cursor::Event(primed.id.clone());
+        let mut tail = Tail::new(self.clone(), stream, primed.position, after, Some(reading));
+        tail.prime(&primed.id);
         tail
     }
 
     /// Notes the calls as open on this stream, and their client as its reader. None: the server has ended. The task that notices
     /// its end answers every call that is open then, so that a call is noted before that, or not at all.
-    fn opened(
-        &self,
-        stream: &StreamId,
-        calls: &[Id],
-        is_primed: bool,
-        incarnation: &str,
-    ) -> Result<Option<Reading>, Refusal> {
+    fn opened(&self, stream: &StreamId, calls: &[Id], incarnation: &str) -> Result<Option<Reading>, Refusal> {
         let mut state = self.state();
         if state.ended {
             return Err(Refusal::unknown_session());
@@ -197,7 +182,8 @@ impl Live {
             return Ok(None);
         }
         state.which.open(stream.clone(), calls.to_vec());
-        if is_primed {
+        // A client of an older version may know no event that is not a message.
+        if self.record.primes() {
             state.which.resumable(stream);
         }
         Ok(Some(state.read(stream)))
