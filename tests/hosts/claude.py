@@ -233,7 +233,7 @@ def observed(world):
     world.watch("SIGKILL of the host", lambda: os.kill(session.pid, signal.SIGKILL))
 
 
-OVER_HTTP = served.Host(added_url, Session, deletes=False)
+OVER_HTTP = served.Host(added_url, Session, deletes=False, is_modern=True)
 SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
              clear, keeper_lost, two_hosts, project_scope, *served.scenarios(OVER_HTTP)]
 OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]

@@ -1,9 +1,10 @@
-"""An MCP server on stdio that counts, and writes down all that its host does to it: counter.py JOURNAL [--stubborn] [--progress]
+"""An MCP server on stdio that counts, and writes down all that its host does to it: counter.py JOURNAL [--stubborn] [--progress] [--2026]
 
 Its tool `count` answers how often it was called in this process, and the pid: whoever meets the same server again sees the
 count go on. The journal gets a line of JSON for the start, each message, the end of input and each signal. A stubborn one
 outlives all of them but SIGKILL, so that the journal shows everything that a host tries. With `--progress` a call tells 1, 2 and
 3 as progress, if it names a token. In the middle a call waits while there is a file JOURNAL.hold.
+With `--2026` it speaks MCP 2026-07-28, too.
 """
 
 import json
@@ -13,7 +14,7 @@ import sys
 import time
 
 journal = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-stubborn, tells_progress = "--stubborn" in sys.argv, "--progress" in sys.argv
+stubborn, tells_progress, speaks_2026 = (option in sys.argv for option in ("--stubborn", "--progress", "--2026"))
 
 
 def note(what, **more):
@@ -55,8 +56,15 @@ def carry_out(token):
                 time.sleep(0.01)
 
 
+# What every result has in 2026-07-28. A client of an older version ignores it.
+NEW = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if speaks_2026 else {}
+
+
 def answer(method, params):
     global count
+    if method == "server/discover" and speaks_2026:
+        info = {"name": "counter", "version": "1.0.0"}
+        return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "_meta": {"io.modelcontextprotocol/serverInfo": info}}
     if method == "initialize":
         return {"protocolVersion": params.get("protocolVersion"), "capabilities": {"tools": {}},
                 "serverInfo": {"name": "counter", "version": "1.0.0"}}
@@ -82,7 +90,7 @@ while line := sys.stdin.readline():
         if result is None:
             said = {"error": {"code": -32601, "message": f"no {message['method']} here"}}
         else:
-            said = {"result": result}
+            said = {"result": {**NEW, **result}}
         say({"id": message["id"], **said})
 note("end of input")
 while stubborn:

@@ -1,7 +1,8 @@
-"""The inspector's command line: one process, one call. It swallows the first `--` of a command, so there is none."""
+"""The inspector's command line: one process, one call. Of a command on stdio it swallows the first `--` of a command, so there is none."""
 
 import json
 
+import served
 from harness import INSTALLED, number, until
 
 NAME, PACKAGE = "MCP Inspector", ("npm", "@modelcontextprotocol/inspector", "2.12.0")
@@ -10,6 +11,11 @@ INSPECTOR = INSTALLED / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
 
 def call(world, command):
     return world.finish([INSPECTOR, "--cli", *command, "--method", "tools/call", "--tool-name", "count"])
+
+
+def url_call(world, url, token=None, transport="http"):
+    header = ["--header", f"Authorization: Bearer {token}"] if token else []
+    return call(world, ["--transport", transport, "--server-url", url, *header])
 
 
 def one_call(world):
@@ -35,5 +41,5 @@ def observed(world):
     world.describe()
 
 
-SCENARIOS = [one_call, with_dashes]
+SCENARIOS = [one_call, with_dashes, *served.single_calls(url_call, deletes=True)]
 OBSERVED = [observed]

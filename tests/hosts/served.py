@@ -12,7 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from harness import PROGRAM, until
+from harness import PROGRAM, number, until
 from recorder import Recorder
 
 
@@ -73,6 +73,8 @@ class Served:
                 until(lambda: len(self.world.journal("held")) > held, 60)
                 # The host, too, has the progress, if it has asked for any.
                 until(lambda: len(self.wire.seen("event", "notifications/progress")) > told, 2)
+                # It takes a moment to read. A client that has read no event of a call can't resume it.
+                time.sleep(0.2)
                 act()
             finally:
                 gate.unlink()
@@ -106,6 +108,10 @@ class Host:
     begin: object
     # Whether it ends its session by DELETE when it ends.
     deletes: bool
+    # Whether it speaks MCP 2026-07-28, and asks for it by `server/discover`.
+    is_modern: bool = False
+    # Whether it goes on after a call that found no `serve`.
+    goes_on: bool = True
 
     def connect(self, world, served, token=None):
         """A session of the host, with the served endpoint."""
@@ -158,6 +164,19 @@ def scenarios(host):
         scenario.__name__ = f"http_SIGKILL_in_a_{'silent_' * silent}call_of_" + "_and_".join(what)
         return scenario
 
+    def http_serve_is_gone(world):
+        served = Served(world)
+        session = host.connect(world, served)
+        session.ask("one")
+        served.down()
+        session.ask("two")
+        served.start()
+        session.ask("three")
+        world.counts([1], "one", "a first call")
+        world.counts([None], "two", "a call while no serve runs gets an error")
+        world.counts([2] if host.goes_on else [None], "three", "a call when serve is back")
+        handshakes(world, served)
+
     def http_two_hosts(world):
         served = Served(world)
         added = host.add(world, served.url())
@@ -180,8 +199,59 @@ def scenarios(host):
         world.counts([1], "one", "a host with the token")
         world.counts([2], "two", "after SIGKILL of serve the same server goes on")
 
-    return [http_call, killed("serve"), killed("daemon"), killed("serve", "daemon"), killed_in_a_call("serve"),
+    def http_2026(world):
+        """The version without sessions: no kill of `serve` costs more than the call that is open."""
+        served = Served(world, server=world.server("--2026"))
+        session = host.connect(world, served)
+        session.ask("one", "count count")
+        for what in (["serve"], ["daemon"]):
+            served.kill(*what)
+            session.ask("-".join(what))
+        for count, name in enumerate(("serve", "daemon"), 3):
+            world.counts([count], name, f"after SIGKILL of {name} the same server goes on")
+        with served.holding(lambda: served.kill("serve")):
+            session.ask("two")
+        session.ask("three")
+        world.counts([None], "two", "a call in the middle of which serve is killed gets an error: this version can't resume it")
+        world.counts([6], "three", "the next call")
+        handshakes(world, served, 0)
+
+    modern = [http_2026] if host.is_modern else []
+    return [*modern, http_call, http_serve_is_gone, killed("serve"), killed("daemon"), killed("serve", "daemon"), killed_in_a_call("serve"),
             killed_in_a_call("daemon"), killed_in_a_call("serve", "daemon"), killed_in_a_call("serve", silent=True), http_two_hosts, http_token]
+
+
+def single_calls(call, deletes):
+    """What holds for a command that makes one call: `call(world, url, token, transport)` runs it, and returns its code and what it said.
+    `deletes`: whether it ends its session by DELETE."""
+    def http_one_call(world):
+        served = Served(world)
+        for which in ("one", "another"):
+            code, said = call(world, served.url())
+            world.check(f"{which} process: its call meets a fresh server", code == 0 and number(said) == 1, (code, said))
+        world.lives(0 if deletes else 2, "after the end of both")
+
+    def http_token(world):
+        served = Served(world, "--token")
+        code, said = call(world, served.url(), served.token())
+        world.check("with the token the call is answered", code == 0 and number(said) == 1, (code, said))
+        code, said = call(world, served.url())
+        world.check("without it the command fails", code != 0 and number(said) is None, (code, said))
+        world.check("and reaches no server", len(world.started()) == 1, world.started())
+
+    def http_SIGKILL_in_a_call(world):
+        served = Served(world, server=world.server())
+        with served.holding(lambda: served.kill("serve", "daemon")):
+            code, said = call(world, served.url())
+        world.check("a call is answered in the middle of which there was a kill", code == 0 and number(said) == 1, (code, said))
+        handshakes(world, served)
+
+    def sse_one_call(world):
+        code, said = call(world, Served(world).url("/sse"), transport="sse")
+        world.check("the call is answered", code == 0 and number(said) == 1, (code, said))
+        world.lives(0, "after the end of the command")
+
+    return [http_one_call, http_token, http_SIGKILL_in_a_call, sse_one_call]
 
 
 def observed(host, transport="http"):
