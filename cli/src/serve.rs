@@ -199,6 +199,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
         hold: Duration::from_millis(http.hold_ms),
         idle: Duration::from_millis(http.idle_ms),
         sessions: http.sessions,
+        unused: Duration::from_millis(http.unused_ms),
         retry_ms: http.retry_ms,
         keep_alive: Duration::from_millis(http.keep_alive_ms),
         peer_wait: Duration::from_millis(http.peer_wait_ms),

@@ -16,6 +16,9 @@ section! {
         linger_ms: u64 = 600_000,
         /// How many sessions there may be at one time.
         sessions: usize = 64,
+        /// When there are `sessions` of them, a new one takes the place of the session of the same caller that
+        /// nobody has used for longest, if that is at least so long, in ms; 0: never.
+        unused_ms: u64 = 60_000,
         /// After what time a client reconnects when its connection has ended, in ms.
         retry_ms: u64 = 5_000,
         /// After how long without a message `serve` sends a comment, in ms: proxies close silent connections.

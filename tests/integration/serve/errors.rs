@@ -1,5 +1,6 @@
 //! What `serve` refuses, and with which status.
 
+use mcp_sessiond_tests::until;
 use serde_json::json;
 
 use super::serving;
@@ -76,6 +77,31 @@ fn there_are_no_more_sessions_than_are_allowed() {
     assert_eq!((reply.status, reply.header("retry-after").is_some()), (503, true));
     assert_eq!(one.ask("DELETE", &[], "").status, 204);
     assert_eq!(serve.client().begin("2025-11-25", &[]).status, 200);
+}
+
+/// Many clients end without DELETE: the command line of the inspector, mcporter, Claude Code.
+#[test]
+fn a_new_session_takes_the_place_of_one_that_nobody_uses() {
+    let (world, _daemon, serve) = serving("http.sessions = 2\nhttp.unused_ms = 1", tiny);
+    let (read, left) = (serve.connected("2025-11-25"), serve.connected("2025-11-25"));
+    let mut reading = read.listen();
+    reading.event().expect("primed");
+    let new = until("there is room", || {
+        let mut new = serve.client();
+        let reply = new.begin("2025-11-25", &[]);
+        if reply.status == 503 {
+            return None;
+        }
+        new.begun("2025-11-25", reply);
+        Some(new)
+    });
+    let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"});
+    assert_eq!(left.post(&ping).status, 404);
+    assert_eq!(read.post(&ping).status, 200);
+    until("its server has ended", || (world.backends().len() == 2).then_some(()));
+    let mut second = new.listen();
+    second.event().expect("primed");
+    assert_eq!(serve.client().begin("2025-11-25", &[]).status, 503, "both are read");
 }
 
 #[test]

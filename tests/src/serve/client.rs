@@ -124,7 +124,11 @@ impl HttpClient {
         self.begun(version, reply)
     }
 
-    fn begun(&mut self, version: &str, mut reply: Reply) -> Value {
+    /// Takes up the session that this answer to `initialize` has begun. Returns the result.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn begun(&mut self, version: &str, mut reply: Reply) -> Value {
         reply.must_be(200);
         let session = reply.header("mcp-session-id").expect("a session").to_owned();
         self.headers.push(("Mcp-Session-Id".into(), session));

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mcp_sessiond_client::{Caller, EventId, Json, Session, SessionError, SessionId, StreamId};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use crate::backend::{Backends, Slot};
 use crate::counts::Counts;
@@ -212,6 +212,11 @@ impl Live {
             state.active = Instant::now();
         }
         busy
+    }
+
+    /// For how long nobody has used this session of the caller. None: it is in use, or is another caller's.
+    pub fn unused_for(&self, caller: &Caller) -> Option<Duration> {
+        (same(&self.caller, caller) && !self.is_busy()).then(|| self.state().active.elapsed())
     }
 
     /// Ends the session if nobody has used it for too long. Tells the daemon of one that is in use, and lets go of one that

@@ -48,6 +48,8 @@ pub struct Settings {
     pub idle: Duration,
     /// Sessions at one time.
     pub sessions: usize,
+    /// A session that nobody has used for this time makes room for a new one, if there is no other room; 0: never.
+    pub unused: Duration,
     /// How long a client is told to wait before it comes back, in ms.
     pub retry_ms: u64,
     /// How long a client may take to send the head of a request, and again its body.

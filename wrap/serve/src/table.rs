@@ -62,14 +62,14 @@ impl Table {
     /// Begins a session.
     ///
     /// # Errors
-    /// When there are as many sessions as there may be, no daemon, or no server can be started.
+    /// When there are as many sessions as there may be and all are in use, no daemon, or no server can be started.
     pub async fn begin(&self, caller: Caller, params: Box<RawValue>) -> Result<Began, Refusal> {
-        let beginning = {
-            let slots = self.slots();
-            let beginning = self.beginning.clone();
-            // Without the references of the table and of this call.
-            self.room(served(&slots) + Arc::strong_count(&beginning) - 2)?;
-            beginning
+        let beginning = loop {
+            match self.reserve() {
+                Ok(beginning) => break beginning,
+                Err(refusal) if !self.make_room(&caller).await => return Err(refusal),
+                Err(_) => {}
+            }
         };
         let began = Live::begin(&self.shared, caller, params).await;
         if let Ok(Began::Session(live)) = &began {
@@ -78,6 +78,37 @@ impl Table {
         }
         drop(beginning);
         began
+    }
+
+    /// Counts one more session, which is about to begin, for as long as what this returns is there.
+    fn reserve(&self) -> Result<Arc<()>, Refusal> {
+        let slots = self.slots();
+        let beginning = self.beginning.clone();
+        // Without the references of the table and of this call.
+        self.room(served(&slots) + Arc::strong_count(&beginning) - 2)?;
+        Ok(beginning)
+    }
+
+    /// Ends the session of this caller that was unused for longest. Many clients never end theirs. False: all are in use, or
+    /// were a moment ago.
+    async fn make_room(&self, caller: &Caller) -> bool {
+        let least = self.shared.settings.unused;
+        if least.is_zero() {
+            return false;
+        }
+        let lives: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
+        let unused = lives.iter().filter_map(|live| Some((live.unused_for(caller)?, live)));
+        match unused.max_by_key(|(time, _)| *time) {
+            Some((time, live)) if time >= least => {
+                let seconds = time.as_secs();
+                crate::complain(format_args!(
+                    "session {} ends, to make room for a new one: nobody has used it for {seconds} s",
+                    live.id()
+                ));
+                live.end().await.is_ok()
+            }
+            _ => false,
+        }
     }
 
     /// Carries out a POST of MCP 2026-07-28. None: it is none.
@@ -108,13 +139,15 @@ impl Table {
     /// # Errors
     /// When there is no such session, it was made for another caller, or there is no daemon.
     pub async fn find(&self, id: &SessionId, caller: &Caller) -> Result<Arc<Live>, Refusal> {
-        let slot = {
-            let mut slots = self.slots();
-            match slots.get(id) {
-                Some(slot) => slot.clone(),
-                None => {
-                    self.room(served(&slots))?;
-                    slots.entry(id.clone()).or_default().clone()
+        let slot = loop {
+            match self.slot(id) {
+                Ok(slot) => break slot,
+                Err(refusal) => {
+                    // One that does not exist needs no room.
+                    Live::exists(&self.shared, caller, id).await?;
+                    if !self.make_room(caller).await {
+                        return Err(refusal);
+                    }
                 }
             }
         };
@@ -128,6 +161,16 @@ impl Table {
         let live = found?;
         live.admit(caller)?;
         Ok(live.clone())
+    }
+
+    /// Where the session of an id is, or will be.
+    fn slot(&self, id: &SessionId) -> Result<Slot, Refusal> {
+        let mut slots = self.slots();
+        if let Some(slot) = slots.get(id) {
+            return Ok(slot.clone());
+        }
+        self.room(served(&slots))?;
+        Ok(slots.entry(id.clone()).or_default().clone())
     }
 
     /// The session of an id, if this process serves it already. That does not count as use.

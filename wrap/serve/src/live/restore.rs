@@ -16,6 +16,11 @@ use crate::refusal::Refusal;
 use crate::said::{addressed, answers, not_started, unknown};
 use crate::which::Id;
 
+/// What a caller is told of a session of somebody else.
+fn bound(refusal: Refusal) -> Refusal {
+    if refusal.status == 403 { crate::who::bound_to_another() } else { refusal }
+}
+
 impl Live {
     /// Takes up a session.
     ///
@@ -31,7 +36,7 @@ impl Live {
             Ok((session, view, streams, record))
         })
         .await
-        .map_err(|refusal| if refusal.status == 403 { crate::who::bound_to_another() } else { refusal })?;
+        .map_err(bound)?;
         // A session without a handshake on record was never answered.
         let Some(record) = record.filter(|_| view.status == SessionStatus::Ready) else {
             return Err(Refusal::unknown_session());
@@ -67,6 +72,16 @@ impl Live {
             }
         });
         Ok(live)
+    }
+
+    /// Checks that there is such a session.
+    ///
+    /// # Errors
+    /// As [`Self::restore`].
+    pub async fn exists(shared: &Arc<Shared>, caller: &Caller, id: &SessionId) -> Result<(), Refusal> {
+        let sessions = shared.sessions.on_behalf_of(caller.clone());
+        let seen = held(shared.settings.hold, async { sessions.open(id).await?.view().await });
+        seen.await.map(drop).map_err(bound)
     }
 
     /// The outcome of the calls that a former process has left open is unknown.
