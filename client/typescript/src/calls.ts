@@ -1,0 +1,137 @@
+// The calls on a connection that may break at any moment, each within the patience of its caller.
+import { type Connection, Disconnected } from './connection.js';
+import { isCode, SessiondError } from './errors.js';
+import type { Options } from './options.js';
+import { pause, type Patience } from './patience.js';
+import { reach } from './reach.js';
+
+/** The pause after a broken connection, in ms, so that a daemon that breaks each one does not cause a busy loop. */
+const BROKEN_PAUSE_MS = 5;
+/** When to try again after the daemon went during a call and did not come back in time, in ms. */
+const AWAY_MS = 1_000;
+/** Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not refuse any. */
+const PLACES = 24;
+
+/** What a call needs to know on the connection that it is made on. */
+export interface Call {
+  method: string;
+  /** The parameters. Asked for again at each attempt, since a lease or a daemon may be another by then. */
+  params: (connection: Connection, attempt: number) => object | Promise<object>;
+}
+
+/** A connection that is made anew when it breaks. */
+export class Calls {
+  readonly #options: Options;
+  /** Whether a daemon has answered before, on whichever connection. */
+  readonly #known: { yet: boolean };
+  #connection: Connection | undefined;
+  #connecting: Promise<Connection> | undefined;
+  #free = PLACES;
+  readonly #queue: (() => void)[] = [];
+
+  constructor(options: Options, known = { yet: false }) {
+    this.#options = options;
+    this.#known = known;
+  }
+
+  /** Another connection to the same daemon. */
+  beside(): Calls {
+    return new Calls(this.#options, this.#known);
+  }
+
+  /** The current connection, or a new one. */
+  async connect(patience: Patience): Promise<Connection> {
+    if (this.#connection && !this.#connection.isEnded) return this.#connection;
+    this.#connecting ??= reach(this.#options, this.#known.yet, patience)
+      .then((connection) => {
+        this.#known.yet = true;
+        this.#connection = connection;
+        return connection;
+      })
+      .finally(() => { this.#connecting = undefined; });
+    return await patience.bound(this.#connecting);
+  }
+
+  /** Ends the connection. The next call makes another. */
+  hangUp(): void {
+    this.#connection?.close();
+    this.#connection = undefined;
+  }
+
+  /** Whether a call would begin at once. */
+  get hasPlace(): boolean {
+    return this.#free > 0;
+  }
+
+  /**
+   * One call, over as many connections as it takes, and as often as the daemon asks to be asked again. Rejects with a
+   * {@link SessiondError}.
+   */
+  async call(call: Call, patience: Patience): Promise<unknown> {
+    await this.#enter(patience);
+    try {
+      return await this.#repeat(call, patience);
+    } finally {
+      this.#leave();
+    }
+  }
+
+  async #repeat({ method, params }: Call, patience: Patience): Promise<unknown> {
+    // Whether a connection broke while the call was under way, or the daemon could not tell.
+    let doubt: SessiondError | undefined;
+    for (let attempt = 1; ; attempt++) {
+      let connection: Connection | undefined;
+      let wait: number;
+      try {
+        connection = await this.connect(patience);
+        const given = await params(connection, attempt);
+        return await patience.bound(connection.call(method, given));
+      } catch (error) {
+        if (error instanceof Disconnected) {
+          doubt ??= new SessiondError('outcome_unknown', 'the daemon went away before it had answered', { retry_after_ms: AWAY_MS });
+          wait = BROKEN_PAUSE_MS;
+        } else if (isCode(error, 'unavailable', 'outcome_unknown')) {
+          if (error.code === 'outcome_unknown') doubt = error;
+          wait = error.retryAfterMs ?? AWAY_MS;
+        } else {
+          // A call that is not answered in time would be answered on this connection, to nobody.
+          if (isCode(error, 'no_answer') && connection) this.#forget(connection);
+          throw isCode(error, 'not_connected') && doubt ? doubt : error;
+        }
+        if (wait >= patience.left) throw doubt ?? error;
+      }
+      await pause(wait);
+    }
+  }
+
+  #forget(connection: Connection): void {
+    if (this.#connection !== connection) return;
+    this.#connection = undefined;
+    connection.retire();
+  }
+
+  async #enter(patience: Patience): Promise<void> {
+    if (this.#free > 0) {
+      this.#free--;
+      return;
+    }
+    let enter = (): void => undefined;
+    const entered = new Promise<void>((resolve) => { enter = resolve; });
+    this.#queue.push(enter);
+    try {
+      await patience.bound(entered);
+    } catch (error) {
+      const at = this.#queue.indexOf(enter);
+      // Whoever was let in just now makes room for the next one.
+      if (at >= 0) this.#queue.splice(at, 1);
+      else this.#leave();
+      throw error;
+    }
+  }
+
+  #leave(): void {
+    const next = this.#queue.shift();
+    if (next) next();
+    else this.#free++;
+  }
+}

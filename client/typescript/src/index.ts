@@ -1,0 +1,18 @@
+/**
+ * Keeps an MCP server's sessions across its restarts, with the per-user daemon `mcp-sessiond`.
+ *
+ * - {@link Sessiond}: a server on stdio keeps the resume token of its broker.
+ * - {@link Sessions}: a server that serves many clients keeps their state, and what it has said to them.
+ *
+ * @packageDocumentation
+ */
+export { Attachment } from './attachment.js';
+export { isCode, SessiondError, type ErrorCode, type ErrorFields, type RefusalCode } from './errors.js';
+export { CALL_TIMEOUT_MS, type ClaimOptions, type Logger, type Options, type Siblings } from './options.js';
+export { Session } from './session.js';
+export { Sessions } from './sessions.js';
+export { Stream, STANDALONE } from './stream.js';
+export type * from './types.js';
+export { credential } from './wire.js';
+export { Sessiond, type Status } from './sessiond.js';
+export type { Outcome } from './lease.js';

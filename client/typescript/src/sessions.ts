@@ -1,0 +1,113 @@
+// The sessions of one owner: made, opened, listed.
+import { randomUUID } from 'node:crypto';
+import { SessiondError } from './errors.js';
+import { Line } from './line.js';
+import type { Options } from './options.js';
+import { Session, type Hold } from './session.js';
+import type { Caller, CreateOptions, SessionView } from './types.js';
+import { fromView, jsonText, present, requestId, toBinding, toLifetimes, toStatus, type Wire } from './wire.js';
+
+/**
+ * The sessions of a host or of a service. What passes is waited for, within `timeoutMs`: a daemon that is restarting or busy,
+ * an answer that was lost. Every call rejects with a {@link SessiondError}.
+ */
+export class Sessions {
+  readonly #line: Line;
+  readonly #service: string | undefined;
+  readonly #caller: Caller | undefined;
+
+  private constructor(line: Line, service: string | undefined, caller?: Caller) {
+    this.#line = line;
+    this.#service = service;
+    this.#caller = caller;
+  }
+
+  /**
+   * The sessions of a service, which every process of this user that says the name is: 1 to 128 visible ASCII characters.
+   * Nothing is sent before the first call.
+   */
+  static ofService(service: string, options: Options = {}): Sessions {
+    return new Sessions(new Line(options), service);
+  }
+
+  /** The sessions of the host that started this process, as far as they are this server's. */
+  static ofHost(options: Options = {}): Sessions {
+    return new Sessions(new Line(options), undefined);
+  }
+
+  /** The same, asked for by this caller of the server: sessions that are bound to it can be opened. */
+  onBehalfOf(caller: Caller | undefined): Sessions {
+    return new Sessions(this.#line, this.#service, caller);
+  }
+
+  /** Makes a session. A host's is leased to this process. `already_exists`, `quota_exceeded`, `invalid_argument`. */
+  async create(options: CreateOptions = {}): Promise<Session> {
+    const { id, binding, lifetimes, status, metadata } = options;
+    const request = present({
+      // Of our own, so that the call may be repeated. Where a host owns it, the request alone tells.
+      session: id ?? (this.#service === undefined ? undefined : randomUUID()),
+      service: this.#service,
+      request: requestId(),
+      binding: binding && toBinding(binding),
+      lifetimes: toLifetimes(lifetimes),
+      status: toStatus(status),
+      metadata: metadata === undefined ? undefined : jsonText(metadata),
+    });
+    const made = await this.#call('create_session', request) as Wire;
+    return this.#had(made, binding?.caller);
+  }
+
+  /**
+   * Takes a session up by its id: one that lives. A host's is leased to this process. `unknown_session`, `session_terminated`,
+   * `binding_mismatch`; for a host's `session_held`.
+   */
+  async open(id: string): Promise<Session> {
+    return (await this.openWithView(id)).session;
+  }
+
+  /** The same, with the session as it is now. */
+  async openWithView(id: string): Promise<{ session: Session; view: SessionView }> {
+    const of = present({ session: id, service: this.#service, caller: this.#caller });
+    const opened = await this.#call('open_session', of) as Wire;
+    return { session: this.#had(opened, this.#caller), view: fromView(opened) };
+  }
+
+  /** Takes up the session that a handle belongs to. `unknown_handle`, `handle_expired`; those of {@link open}. */
+  async openHandle(handle: string): Promise<Session> {
+    const request = present({ handle, service: this.#service, caller: this.#caller });
+    const found = await this.#call('open_handle', request) as Wire;
+    // A handle leads to a host's session, and gives no lease.
+    return this.#service === undefined ? this.open(found['session']) : this.#had(found, this.#caller);
+  }
+
+  /** All of them, in order of their ids, without metadata. Those that were terminated are among them for a while. */
+  async list(): Promise<SessionView[]> {
+    const all: SessionView[] = [];
+    for (;;) {
+      const request = present({ service: this.#service, after: all.at(-1)?.id });
+      const page = await this.#call('list_own_sessions', request) as Wire[];
+      if (page.length === 0) return all;
+      all.push(...page.map(fromView));
+    }
+  }
+
+  /** Ends the connections to the daemon. The next call makes others. */
+  hangUp(): void {
+    this.#line.hangUp();
+  }
+
+  #had(view: Wire, caller: Caller | undefined): Session {
+    return new Session(this.#line, view['session'], this.#holdOf(view), caller);
+  }
+
+  #holdOf(view: Wire): Hold {
+    if (this.#service !== undefined) return { service: this.#service };
+    const epoch = view['epoch'] as string | undefined;
+    if (epoch === undefined) throw new SessiondError('unknown', 'the daemon gave no lease');
+    return { epoch: () => Promise.resolve(epoch) };
+  }
+
+  #call(method: string, params: Wire): Promise<unknown> {
+    return this.#line.call({ method, params: () => params });
+  }
+}
