@@ -16,3 +16,7 @@ export type * from './types.js';
 export { credential } from './wire.js';
 export { Sessiond, type Status } from './sessiond.js';
 export type { Outcome } from './lease.js';
+export { SessionEventStore, type EventStore } from './eventstore.js';
+export { session } from './durable/context.js';
+export { durable, type DurableHandler, type DurableOptions } from './durable/durable.js';
+export type { HttpTransport, McpServerLike, TransportClass } from './durable/sdk.js';

@@ -1,0 +1,44 @@
+// Which session a piece of code works for.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { SessiondError } from '../errors.js';
+import type { Session } from '../session.js';
+import type { Post } from './post.js';
+
+/** What is known of the request that is being carried out. */
+export interface Context {
+  /** The session, on behalf of the request's caller. */
+  session: Session;
+  /** The request's stream. Absent where it has none. */
+  post?: Post;
+  /** A message that is being sent, and whether it was kept. */
+  sent?: { kept: boolean };
+  /** A handshake is repeated to a new server: what it answers is nobody's. */
+  repeated?: boolean;
+}
+
+/** The context of the code that runs. */
+export const context = new AsyncLocalStorage<Context>();
+
+/** Sessions that this process serves, by their ids. */
+export const served = new Map<string, { session: Session }>();
+
+/**
+ * The session that a handler of a server works for, with its state and streams. `extra`: what the SDK gives to the handler; it
+ * need not be given, unless the handler has lost its asynchronous context. Throws `no_session` elsewhere.
+ *
+ * ```ts
+ * server.tool('visit', async (extra) => {
+ *   const visits = await session(extra).get<number>('visits') ?? 0;
+ *   await session(extra).set('visits', visits + 1);
+ *   return { content: [{ type: 'text', text: String(visits + 1) }] };
+ * });
+ * ```
+ */
+export function session(extra?: { sessionId?: string | undefined }): Session {
+  const here = context.getStore()?.session;
+  const id = extra?.sessionId;
+  if (here && (id === undefined || here.id === id)) return here;
+  const found = id === undefined ? undefined : served.get(id)?.session;
+  if (!found) throw new SessiondError('no_session', 'there is no session here: call `session(extra)` in a handler of a durable server');
+  return found;
+}

@@ -1,0 +1,57 @@
+// The stream of a POST: opened with a will before the server gets its requests, closed after their last answer.
+import { randomUUID } from 'node:crypto';
+import { Appender } from '../appender.js';
+import { isAnswer, isPriming } from '../eventstore.js';
+import type { Session } from '../session.js';
+import type { Stream } from '../stream.js';
+import { jsonText } from '../wire.js';
+import { outcomeUnknown } from './refusal.js';
+import type { Message } from './sdk.js';
+
+type Id = string | number;
+
+/** A POST whose requests are being carried out. */
+export class Post {
+  readonly #stream: Stream;
+  readonly #appender: Appender;
+  readonly #open: Set<Id>;
+
+  private constructor(stream: Stream, open: Set<Id>) {
+    this.#stream = stream;
+    this.#appender = new Appender(() => stream);
+    this.#open = open;
+  }
+
+  /**
+   * Opens the stream of these requests. If this process ends before the answer, the daemon answers the (first) request, "the
+   * outcome is unknown". Rejects with a `SessiondError`.
+   */
+  static async open(session: Session, requests: Message[]): Promise<Post> {
+    const ids = requests.map(({ id }) => id!);
+    const stream = await session.openStream(`post-${randomUUID()}`, { openedBy: ids[0], will: outcomeUnknown(ids[0]) });
+    return new Post(stream, new Set(ids));
+  }
+
+  /** The ids of the requests that are not answered. */
+  get unanswered(): ReadonlySet<Id> {
+    return this.#open;
+  }
+
+  /** Keeps a message. Its event id. Rejects with a `SessiondError`. */
+  async keep(message: unknown): Promise<string> {
+    const { id } = await this.#appender.append(isPriming(message) ? null : jsonText(message));
+    if (isAnswer(message)) this.answered((message as Message).id!);
+    return id;
+  }
+
+  /** The request is answered, or was cancelled. After the last one the stream is closed. */
+  answered(id: Id): void {
+    if (this.#open.delete(id) && this.#open.size === 0) this.close();
+  }
+
+  /** Closes the stream. Where that fails, the daemon does it when this process has ended. */
+  close(): void {
+    this.#open.clear();
+    this.#stream.close().catch(() => undefined);
+  }
+}

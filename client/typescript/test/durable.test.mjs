@@ -1,0 +1,100 @@
+// A server on the official SDK that is killed in the middle of a call and started again, with the official client at the other
+// end, for every version that is supported.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { kill, lines, World } from './lib/daemon.mjs';
+import { clientSdk } from './sdks/sdk.mjs';
+
+let world;
+before(async () => { world = await new World().start(); });
+after(() => world.end());
+
+const reconnectionOptions = {
+  initialReconnectionDelay: 50, maxReconnectionDelay: 200, reconnectionDelayGrowFactor: 1.2, maxRetries: 200,
+};
+
+/** A server of a version. */
+async function serve(version, port = 0, framework = 'http') {
+  const script = path.join(import.meta.dirname, 'sdks/server.mjs');
+  const child = spawn(process.execPath, [script, version, String(port), framework], {
+    env: world.env, stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const out = lines(child.stdout);
+  const [, url] = await out.next(/^listening at (.*)$/);
+  return { child, out, url, port: new URL(url).port };
+}
+
+/** A client that waits for what it is told. */
+async function connect(version, url) {
+  const { Client, Transport, call } = await clientSdk(version);
+  const capabilities = { sampling: {}, roots: { listChanged: true } };
+  const client = new Client({ name: 'tester', version: '7.0.0' }, { capabilities });
+  const [notes, waiting] = [[], []];
+  client.fallbackNotificationHandler = async ({ method, params }) => {
+    notes.push({ method, params });
+    for (const look of [...waiting]) look();
+  };
+  const transport = new Transport(new URL(url), { reconnectionOptions });
+  await client.connect(transport);
+  const text = async (name, given = {}, options = {}) => (
+    (await call(client, { name, arguments: given }, options)).content[0].text);
+  const noted = (count) => new Promise((resolve) => {
+    const look = () => {
+      if (notes.length < count) return;
+      waiting.splice(waiting.indexOf(look), 1);
+      resolve();
+    };
+    waiting.push(look);
+    look();
+  });
+  return { client, transport, text, notes, noted };
+}
+
+/** What has to hold for a server of a version, whose client is of another. */
+async function survives(version, client, framework) {
+  const first = await serve(version, 0, framework);
+  const { transport, text, notes, noted, client: host } = await connect(client, first.url);
+  const { sessionId } = transport;
+  assert.ok(sessionId);
+  assert.equal(await text('visit'), '1');
+  assert.equal(await text('session'), sessionId);
+  await text('notify', { n: 2 });
+  await noted(2);
+
+  const progress = [];
+  let begun;
+  const beginning = new Promise((resolve) => { begun = resolve; });
+  const onprogress = ({ progress: step }) => { progress.push(step); begun(); };
+  const gate = path.join(world.base, `gate-${version}-${client}`);
+  const call = text('steps', { n: 3, gate }, { onprogress, timeout: 60_000 }).then(
+    () => assert.fail('it was answered'), (error) => error);
+  await beginning;
+  await kill(first.child);
+
+  const second = await serve(version, first.port, framework);
+  const lost = await call;
+  assert.equal(lost.code, -32000);
+  assert.match(lost.message, /the outcome of this call is unknown/);
+  assert.deepEqual(progress, [1], 'what was sent comes once');
+
+  assert.equal(await text('visit'), '2', 'the same session, with its state');
+  const { info, capabilities } = JSON.parse(await text('who'));
+  assert.equal(info.name, 'tester');
+  assert.equal(info.version, '7.0.0');
+  assert.deepEqual(capabilities.roots, { listChanged: true });
+  assert.equal(transport.sessionId, sessionId);
+  await text('notify', { n: 3 });
+  await noted(5);
+  assert.deepEqual(notes.map(({ params }) => params.data), [1, 2, 1, 2, 3], 'each once, and in order');
+  assert.ok(!second.out.all.includes('posted initialize'), 'no new handshake');
+  assert.equal(second.out.all.filter((line) => line === 'created').length, 1);
+  await host.close();
+  await kill(second.child);
+}
+
+for (const version of ['1.13', '1.17', '1.21', '1.24', '1.26', '1.29', '1.32']) {
+  test(`SDK ${version}, client 1.32`, { timeout: 60_000 }, () => survives(version, '1.32'));
+}
+test('SDK 2, client 2', { timeout: 60_000 }, () => survives('2', '2'));
