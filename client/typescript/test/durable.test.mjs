@@ -1,10 +1,10 @@
 // A server on the official SDK that is killed in the middle of a call and started again, with the official client at the other
 // end, for every version that is supported.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { kill, lines, World } from './lib/daemon.mjs';
+import { kill, World } from './lib/daemon.mjs';
+import { serveIn } from './lib/server.mjs';
 import { clientSdk } from './sdks/sdk.mjs';
 
 let world;
@@ -15,16 +15,7 @@ const reconnectionOptions = {
   initialReconnectionDelay: 50, maxReconnectionDelay: 200, reconnectionDelayGrowFactor: 1.2, maxRetries: 200,
 };
 
-/** A server of a version. */
-async function serve(version, port = 0, framework = 'http') {
-  const script = path.join(import.meta.dirname, 'sdks/server.mjs');
-  const child = spawn(process.execPath, [script, version, String(port), framework], {
-    env: world.env, stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  const out = lines(child.stdout);
-  const [, url] = await out.next(/^listening at (.*)$/);
-  return { child, out, url, port: new URL(url).port };
-}
+const serve = (...given) => serveIn(world, ...given);
 
 /** A client that waits for what it is told. */
 async function connect(version, url) {
@@ -98,3 +89,7 @@ for (const version of ['1.13', '1.17', '1.21', '1.24', '1.26', '1.29', '1.32']) 
   test(`SDK ${version}, client 1.32`, { timeout: 60_000 }, () => survives(version, '1.32'));
 }
 test('SDK 2, client 2', { timeout: 60_000 }, () => survives('2', '2'));
+for (const framework of ['express', 'fastify', 'hono']) {
+  test(`SDK 1.32 on ${framework}`, { timeout: 60_000 }, () => survives('1.32', '1.32', framework));
+}
+test('SDK 2 on express', { timeout: 60_000 }, () => survives('2', '2', 'express'));

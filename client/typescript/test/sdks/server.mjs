@@ -1,7 +1,7 @@
 // A server on the official SDK, whose sessions survive it: node server.mjs VERSION PORT [FRAMEWORK]
 //
-// FRAMEWORK is `http` (the default), `express`, `fastify` or `hono`. It prints where it listens, and the method of each
-// message that a client has posted.
+// FRAMEWORK is `http` (the default), `raw` (the same, but it leaves bodies alone), `express`, `fastify` or `hono`. It prints
+// where it listens, and, unless it is `raw`, the method of each message that a client has posted.
 //
 //   visit                 counts in the session's state, and answers the count
 //   who                   answers what the server knows of its client
@@ -87,6 +87,10 @@ const frameworks = {
       }
       await handler(request, response);
     });
+    server.listen(Number(port), '127.0.0.1', () => tell(server.address()));
+  },
+  raw: () => {
+    const server = http.createServer(handler);
     server.listen(Number(port), '127.0.0.1', () => tell(server.address()));
   },
   express: async () => {

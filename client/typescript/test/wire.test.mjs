@@ -1,0 +1,204 @@
+// What `durable` does with each request, byte by byte.
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { Sessions } from '../dist/index.js';
+import { kill, World } from './lib/daemon.mjs';
+import { all, events, messages, refused, serveIn, Wire } from './lib/server.mjs';
+
+let world, server;
+before(async () => {
+  world = await new World().start();
+  server = await serveIn(world, '1.32', 0, 'raw');
+});
+after(async () => {
+  await kill(server.child);
+  await world.end();
+});
+
+const begun = (headers = {}) => Object.assign(new Wire(server.url), { headers }).begin();
+const gate = (name) => path.join(world.base, `gate-${name}`);
+/** The first `count` of what a generator gives. */
+async function take(generator, count) {
+  const found = [];
+  while (found.length < count) found.push((await generator.next()).value);
+  return found;
+}
+
+test('what is no request of a session is refused, as `serve` refuses it', async () => {
+  const nobody = new Wire(server.url);
+  assert.deepEqual(await refused(nobody.post('tools/list')), [400, -32600]);
+  assert.deepEqual(await refused(nobody.get()), [400, -32600]);
+  assert.deepEqual(await refused(nobody.request('DELETE')), [400, -32600]);
+  assert.deepEqual(await refused(nobody.post('server/discover')), [404, -32601]);
+  assert.deepEqual(await refused(nobody.request('PUT', { body: {} })), [405, -32000]);
+  assert.deepEqual(await refused(fetch(server.url, { method: 'POST', body: '{' })), [400, -32700]);
+  nobody.session = '0f5c5b0e-0000-4000-8000-000000000000';
+  assert.deepEqual(await refused(nobody.post('tools/list')), [404, -32001]);
+  assert.deepEqual(await refused(nobody.get()), [404, -32001]);
+  const client = await begun();
+  assert.deepEqual(await refused(client.get('made-up')), [400, -32600]);
+  assert.deepEqual(await refused(client.get(undefined, { headers: { accept: 'application/json' } })), [406, -32000]);
+  // The SDK's own refusals leave no open stream.
+  assert.equal((await client.post('tools/list', {}, { headers: { accept: 'application/json' } })).status, 406);
+  const session = await Sessions.ofService('test', world.options).open(client.session);
+  const open = (await session.streams()).filter(({ id, closed }) => id !== '_GET_stream' && !closed);
+  assert.deepEqual(open, []);
+});
+
+test('the handshake is stored as every adapter stores it', async () => {
+  const client = await begun();
+  const session = await Sessions.ofService('test', world.options).open(client.session);
+  const { metadata, status } = await session.view();
+  assert.deepEqual(status, { is: 'ready' });
+  assert.equal(metadata.version, '2025-11-25');
+  assert.equal(metadata.initialize.clientInfo.name, 'wire');
+  assert.equal(metadata.result.serverInfo.name, 'durable');
+});
+
+test('a client that begins again with its session gets the answer that it got', async () => {
+  const client = await begun();
+  const response = await client.initialize();
+  assert.equal(response.status, 200);
+  assert.equal((await response.json()).result.serverInfo.name, 'durable');
+  assert.equal(await client.text('visit'), '1');
+});
+
+test('a session that was ended is gone', async () => {
+  const client = await begun();
+  assert.equal((await client.request('DELETE')).status, 200);
+  assert.deepEqual(await refused(client.post('tools/list')), [404, -32001]);
+});
+
+test('a session is that of the bearer token that began it', async () => {
+  const client = await begun({ authorization: 'Bearer one' });
+  assert.equal(await client.text('visit'), '1');
+  for (const headers of [{ authorization: 'Bearer two' }, {}]) {
+    const other = Object.assign(new Wire(server.url), { headers, session: client.session });
+    assert.deepEqual(await refused(other.post('tools/list')), [403, -32000]);
+    assert.deepEqual(await refused(other.get()), [403, -32000]);
+    assert.deepEqual(await refused(other.request('DELETE')), [403, -32000]);
+  }
+  assert.equal(await client.text('visit'), '2');
+});
+
+test('a call goes on without its client, which gets the rest once and in order, and then 204', async () => {
+  const client = await begun();
+  const cut = new AbortController();
+  const said = messages(await client.call('steps', { n: 20, gate: gate('cut') }, { signal: cut.signal }));
+  const [first] = await take(said, 1);
+  assert.equal(first.params.progress, 1);
+  cut.abort();
+  const back = await client.get(first.event);
+  assert.equal(back.status, 200);
+  const heard = events(back);
+  const [primed] = await take(heard, 1);
+  assert.deepEqual(primed, { id: first.event, retry: '50', data: '' }, 'a second cut finds the same place');
+  writeFileSync(gate('cut'), '');
+  const rest = (await all(heard)).map(({ data }) => JSON.parse(data));
+  assert.deepEqual(rest.slice(0, -1).map(({ params }) => params.progress), Array.from({ length: 19 }, (_, at) => at + 2));
+  assert.equal(rest.at(-1).result.content[0].text, '20');
+  const again = await all(messages(await client.get(first.event)));
+  assert.equal(again.length, 20);
+  const done = await client.get(again.at(-1).event);
+  assert.equal(done.status, 204);
+});
+
+test('a message goes to one reader, the last that has come', async () => {
+  const client = await begun();
+  const former = await client.get();
+  const later = await client.get();
+  assert.deepEqual((await all(messages(former))), [], 'it has ended');
+  await client.text('notify', { n: 2 });
+  const two = await take(messages(later), 2);
+  assert.deepEqual(two.map(({ params }) => params.data), [1, 2]);
+});
+
+test('messages of no call wait for a reader, and who comes without an id gets what was not sent', async () => {
+  const client = await begun();
+  await client.text('notify', { n: 2 });
+  const cut = new AbortController();
+  const first = await take(messages(await client.get(undefined, { signal: cut.signal })), 2);
+  assert.deepEqual(first.map(({ params }) => params.data), [1, 2]);
+  // It is noted after it was sent.
+  const session = await Sessions.ofService('test', world.options).open(client.session);
+  while (await session.get('mcp.standalone') !== first[1].event);
+  cut.abort();
+  await client.text('notify', { n: 1 });
+  const [third] = await take(messages(await client.get()), 1);
+  assert.equal(third.params.data, 1);
+  const [again] = await take(messages(await client.get(first[1].event)), 1);
+  assert.equal(again.event, third.event);
+});
+
+test('a client is told how much was deleted before it came', async () => {
+  const client = await begun();
+  await client.text('notify', { n: 5 });
+  const session = await Sessions.ofService('test', world.options).open(client.session);
+  await session.prune(2);
+  const [gap, fifth] = await take(messages(await client.get()), 2);
+  assert.equal(gap.params.level, 'warning');
+  assert.match(gap.params.data, /^4 messages of this stream were deleted/);
+  assert.equal(fifth.params.data, 5);
+});
+
+test('a call that was cancelled is over', async () => {
+  const client = await begun();
+  const response = await client.call('steps', { n: 2, gate: gate('never') });
+  const said = messages(response);
+  const [first] = await take(said, 1);
+  await client.notify('notifications/cancelled', { requestId: client.id });
+  assert.deepEqual(await all(said), []);
+  const session = await Sessions.ofService('test', world.options).open(client.session);
+  for (let closed = false; !closed;) ({ stream: { closed } } = await session.findEvent(first.event));
+});
+
+test('two clients with fifty calls at once: each tool gets its own session', async () => {
+  const clients = await Promise.all([begun(), begun()]);
+  const ids = await Promise.all(clients.flatMap((client) => (
+    Array.from({ length: 50 }, async () => [client.session, await client.text('session')]))));
+  for (const [own, told] of ids) assert.equal(told, own);
+});
+
+test('two processes behind a balancer that alternates serve the same sessions', async () => {
+  const other = await serveIn(world, '1.32', 0, 'raw');
+  const client = await begun();
+  const urls = [other.url, server.url];
+  for (let visit = 1; visit <= 6; visit++) {
+    client.url = urls[visit % 2];
+    assert.equal(await client.text('visit'), String(visit));
+  }
+  client.url = other.url;
+  const cut = new AbortController();
+  const [first] = await take(messages(await client.call('steps', { n: 3, gate: gate('two') }, { signal: cut.signal })), 1);
+  cut.abort();
+  client.url = server.url;
+  const rest = messages(await client.get(first.event));
+  writeFileSync(gate('two'), '');
+  assert.equal((await all(rest)).at(-1).result.content[0].text, '3');
+  const gone = await client.call('steps', { n: 3, gate: gate('gone') }).then((response) => messages(response));
+  await take(gone, 1);
+  client.url = other.url;
+  assert.equal((await client.request('DELETE')).status, 200);
+  client.url = server.url;
+  assert.deepEqual(await refused(client.post('tools/list')), [404, -32001]);
+  await kill(other.child);
+});
+
+test('while the daemon is away requests get 503, and afterwards everything is there', { timeout: 60_000 }, async () => {
+  const own = await new World().start();
+  const alone = await serveIn(own, '1.32', 0, 'raw');
+  const client = await new Wire(alone.url).begin();
+  assert.equal(await client.text('visit'), '1');
+  await own.kill();
+  const [posted, got] = await Promise.all([client.call('visit'), client.get()]);
+  for (const response of [posted, got]) {
+    assert.equal(response.status, 503);
+    assert.equal(response.headers.get('retry-after'), '1');
+  }
+  await own.start();
+  assert.equal(await client.text('visit'), '2');
+  await kill(alone.child);
+  await own.end();
+});
