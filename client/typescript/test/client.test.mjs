@@ -1,7 +1,6 @@
 // Sessions of a service, on a real daemon.
 import assert from 'node:assert/strict';
-import { chmodSync, mkdirSync, mkdtempSync, symlinkSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { credential, SessiondError, Sessions } from '../dist/index.js';
@@ -152,7 +151,7 @@ test('a value of two megabytes comes back whole', async () => {
 });
 
 test('a directory that is not ours alone is not spoken to', async () => {
-  const base = mkdtempSync(path.join(tmpdir(), 'ts-'));
+  const { base } = world;
   const at = (directory) => Sessions.ofService('shop', { directory, start: false, timeoutMs: 500 });
   const open = path.join(base, 'open');
   mkdirSync(open);
@@ -178,6 +177,7 @@ test('a daemon is started where none runs', async () => {
   const missing = Sessions.ofService('shop', { directory: path.join(other.base, 'e'), binary: '/nonexistent/mcp-sessiond' });
   const error = await missing.list().catch((error) => error);
   assert.match(error.message, /could not be started/);
+  await other.end();
 });
 
 test('a daemon that is killed and started again is not noticed, also by who waits', async () => {

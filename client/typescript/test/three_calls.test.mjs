@@ -82,6 +82,7 @@ test('without a daemon resume is disabled, with one line, and no call throws', a
   await lone.end();
   assert.equal(lone.logged.length, 1);
   assert.match(lone.logged[0], /^Session resume disabled: no daemon listens at /);
+  await none.end();
 });
 
 test('what is no token is not stored, and is told', async () => {

@@ -1,0 +1,73 @@
+// The event store of a session, as the SDK's transports use it.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { SessionEventStore, Sessions } from '../dist/index.js';
+import { World } from './lib/daemon.mjs';
+
+let world;
+before(async () => { world = await new World().start(); });
+after(() => world.end());
+
+const create = () => Sessions.ofService('events', world.options).create();
+const note = (n) => ({ jsonrpc: '2.0', method: 'notifications/message', params: { data: n } });
+
+async function replayed(store, after) {
+  const said = [];
+  const stream = await store.replayEventsAfter(after, { send: async (id, message) => void said.push([id, message]) });
+  return { stream, said };
+}
+
+test('a stream is replayed by another store of the session, without priming events and without other streams', async () => {
+  const session = await create();
+  const store = new SessionEventStore(session);
+  const primed = await store.storeEvent('a', {});
+  await store.storeEvent('b', note(0));
+  const first = await store.storeEvent('a', note(1));
+  await store.storeEvent('_GET_stream', note(2));
+  const answer = { jsonrpc: '2.0', id: 1, result: {} };
+  const last = await store.storeEvent('a', answer);
+  const next = new SessionEventStore(await Sessions.ofService('events', world.options).open(session.id));
+  assert.equal(await next.getStreamIdForEventId(first), 'a');
+  assert.deepEqual(await replayed(next, primed), { stream: 'a', said: [[first, note(1)], [last, answer]] });
+  assert.equal(await next.getStreamIdForEventId('made-up'), undefined);
+  await assert.rejects(replayed(next, 'made-up'), { code: 'unknown_cursor' });
+});
+
+test('messages that are not waited for are kept in order', async () => {
+  const store = new SessionEventStore(await create());
+  const first = await store.storeEvent('a', {});
+  const ids = await Promise.all(Array.from({ length: 1000 }, (_, n) => store.storeEvent('a', note(n))));
+  const { said } = await replayed(store, first);
+  assert.deepEqual(said.map(([, { params }]) => params.data), ids.map((_, n) => n));
+  assert.deepEqual(said.map(([id]) => id), ids);
+});
+
+test('there may be many calls, also after a process that has left its streams open', async () => {
+  const session = await create();
+  const left = new SessionEventStore(session);
+  for (let n = 0; n < 200; n++) await left.storeEvent(`left-${n}`, note(n));
+  const log = [];
+  const store = new SessionEventStore(session, { log: (_, line) => log.push(line) });
+  for (let n = 0; n < 400; n++) {
+    assert.notEqual(await store.storeEvent(`call-${n}`, { jsonrpc: '2.0', id: n, result: {} }), '');
+  }
+  assert.deepEqual(log, []);
+});
+
+test('what can not be kept is told once, and nothing is thrown', async () => {
+  const own = await new World().start();
+  const session = await Sessions.ofService('events', { ...own.options, timeoutMs: 300 }).create();
+  const log = [];
+  const store = new SessionEventStore(session, { log: (level, line) => log.push([level, line]) });
+  assert.notEqual(await store.storeEvent('a', note(1)), '');
+  await own.kill();
+  assert.equal(await store.storeEvent('a', note(2)), '');
+  assert.equal(await store.storeEvent('a', note(3)), '');
+  assert.equal(await store.getStreamIdForEventId('x'), undefined);
+  assert.equal(log.length, 1);
+  assert.match(log[0][1], /messages of session .* are not kept/);
+  await own.start();
+  assert.notEqual(await store.storeEvent('a', note(4)), '');
+  assert.equal(log.length, 1);
+  await own.end();
+});
