@@ -16,7 +16,9 @@ const PLACES = 24;
 export interface Call {
   method: string;
   /** The parameters. Asked for again at each attempt, since a lease or a daemon may be another by then. */
-  params: (connection: Connection, attempt: number) => object | Promise<object>;
+  params: (connection: Connection) => object | Promise<object>;
+  /** Whether anybody still waits for the answer: `Cancelled` once it is aborted. */
+  signal?: AbortSignal | undefined;
 }
 
 /** A connection that is made anew when it breaks. */
@@ -76,16 +78,16 @@ export class Calls {
     }
   }
 
-  async #repeat({ method, params }: Call, patience: Patience): Promise<unknown> {
+  async #repeat({ method, params, signal }: Call, patience: Patience): Promise<unknown> {
     // Whether a connection broke while the call was under way, or the daemon could not tell.
     let doubt: SessiondError | undefined;
-    for (let attempt = 1; ; attempt++) {
+    for (;;) {
       let connection: Connection | undefined;
       let wait: number;
       try {
         connection = await this.connect(patience);
-        const given = await params(connection, attempt);
-        return await patience.bound(connection.call(method, given));
+        const given = await params(connection);
+        return await patience.bound(connection.call(method, given, signal));
       } catch (error) {
         if (error instanceof Disconnected) {
           doubt ??= new SessiondError('outcome_unknown', 'the daemon went away before it had answered', { retry_after_ms: AWAY_MS });

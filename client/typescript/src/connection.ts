@@ -7,6 +7,9 @@ import { FRAME_MAX, hello, HELLO_BYTES, HelloRefused, readHello, type Hello } fr
 /** The connection has ended. Whether the call was carried out is not known. */
 export class Disconnected extends Error {}
 
+/** Whoever has called does not wait for the answer any more. */
+export class Cancelled extends Error {}
+
 /** How long a daemon works on a call, in ms. */
 const RETIRED_MS = 30_000;
 
@@ -65,27 +68,26 @@ export class Connection {
 
   /**
    * Calls a method. Rejects with a {@link SessiondError} where the daemon refuses, and with {@link Disconnected} where the
-   * connection ends before the answer.
+   * connection ends before the answer. Once `signal` is aborted, the call is cancelled: {@link Cancelled}.
    */
-  call(method: string, params: object): Promise<unknown> {
+  call(method: string, params: object, signal?: AbortSignal): Promise<unknown> {
     const id = this.#next++;
     const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, method, params }));
+    if (signal?.aborted) return Promise.reject(new Cancelled());
     const most = Math.min(FRAME_MAX, this.hello.frameMax);
     if (body.length > most) {
       const sentence = `the request has ${body.length} bytes; a frame has ${most} at most`;
       return Promise.reject(new SessiondError('invalid_argument', sentence));
     }
     if (this.#isEnded) return Promise.reject(new Disconnected());
-    const length = Buffer.alloc(4);
-    length.writeUInt32BE(body.length);
-    return new Promise((resolve, reject) => {
+    const cancel = () => this.#cancel(id);
+    const answer = new Promise((resolve, reject) => {
       if (this.#waiting.size === 0) this.#socket.ref();
       this.#waiting.set(id, { resolve, reject });
-      this.#socket.cork();
-      this.#socket.write(length);
-      this.#socket.write(body);
-      this.#socket.uncork();
+      this.#write(body);
+      signal?.addEventListener('abort', cancel, { once: true });
     });
+    return signal ? answer.finally(() => signal.removeEventListener('abort', cancel)) : answer;
   }
 
   /** Sends nothing more. Calls that are under way go on for as long as a daemon works on one. */
@@ -98,6 +100,30 @@ export class Connection {
   close(): void {
     this.#socket.destroy();
     this.#end();
+  }
+
+  #write(body: Buffer): void {
+    const length = Buffer.alloc(4);
+    length.writeUInt32BE(body.length);
+    this.#socket.cork();
+    this.#socket.write(length);
+    this.#socket.write(body);
+    this.#socket.uncork();
+  }
+
+  #cancel(id: number): void {
+    const waiting = this.#settled(id);
+    if (!waiting) return;
+    const params = { requestId: id };
+    this.#write(Buffer.from(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/cancelled', params })));
+    waiting.reject(new Cancelled());
+  }
+
+  /** Who waits for the answer of this id, no longer. */
+  #settled(id: number): Waiting | undefined {
+    const waiting = this.#waiting.get(id);
+    if (this.#waiting.delete(id) && this.#waiting.size === 0) this.#socket.unref();
+    return waiting;
   }
 
   #end(): void {
@@ -136,12 +162,9 @@ export class Connection {
     } catch {
       return this.close();
     }
-    const waiting = this.#waiting.get(answer.id as number);
-    if (!waiting) return;
-    this.#waiting.delete(answer.id as number);
-    if (this.#waiting.size === 0) this.#socket.unref();
-    if (answer.error) waiting.reject(refusal(answer.error));
-    else waiting.resolve(answer.result);
+    const waiting = this.#settled(answer.id as number);
+    if (answer.error) waiting?.reject(refusal(answer.error));
+    else waiting?.resolve(answer.result);
   }
 }
 

@@ -20,3 +20,4 @@ export { SessionEventStore, type EventStore } from './eventstore.js';
 export { session } from './durable/context.js';
 export { durable, type DurableHandler, type DurableOptions } from './durable/durable.js';
 export type { HttpTransport, McpServerLike, TransportClass } from './durable/sdk.js';
+export { expressStore, type ExpressStore, type ExpressStoreOptions } from './express.js';

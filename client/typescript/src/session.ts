@@ -1,6 +1,6 @@
 // One session: its life, its state, what it has said. Streams are in stream.ts.
 import type { Call } from './calls.js';
-import type { Connection } from './connection.js';
+import { Cancelled, type Connection } from './connection.js';
 import { isCode, SessiondError } from './errors.js';
 import { pause } from './patience.js';
 import { Attachment } from './attachment.js';
@@ -250,7 +250,7 @@ export class Session {
       const left = Math.max(0, until - performance.now());
       const part = Math.min(left, WAIT_MAX_MS);
       const began = performance.now();
-      const page = await this.#waitOnce(places, part);
+      const page = await this.#waitOnce(places, part, signal);
       const over = signal?.aborted || performance.now() >= until;
       if (page.events.length > 0 || page.gaps.length > 0 || page.ended.length > 0 || over) return page;
       places = page.next;
@@ -258,14 +258,19 @@ export class Session {
     }
   }
 
-  async #waitOnce(after: Cursor[], ms: number): Promise<Replayed> {
+  async #waitOnce(after: Cursor[], ms: number, signal?: AbortSignal): Promise<Replayed> {
     const until = performance.now() + ms;
     const params = async () => {
       // What was waited before a connection broke counts.
       const left = Math.max(0, Math.ceil(until - performance.now()));
       return { of: this.#reading(), after: after.map(toCursor), timeout_ms: Math.min(left, WAIT_MAX_MS) };
     };
-    return fromReplayed(await this.#line.wait({ method: 'wait', params }, ms) as Wire);
+    try {
+      return fromReplayed(await this.#line.wait({ method: 'wait', params, signal }, ms) as Wire);
+    } catch (error) {
+      if (!(error instanceof Cancelled)) throw error;
+      return { events: [], gaps: [], next: after, more: false, ended: [] };
+    }
   }
 
   /** A call that changes the session. @internal */

@@ -150,6 +150,16 @@ test('a value of two megabytes comes back whole', async () => {
     (error) => assert.equal(error.code, 'quota_exceeded'));
 });
 
+test('a wait that is aborted ends at once, with the same place', { timeout: 15_000 }, async () => {
+  const session = await ofService().create();
+  const abort = new AbortController();
+  const waiting = session.wait([{ number: 0n }], 24_000, abort.signal);
+  await session.touch();
+  abort.abort();
+  assert.deepEqual((await waiting).next, [{ number: 0n }]);
+  assert.deepEqual((await session.wait([{ number: 0n }], 24_000, abort.signal)).events, []);
+});
+
 test('a directory that is not ours alone is not spoken to', async () => {
   const { base } = world;
   const at = (directory) => Sessions.ofService('shop', { directory, start: false, timeoutMs: 500 });

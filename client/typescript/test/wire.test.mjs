@@ -154,6 +154,15 @@ test('a call that was cancelled is over', async () => {
   for (let closed = false; !closed;) ({ stream: { closed } } = await session.findEvent(first.event));
 });
 
+test('a session whose server was closed gets another one, and its open calls are answered', async () => {
+  const client = await begun();
+  assert.equal(await client.text('visit'), '1');
+  const [primed] = await all(events(await client.call('close')));
+  const [lost] = await all(messages(await client.get(primed.id)));
+  assert.deepEqual([lost.id, lost.error.data], [client.id, { outcome: 'unknown' }]);
+  assert.equal(await client.text('visit'), '2');
+});
+
 test('two clients with fifty calls at once: each tool gets its own session', async () => {
   const clients = await Promise.all([begun(), begun()]);
   const ids = await Promise.all(clients.flatMap((client) => (

@@ -216,9 +216,14 @@ class Durable {
   }
 
   /** The server of a session: that of this process, or a new one. */
-  #live(id: string, request: HttpRequest): Promise<Live> {
-    const known = this.#lives.get(id);
-    if (known) return known;
+  async #live(id: string, request: HttpRequest): Promise<Live> {
+    const known = await this.#lives.get(id);
+    if (known && !known.isClosed) return known;
+    if (known) this.#lives.delete(id);
+    return this.#lives.get(id) ?? this.#restore(id, request);
+  }
+
+  #restore(id: string, request: HttpRequest): Promise<Live> {
     const restored = this.#restored(id, request);
     this.#lives.set(id, restored);
     restored.catch(() => this.#lives.delete(id));

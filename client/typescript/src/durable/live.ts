@@ -6,6 +6,7 @@ import { jsonText } from '../wire.js';
 import { context, served } from './context.js';
 import { Post } from './post.js';
 import { handshake, record } from './record.js';
+import { outcomeUnknown } from './refusal.js';
 import type { HttpTransport, McpServerLike, Message, SendOptions, TransportClass } from './sdk.js';
 
 /** What all sessions of one `durable` share. */
@@ -22,6 +23,8 @@ export class Live {
   session: Session;
   readonly transport: HttpTransport;
   usedAt = performance.now();
+  /** Whether the server was closed, by whomever. */
+  isClosed = false;
   readonly #making: Making;
   readonly #posts = new Map<string | number, Post>();
   readonly #standalone: Appender;
@@ -47,6 +50,11 @@ export class Live {
     const live = new Live(making, session);
     live.#server = await making.createServer(session);
     await live.#server.connect(live.transport);
+    const { onclose } = live.transport;
+    live.transport.onclose = () => {
+      live.#closed();
+      onclose?.();
+    };
     served.set(session.id, live);
     return live;
   }
@@ -83,6 +91,13 @@ export class Live {
   async close(): Promise<void> {
     if (served.get(this.session.id) === this) served.delete(this.session.id);
     await this.#server?.close().catch(() => undefined);
+  }
+
+  /** What the server has not answered it never will. */
+  #closed(): void {
+    this.isClosed = true;
+    for (const [id, post] of this.#posts) void this.#kept(() => post.keep(outcomeUnknown(id)));
+    this.#posts.clear();
   }
 
   /** In place of the transport's own `send`, some of which drop what nobody reads at the moment. Nothing is lost here. */

@@ -22,6 +22,7 @@ export interface HttpTransport {
   handleRequest(request: IncomingMessage, response: ServerResponse, parsedBody?: unknown): Promise<void>;
   send(message: any, options?: any): Promise<void>;
   close(): Promise<void>;
+  onclose?: (() => void) | undefined;
   /** From 1.24 on. */
   closeSSEStream?(requestId: string | number): void;
 }

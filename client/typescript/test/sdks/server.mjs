@@ -8,6 +8,7 @@
 //   steps {n, gate}       tells n steps as progress, waits for the file `gate` after the first one, and answers n
 //   notify {n}            sends n log messages that belong to no call, and answers n
 //   ask                   asks the client for a sample, and answers its text
+//   close                 closes the server, before it has answered
 //   session               answers the session's id by `extra` alone, without the asynchronous context
 import fs from 'node:fs';
 import http from 'node:http';
@@ -62,6 +63,7 @@ function createServer() {
       const { content } = await server.createMessage({ messages, maxTokens: 10 });
       return content.text;
     },
+    close: () => server.close(),
     session: (_, { extra }) => outside.runInAsyncScope(() => session(extra).id),
   };
   onList(server, () => ({ tools: Object.keys(tools).map((name) => ({ name, inputSchema: { type: 'object' } })) }));
