@@ -21,3 +21,4 @@ export { session } from './durable/context.js';
 export { durable, type DurableHandler, type DurableOptions } from './durable/durable.js';
 export type { HttpTransport, McpServerLike, TransportClass } from './durable/sdk.js';
 export { expressStore, type ExpressStore, type ExpressStoreOptions } from './express.js';
+export { eventBus, type EventBus, type EventBusOptions } from './eventbus.js';

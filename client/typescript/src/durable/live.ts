@@ -1,5 +1,6 @@
 // A session with the server that answers it in this process.
 import { Appender } from '../appender.js';
+import { isCode } from '../errors.js';
 import type { EventStore } from '../eventstore.js';
 import type { Session } from '../session.js';
 import { jsonText } from '../wire.js';
@@ -158,6 +159,8 @@ export class Live {
       this.#failing = false;
       return id;
     } catch (error) {
+      // Nobody misses what was to be said in a session that was ended.
+      if (isCode(error, 'unknown_session', 'session_terminated')) return undefined;
       if (!this.#failing) this.#making.warn(`messages of session ${this.session.id} are not kept: ${String(error)}`);
       this.#failing = true;
       return undefined;
