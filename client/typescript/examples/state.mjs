@@ -13,7 +13,11 @@ const session = id ? await sessions.open(id) : await sessions.create({ status: {
 // Written only if nobody else has written since: a counter that loses no step.
 const { value: runs = 0, version } = await session.entry('runs');
 await session.compareAndSet('runs', version, runs + 1);
-await session.standalone.append({ jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: `run ${runs + 1}` } });
+await session.standalone.append({
+  jsonrpc: '2.0',
+  method: 'notifications/message',
+  params: { level: 'info', data: `run ${runs + 1}` },
+});
 
 const { events } = await session.replayAll({ stream: '_GET_stream' });
 for (const { position, json } of events) console.log(`${position}: ${JSON.parse(json).params.data}`);

@@ -1,4 +1,5 @@
-// Appends to a stream, in the order of the calls: the daemon carries out calls of one connection beside each other.
+// Appends to a stream, in the order of the calls: the daemon carries out calls of one connection beside each
+// other.
 import { isCode } from './errors.js';
 import type { Stream } from './stream.js';
 import type { Appended } from './types.js';
@@ -26,7 +27,10 @@ export class Appender {
     this.#stream = stream;
   }
 
-  /** Appends a message, as JSON text; null: a priming event. It is kept when this resolves. Rejects as `Stream.append` does. */
+  /**
+   * Appends a message, as JSON text; null: a priming event. It is kept when this resolves. Rejects as
+   * `Stream.append` does.
+   */
   append(json: string | null): Promise<Appended> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ json, resolve, reject });

@@ -2,18 +2,27 @@
 import type { Connection } from './connection.js';
 import { SessiondError } from './errors.js';
 import type { Line } from './line.js';
-import type { Named } from './session.js';
+import type { Named } from './session-calls.js';
 
-/** The pauses before a client is attached again, in ms: after a broken connection, and while the daemon is away. */
+/**
+ * The pauses before a client is attached again, in ms: after a broken connection, and while the daemon is
+ * away.
+ */
 const BROKEN_PAUSE_MS = 5;
 const RETRY_MS = 5_000;
 
-/** A client that has come to a session. While it is not detached it is attached again whenever the connection was lost. */
+/**
+ * A client that has come to a session. While it is not detached it is attached again whenever the connection
+ * was lost.
+ */
 export class Attachment {
   #left = false;
   #connection: Connection | undefined;
 
-  private constructor(readonly line: Line, readonly named: () => Promise<Named>) {}
+  private constructor(
+    readonly line: Line,
+    readonly named: () => Promise<Named>,
+  ) {}
 
   /** Attaches. @internal */
   static async make(line: Line, named: () => Promise<Named>): Promise<Attachment> {

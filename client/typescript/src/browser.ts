@@ -1,15 +1,15 @@
-// A web page that is reloaded in the middle of a call: around the transport of the official client, v1 from 1.24 on or v2. It needs
-// nothing but a browser.
+// A web page that is reloaded in the middle of a call: around the transport of the official client, v1 from
+// 1.24 on or v2. It needs nothing but a browser.
+import {
+  isGone,
+  Memory,
+  Page,
+  type PageStorage,
+  type PageTransport,
+  type ResumedCall,
+} from './browser-page.js';
 
-/** What is used of `StreamableHTTPClientTransport`. */
-export interface PageTransport {
-  sessionId?: string | undefined;
-  onmessage?: any;
-  send(message: any, options?: any): Promise<void>;
-  setProtocolVersion?(version: string): void;
-  resumeStream(lastEventId: string, options?: { onresumptiontoken?: (token: string) => void }): Promise<void>;
-  terminateSession(): Promise<void>;
-}
+export type { PageStorage, PageTransport, ResumedCall };
 
 /** What is used of the SDK's `Client`. */
 export interface PageClient {
@@ -21,38 +21,25 @@ export interface PageClient {
 /** How a page comes back. */
 export interface PageOptions {
   /** Where it is kept what the next page needs: `sessionStorage`, which belongs to one tab. */
-  storage?: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
+  storage?: PageStorage;
   /** The entry of the storage: `mcp`. Pages with several servers need several. */
   key?: string;
   /** Options of the SDK's transport. */
   transport?: Record<string, unknown>;
 }
 
-/** A call of the former page that was not answered. */
-export interface ResumedCall {
-  method: string;
-  /** Of the tool or the prompt, or the resource's URI. */
-  name: string | undefined;
-  /** What the server answers; rejects with its JSON-RPC error. There is no time limit. */
-  result: Promise<any>;
-  /** Called with the parameters of each progress notification. Set it at once. */
-  onprogress?: (progress: any) => void;
-}
-
-interface Open { method: string; name?: string | undefined; token: string }
-interface Kept { session: string; version: string | undefined; open: Record<string, Open> }
-type Message = { id?: any; method?: string; params?: any; result?: unknown; error?: unknown };
-type Waiting = { call: ResumedCall; settle: (message: Message) => void };
-
 /** Two attempts, which is the default, are less than it takes to start a server again. */
 const RECONNECTION = {
-  initialReconnectionDelay: 1_000, maxReconnectionDelay: 30_000, reconnectionDelayGrowFactor: 1.5, maxRetries: 100,
+  initialReconnectionDelay: 1_000,
+  maxReconnectionDelay: 30_000,
+  reconnectionDelayGrowFactor: 1.5,
+  maxRetries: 100,
 };
 
 /**
- * Connects a client, with the session of the page that was here before, if there was one: without `initialize`, with the
- * standalone stream, and with the calls that were not answered. With nothing kept, or where the session has ended, it connects
- * in full. Rejects as `client.connect` does.
+ * Connects a client, with the session of the page that was here before, if there was one: without
+ * `initialize`, with the standalone stream, and with the calls that were not answered. With nothing kept, or
+ * where the session has ended, it connects in full. Rejects as `client.connect` does.
  *
  * ```ts
  * const { calls } = await connectPage(client, StreamableHTTPClientTransport, new URL('/mcp', location.href));
@@ -60,14 +47,23 @@ const RECONNECTION = {
  * ```
  */
 export async function connectPage<T extends PageTransport>(
-  client: PageClient, Transport: new (url: URL, options?: any) => T, url: URL, options: PageOptions = {},
+  client: PageClient,
+  Transport: new (url: URL, options?: any) => T,
+  url: URL,
+  options: PageOptions = {},
 ): Promise<{ transport: T; resumed: boolean; calls: ResumedCall[] }> {
-  const reconnection = { ...RECONNECTION, ...options.transport?.['reconnectionOptions'] as object | undefined };
+  const reconnection = {
+    ...RECONNECTION,
+    ...(options.transport?.['reconnectionOptions'] as object | undefined),
+  };
   const retryMs = reconnection.initialReconnectionDelay;
   const memory = new Memory(options.storage ?? sessionStorage, options.key ?? 'mcp');
-  const make = (sessionId?: string) => new Transport(url, {
-    ...options.transport, reconnectionOptions: reconnection, ...(sessionId ? { sessionId } : {}),
-  });
+  const make = (sessionId?: string) =>
+    new Transport(url, {
+      ...options.transport,
+      reconnectionOptions: reconnection,
+      ...(sessionId ? { sessionId } : {}),
+    });
   const { kept } = memory;
   if (kept) {
     const transport = make(kept.session);
@@ -95,169 +91,11 @@ export async function connectPage<T extends PageTransport>(
 
 /** Ends the session, and forgets it. */
 export async function endPage(
-  client: PageClient, transport: PageTransport, { storage = sessionStorage, key = 'mcp' }: PageOptions = {},
+  client: PageClient,
+  transport: PageTransport,
+  { storage = sessionStorage, key = 'mcp' }: PageOptions = {},
 ): Promise<void> {
   new Memory(storage, key).forget();
   await transport.terminateSession();
   await client.close();
-}
-
-/** The status with which the server has refused, where it has. */
-function statusOf(error: unknown): number | undefined {
-  // v1 has it as the code, v2 beside it.
-  const { code, data } = error as { code?: unknown; data?: { status?: unknown } };
-  return [code, data?.status].find((status) => typeof status === 'number' && status >= 400) as number | undefined;
-}
-
-/** Whether the server does not know the session any more. */
-function isGone(error: unknown): boolean {
-  return statusOf(error) === 404;
-}
-
-/** Whether the server has refused for good. */
-function isRefusal(error: unknown): boolean {
-  const status = statusOf(error);
-  return status !== undefined && status >= 400 && status < 500;
-}
-
-/** What the next page needs. */
-class Memory {
-  kept: Kept | undefined;
-
-  constructor(readonly storage: NonNullable<PageOptions['storage']>, readonly key: string) {
-    const text = storage.getItem(key);
-    this.kept = text === null ? undefined : JSON.parse(text) as Kept;
-  }
-
-  begin(session: string, version: string | undefined): void {
-    this.kept = { session, version, open: {} };
-    this.save();
-  }
-
-  save(): void {
-    if (this.kept) this.storage.setItem(this.key, JSON.stringify(this.kept));
-  }
-
-  forget(): void {
-    this.kept = undefined;
-    this.storage.removeItem(this.key);
-  }
-}
-
-/** A page's transport. The ids of its calls are not those of the former page's, which may be open still. */
-class Page {
-  version: string | undefined;
-  readonly #prefix = `${crypto.getRandomValues(new Uint32Array(2)).join('')}-`;
-  readonly #resumed = new Map<string, Waiting>();
-  #listening = false;
-
-  constructor(readonly transport: PageTransport, readonly memory: Memory, readonly retryMs: number) {
-    const { setProtocolVersion } = transport;
-    transport.setProtocolVersion = (version) => {
-      this.version = version;
-      setProtocolVersion?.call(transport, version);
-    };
-    const send = transport.send.bind(transport);
-    transport.send = (message: Message, options) => (this.#listening ? this.#send(message, options, send) : send(message, options));
-  }
-
-  /** From now on ids are renamed. To be called once the client has connected. */
-  listen(): void {
-    const heard = this.transport.onmessage;
-    this.transport.onmessage = (message: Message, extra?: unknown) => this.#hear(message, (own) => heard?.(own, extra));
-    this.#listening = true;
-  }
-
-  /** Asks for the rest of the former page's calls. */
-  resume(): ResumedCall[] {
-    return Object.entries(this.memory.kept?.open ?? {}).map(([id, { method, name, token }]) => {
-      let settle = (_: Message): void => undefined;
-      const result = new Promise<unknown>((resolve, reject) => {
-        settle = ({ result, error }) => (error === undefined ? resolve(result) : reject(error));
-      });
-      const call: ResumedCall = { method, name, result };
-      this.#resumed.set(id, { call, settle });
-      void this.#fetchRest(id, token, this.#noting(id, method, name));
-      return call;
-    });
-  }
-
-  /** Opens a stream again. Once it is open, the SDK comes back by itself. */
-  async #fetchRest(id: string, token: string, onresumptiontoken: (token: string) => void): Promise<void> {
-    for (;;) {
-      try {
-        return await this.transport.resumeStream(token, { onresumptiontoken });
-      } catch (error) {
-        if (isRefusal(error)) {
-          this.#answered({ id, error });
-          return;
-        }
-      }
-      await new Promise((resolve) => void setTimeout(resolve, this.retryMs));
-    }
-  }
-
-  #send(message: Message, options: any, send: PageTransport['send']): Promise<void> {
-    const { id, method, params } = message;
-    if (method === 'notifications/cancelled') {
-      const requestId = this.#prefix + params.requestId;
-      this.#close(requestId);
-      return send({ ...message, params: { ...params, requestId } }, options);
-    }
-    if (method === undefined || id === undefined) return send(message, options);
-    const own = this.#prefix + id;
-    const note = this.#noting(own, method, params?.name ?? params?.uri);
-    const onresumptiontoken = (token: string) => {
-      note(token);
-      options?.onresumptiontoken?.(token);
-    };
-    const meta = params?._meta?.progressToken === undefined
-      ? {} : { params: { ...params, _meta: { ...params._meta, progressToken: this.#prefix + params._meta.progressToken } } };
-    return send({ ...message, ...meta, id: own }, { ...options, onresumptiontoken });
-  }
-
-  /** Takes down how far a call has come. */
-  #noting(id: string, method: string, name: string | undefined): (token: string) => void {
-    return (token) => {
-      if (!this.memory.kept) return;
-      this.memory.kept.open[id] = { method, name, token };
-      this.memory.save();
-    };
-  }
-
-  #hear(message: Message, pass: (message: Message) => void): void {
-    const { id, method, params } = message;
-    if (method === 'notifications/progress') {
-      // The SDK's client takes the id of a call as its progress token.
-      const former = this.#resumed.get(params.progressToken);
-      if (former) former.call.onprogress?.(params);
-      else pass({ ...message, params: { ...params, progressToken: this.#own(params.progressToken) } });
-    } else if (method !== undefined) {
-      pass(message);
-    } else if (!this.#answered(message)) {
-      this.#close(id);
-      pass({ ...message, id: this.#own(id) });
-    }
-  }
-
-  /** Whether a message answers a call of the former page. */
-  #answered(message: Message): boolean {
-    const waiting = this.#resumed.get(message.id);
-    if (!waiting) return false;
-    this.#resumed.delete(message.id);
-    this.#close(message.id);
-    waiting.settle(message);
-    return true;
-  }
-
-  #close(id: string): void {
-    if (!this.memory.kept || !(id in this.memory.kept.open)) return;
-    delete this.memory.kept.open[id];
-    this.memory.save();
-  }
-
-  /** The client's own id or token, which is a number. */
-  #own(id: unknown): unknown {
-    return typeof id === 'string' && id.startsWith(this.#prefix) ? Number(id.slice(this.#prefix.length)) : id;
-  }
 }

@@ -5,11 +5,17 @@ import type { Options } from './options.js';
 import { pause, type Patience } from './patience.js';
 import { reach } from './reach.js';
 
-/** The pause after a broken connection, in ms, so that a daemon that breaks each one does not cause a busy loop. */
+/**
+ * The pause after a broken connection, in ms, so that a daemon that breaks each one does not cause a busy
+ * loop.
+ */
 const BROKEN_PAUSE_MS = 5;
 /** When to try again after the daemon went during a call and did not come back in time, in ms. */
 const AWAY_MS = 1_000;
-/** Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not refuse any. */
+/**
+ * Calls under way on one connection: somewhat fewer than a daemon takes by default, so that it need not
+ * refuse any.
+ */
 const PLACES = 24;
 
 /** What a call needs to know on the connection that it is made on. */
@@ -50,7 +56,9 @@ export class Calls {
         this.#connection = connection;
         return connection;
       })
-      .finally(() => { this.#connecting = undefined; });
+      .finally(() => {
+        this.#connecting = undefined;
+      });
     return await patience.bound(this.#connecting);
   }
 
@@ -66,8 +74,8 @@ export class Calls {
   }
 
   /**
-   * One call, over as many connections as it takes, and as often as the daemon asks to be asked again. Rejects with a
-   * {@link SessiondError}.
+   * One call, over as many connections as it takes, and as often as the daemon asks to be asked again.
+   * Rejects with a {@link SessiondError}.
    */
   async call(call: Call, patience: Patience): Promise<unknown> {
     await this.#enter(patience);
@@ -90,7 +98,9 @@ export class Calls {
         return await patience.bound(connection.call(method, given, signal));
       } catch (error) {
         if (error instanceof Disconnected) {
-          doubt ??= new SessiondError('outcome_unknown', 'the daemon went away before it had answered', { retry_after_ms: AWAY_MS });
+          doubt ??= new SessiondError('outcome_unknown', 'the daemon went away before it had answered', {
+            retry_after_ms: AWAY_MS,
+          });
           wait = BROKEN_PAUSE_MS;
         } else if (isCode(error, 'unavailable', 'outcome_unknown')) {
           if (error.code === 'outcome_unknown') doubt = error;
@@ -118,7 +128,9 @@ export class Calls {
       return;
     }
     let enter = (): void => undefined;
-    const entered = new Promise<void>((resolve) => { enter = resolve; });
+    const entered = new Promise<void>((resolve) => {
+      enter = resolve;
+    });
     this.#queue.push(enter);
     try {
       await patience.bound(entered);

@@ -47,7 +47,10 @@ export class Connection {
     socket.unref();
   }
 
-  /** Connects to the daemon of a directory that is ours. Rejects with a {@link SessiondError}, or what the system says. */
+  /**
+   * Connects to the daemon of a directory that is ours. Rejects with a {@link SessiondError}, or what the
+   * system says.
+   */
   static async open(directory: string): Promise<Connection> {
     checkDirectory(directory);
     const path = socketOf(directory);
@@ -67,8 +70,9 @@ export class Connection {
   }
 
   /**
-   * Calls a method. Rejects with a {@link SessiondError} where the daemon refuses, and with {@link Disconnected} where the
-   * connection ends before the answer. Once `signal` is aborted, the call is cancelled: {@link Cancelled}.
+   * Calls a method. Rejects with a {@link SessiondError} where the daemon refuses, and with {@link
+   * Disconnected} where the connection ends before the answer. Once `signal` is aborted, the call is
+   * cancelled: {@link Cancelled}.
    */
   call(method: string, params: object, signal?: AbortSignal): Promise<unknown> {
     const id = this.#next++;
@@ -187,12 +191,14 @@ function greet(socket: Socket, path: string): Promise<{ answer: Hello; rest: Buf
         }
       });
     };
-    const onError = (error: NodeJS.ErrnoException) => settle(() => {
-      // Refused: the daemon is gone, or between taking the path and listening.
-      reject(error.code === 'ENOENT' || error.code === 'ECONNREFUSED' ? new NotRunning(path) : error);
-    });
+    const onError = (error: NodeJS.ErrnoException) =>
+      settle(() => {
+        // Refused: the daemon is gone, or between taking the path and listening.
+        reject(error.code === 'ENOENT' || error.code === 'ECONNREFUSED' ? new NotRunning(path) : error);
+      });
     // With very many to turn away the daemon closes connections without an answer.
-    const onClose = () => settle(() => reject(new HelloRefused(true, 'the daemon has too many connections, or is exiting')));
+    const onClose = () =>
+      settle(() => reject(new HelloRefused(true, 'the daemon has too many connections, or is exiting')));
     socket.on('data', onData).on('error', onError).on('close', onClose);
     socket.write(hello());
   });

@@ -1,4 +1,5 @@
-// The `ServerEventBus` of the SDK's v2: what one process publishes, the subscribers of every process of a service hear.
+// The `ServerEventBus` of the SDK's v2: what one process publishes, the subscribers of every process of a
+// service hear.
 import { isCode } from './errors.js';
 import { toStandardError, type Logger, type Options } from './options.js';
 import { pause } from './patience.js';
@@ -16,7 +17,10 @@ const RETRY_MS = 1_000;
 
 /** What the SDK's `createMcpHandler` takes as `bus`. `E`: its `ServerEvent`. */
 export interface EventBus<E = any> {
-  /** Tells every listener of every process. Never throws: where the daemon is away, the listeners of this process hear it. */
+  /**
+   * Tells every listener of every process. Never throws: where the daemon is away, the listeners of this
+   * process hear it.
+   */
   publish(event: E): void;
   /** Registers a listener. Returns a function that takes it away again. */
   subscribe(listener: (event: E) => void): () => void;
@@ -29,8 +33,9 @@ export interface EventBusOptions extends Options {
 }
 
 /**
- * A bus for `createMcpHandler` of `@modelcontextprotocol/server`: with several processes, a client that listens at one of them
- * hears of changes that another has made. A listener hears each event once, in the order in which they were published.
+ * A bus for `createMcpHandler` of `@modelcontextprotocol/server`: with several processes, a client that
+ * listens at one of them hears of changes that another has made. A listener hears each event once, in the
+ * order in which they were published.
  *
  * ```ts
  * const handler = createMcpHandler(createServer, { bus: eventBus({ service: 'shop' }) });
@@ -86,7 +91,9 @@ class Bus<E> implements EventBus<E> {
   #hear(): { stop: AbortController; ready: Promise<void> } {
     const stop = new AbortController();
     let begun = (): void => undefined;
-    const ready = new Promise<void>((resolve) => { begun = resolve; });
+    const ready = new Promise<void>((resolve) => {
+      begun = resolve;
+    });
     void this.#follow(stop.signal, begun);
     return { stop, ready };
   }
@@ -121,7 +128,11 @@ class Bus<E> implements EventBus<E> {
     } catch (error) {
       if (!isCode(error, 'unknown_session')) throw error;
     }
-    const made = this.#sessions.create({ id: SESSION, status: { is: 'ready' }, lifetimes: { idleMs: IDLE_MS } });
+    const made = this.#sessions.create({
+      id: SESSION,
+      status: { is: 'ready' },
+      lifetimes: { idleMs: IDLE_MS },
+    });
     return made.catch((error: unknown) => {
       // Another process has made it just now.
       if (!isCode(error, 'already_exists')) throw error;
@@ -140,7 +151,8 @@ class Bus<E> implements EventBus<E> {
   }
 
   #warn(error: unknown): void {
-    if (!this.#failing) this.#log('warn', `mcp-sessiond: other processes do not hear of changes: ${String(error)}`);
+    if (!this.#failing)
+      this.#log('warn', `mcp-sessiond: other processes do not hear of changes: ${String(error)}`);
     this.#failing = true;
   }
 }

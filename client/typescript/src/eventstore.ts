@@ -14,7 +14,8 @@ export interface EventStore {
   storeEvent(streamId: string, message: unknown): Promise<string>;
   getStreamIdForEventId(eventId: string): Promise<string | undefined>;
   replayEventsAfter(
-    lastEventId: string, to: { send: (eventId: string, message: any) => Promise<void> },
+    lastEventId: string,
+    to: { send: (eventId: string, message: any) => Promise<void> },
   ): Promise<string>;
 }
 
@@ -35,8 +36,8 @@ const kept = (streamId: string): string => (streamId === STANDALONE ? STANDALONE
 const told = (id: string): string => id.replace(/^post-/, '');
 
 /**
- * Keeps what a transport of the official SDK has sent, for clients that come back with `Last-Event-ID`, also to another
- * process. One store serves one session: give each transport its own.
+ * Keeps what a transport of the official SDK has sent, for clients that come back with `Last-Event-ID`, also
+ * to another process. One store serves one session: give each transport its own.
  *
  * ```ts
  * const session = await sessions.create();
@@ -45,9 +46,9 @@ const told = (id: string): string => id.replace(/^post-/, '');
  * });
  * ```
  *
- * `storeEvent` never rejects, since the SDK would not send the message then: where a message can't be kept, that is logged
- * once, and its id is empty. It has no last will, since the interface does not tell which request a stream belongs to;
- * `durable` does all of it.
+ * `storeEvent` never rejects, since the SDK would not send the message then. Where a message can't be kept,
+ * that is logged once, and its id is empty. It has no last will, since the interface does not tell which
+ * request a stream belongs to; `durable` does all of it.
  */
 export class SessionEventStore implements EventStore {
   readonly #session: Session;
@@ -70,7 +71,11 @@ export class SessionEventStore implements EventStore {
       this.#failing = false;
       return id;
     } catch (error) {
-      if (!this.#failing) this.#log('warn', `mcp-sessiond: messages of session ${this.#session.id} are not kept: ${String(error)}`);
+      if (!this.#failing)
+        this.#log(
+          'warn',
+          `mcp-sessiond: messages of session ${this.#session.id} are not kept: ${String(error)}`,
+        );
       this.#failing = true;
       return '';
     }
@@ -85,9 +90,13 @@ export class SessionEventStore implements EventStore {
     }
   }
 
-  /** Sends what followed on an event in its stream, and returns the stream. Rejects for an unknown event: the SDK expects that. */
+  /**
+   * Sends what followed on an event in its stream, and returns the stream. Rejects for an unknown event: the
+   * SDK expects that.
+   */
   async replayEventsAfter(
-    lastEventId: string, { send }: { send: (eventId: string, message: any) => Promise<void> },
+    lastEventId: string,
+    { send }: { send: (eventId: string, message: any) => Promise<void> },
   ): Promise<string> {
     const { stream } = await this.#session.findEvent(lastEventId);
     const { events } = await this.#session.replayAll({ event: lastEventId });
@@ -112,8 +121,9 @@ export class SessionEventStore implements EventStore {
     } catch (error) {
       if (!isCode(error, 'quota_exceeded')) throw error;
       // A former process has left its streams open.
-      const left = (await this.#session.streams()).filter(({ id, closed }) => (
-        id.startsWith('post-') && !closed && !this.#streams.has(id)));
+      const left = (await this.#session.streams()).filter(
+        ({ id, closed }) => id.startsWith('post-') && !closed && !this.#streams.has(id),
+      );
       await Promise.all(left.map(({ id }) => this.#session.stream(id).close()));
       return await this.#session.openStream(id);
     }
@@ -124,6 +134,9 @@ export class SessionEventStore implements EventStore {
     const oldest = this.#answered.length > ANSWERED_MAX ? this.#answered.shift() : undefined;
     if (oldest === undefined) return;
     this.#streams.delete(oldest);
-    this.#session.stream(oldest).close().catch(() => undefined);
+    this.#session
+      .stream(oldest)
+      .close()
+      .catch(() => undefined);
   }
 }

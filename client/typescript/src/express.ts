@@ -30,22 +30,27 @@ export interface ExpressStore {
 
 /** How the store works. */
 export interface ExpressStoreOptions extends Options {
-  /** The service whose sessions they are: 1 to 128 visible ASCII characters. Give it to nothing else: `clear` ends them all. */
+  /**
+   * The service whose sessions they are: 1 to 128 visible ASCII characters. Give it to nothing else: `clear`
+   * ends them all.
+   */
   service: string;
   /** How long a session lives after its last use whose cookie has no `maxAge`, in ms: a day. */
   ttlMs?: number;
 }
 
 /**
- * A store for express-session, whose class `Store` it extends. The daemon gets a hash of each session id, not the id.
+ * A store for express-session, whose class `Store` it extends. The daemon gets a hash of each session id, not
+ * the id.
  *
  * ```ts
- * import session from 'express-session';
- * app.use(session({ store: expressStore(session.Store, { service: 'web' }), secret, resave: false, saveUninitialized: false }));
+ * import session from 'express-session'; app.use(session({ store: expressStore(session.Store, { service:
+ * 'web' }), secret, resave: false, saveUninitialized: false }));
  * ```
  */
 export function expressStore<S extends abstract new (...given: any[]) => object>(
-  Base: S, options: ExpressStoreOptions,
+  Base: S,
+  options: ExpressStoreOptions,
 ): InstanceType<S> & ExpressStore {
   const kept = new Kept(options);
   // An `abstract` base can't be extended by an expression that is instantiated.
@@ -72,7 +77,10 @@ export function expressStore<S extends abstract new (...given: any[]) => object>
     }
 
     length(done: Done<number>): void {
-      settle(kept.all().then(({ length }) => length), done);
+      settle(
+        kept.all().then(({ length }) => length),
+        done,
+      );
     }
 
     clear(done?: Done): void {
@@ -84,7 +92,10 @@ export function expressStore<S extends abstract new (...given: any[]) => object>
 
 /** Calls back. What `done` throws is the caller's own, and is thrown where nothing catches it by mistake. */
 function settle<T>(work: Promise<T>, done: Done<T> = () => undefined): void {
-  work.then((value) => setImmediate(done, null, value), (error: unknown) => setImmediate(done, error));
+  work.then(
+    (value) => setImmediate(done, null, value),
+    (error: unknown) => setImmediate(done, error),
+  );
 }
 
 class Kept {
@@ -98,11 +109,11 @@ class Kept {
 
   async get(sid: string): Promise<ExpressData | null> {
     const session = await this.#found(sid);
-    return await session?.get<ExpressData>(KEY) ?? null;
+    return (await session?.get<ExpressData>(KEY)) ?? null;
   }
 
   async set(sid: string, data: ExpressData): Promise<void> {
-    const session = await this.#found(sid) ?? await this.#made(sid, data);
+    const session = (await this.#found(sid)) ?? (await this.#made(sid, data));
     await session.set(KEY, data);
   }
 
@@ -115,7 +126,9 @@ class Kept {
   }
 
   async all(): Promise<ExpressData[]> {
-    const values = await Promise.all((await this.#living()).map((session) => session.get<ExpressData>(KEY).catch(unlessGone)));
+    const values = await Promise.all(
+      (await this.#living()).map((session) => session.get<ExpressData>(KEY).catch(unlessGone)),
+    );
     return values.filter((value) => value !== undefined);
   }
 
@@ -135,7 +148,11 @@ class Kept {
 
   async #made(sid: string, data: ExpressData): Promise<Session> {
     try {
-      return await this.#sessions.create({ id: hashed(sid), status: { is: 'ready' }, lifetimes: this.#lifetimes(data) });
+      return await this.#sessions.create({
+        id: hashed(sid),
+        status: { is: 'ready' },
+        lifetimes: this.#lifetimes(data),
+      });
     } catch (error) {
       // Another request of the same client has made it just now.
       if (!isCode(error, 'already_exists')) throw error;

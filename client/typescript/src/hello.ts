@@ -34,7 +34,10 @@ const ANSWERS: Record<number, [passes: boolean, sentence: string]> = {
   2: [false, 'the daemon does not speak JSON-RPC'],
   3: [true, 'the daemon has too many connections'],
   4: [true, 'the daemon is about to exit'],
-  5: [false, 'the daemon cannot identify this process: it is in another pid namespace, or the kernel is older than Linux 6.5'],
+  5: [
+    false,
+    'the daemon cannot identify this process: another pid namespace, or a kernel older than Linux 6.5',
+  ],
 };
 
 /** A refusal of the daemon's hello. */
@@ -56,8 +59,8 @@ export function readHello(bytes: Buffer): Hello {
   const [version, answer] = [bytes.readUInt16BE(8), bytes.readUInt8(13)];
   if (answer === 1) {
     const older = version < VERSION ? 'the daemon' : 'this library';
-    const sentence = `the daemon speaks version ${version} of the protocol, this library ${VERSION}; upgrade ${older}`;
-    throw new HelloRefused(false, sentence);
+    const spoken = `the daemon speaks version ${version} of the protocol, this library ${VERSION}`;
+    throw new HelloRefused(false, `${spoken}; upgrade ${older}`);
   }
   if (answer !== 0) {
     const [again, sentence] = ANSWERS[answer] ?? [false, `the daemon refused the connection (${answer})`];
@@ -65,6 +68,8 @@ export function readHello(bytes: Buffer): Hello {
   }
   const features = bytes.readUInt32BE(28);
   return {
-    frameMax: bytes.readUInt32BE(16), takesRequests: (features & 1) !== 0, takesWills: (features & 4) !== 0,
+    frameMax: bytes.readUInt32BE(16),
+    takesRequests: (features & 1) !== 0,
+    takesWills: (features & 4) !== 0,
   };
 }

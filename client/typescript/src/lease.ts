@@ -9,7 +9,13 @@ import { present, type Wire } from './wire.js';
 
 /** How an instance came to its session (proto/PROTOCOL.md, "Claimed"). */
 export type Outcome =
-  'held' | 'resumed' | 'fresh_first' | 'fresh_held' | 'fresh_plural' | 'fresh_never' | 'fresh_doubtful';
+  | 'held'
+  | 'resumed'
+  | 'fresh_first'
+  | 'fresh_held'
+  | 'fresh_plural'
+  | 'fresh_never'
+  | 'fresh_doubtful';
 
 /** A lease. */
 export interface Lease {
@@ -28,12 +34,19 @@ export interface Claimed extends Lease {
   token: Uint8Array | undefined;
 }
 
-/** The leases of one instance, one at a time. Its calls are made one after the other, and reject with a {@link SessiondError}. */
+/**
+ * The leases of one instance, one at a time. Its calls are made one after the other, and reject with a {@link
+ * SessiondError}.
+ */
 export class Leases {
   lease: Lease | undefined;
   readonly #request: Wire;
 
-  constructor(readonly line: Line, options: ClaimOptions, readonly lines: Lines) {
+  constructor(
+    readonly line: Line,
+    options: ClaimOptions,
+    readonly lines: Lines,
+  ) {
     const { label, client, entry, siblings, instance } = options;
     this.#request = present({ label, client, entry, siblings, instance });
   }
@@ -47,7 +60,7 @@ export class Leases {
       // A daemon that was suspended must not grant a lease later, when nobody waits for it any more.
       return present({ ...this.#request, fresh: fresh || undefined, until_ms: patience.monotonic });
     };
-    const claimed = await this.line.calls.call({ method: 'claim', params }, patience) as Wire;
+    const claimed = (await this.line.calls.call({ method: 'claim', params }, patience)) as Wire;
     if (claimed['token_status'] === 'corrupted') this.lines.corrupted();
     const { session, epoch, outcome } = claimed as { session: string; epoch: string; outcome: Outcome };
     // How the process came to its session says more than that it still has it.
@@ -55,14 +68,17 @@ export class Leases {
     this.lease = { session, epoch, outcome: known, connection: on };
     const token = claimed['token'] as string | undefined;
     return {
-      ...this.lease, outcome, because: claimed['because'], tokenStatus: claimed['token_status'],
+      ...this.lease,
+      outcome,
+      because: claimed['because'],
+      tokenStatus: claimed['token_status'],
       token: token === undefined ? undefined : new Uint8Array(Buffer.from(token, 'base64')),
     };
   }
 
   /**
-   * Claims what this instance had, or, if it had nothing, what there is. A session that is neither the former one nor a fresh
-   * one is a sibling's, with a token that must not be overwritten: `no_session`.
+   * Claims what this instance had, or, if it had nothing, what there is. A session that is neither the former
+   * one nor a fresh one is a sibling's, with a token that must not be overwritten: `no_session`.
    */
   async claimAgain(): Promise<Lease> {
     const former = this.lease;
@@ -71,7 +87,10 @@ export class Leases {
     this.lease = former;
     former.connection = undefined;
     await this.#releaseOf(claimed).catch(() => undefined);
-    throw new SessiondError('no_session', 'this instance\'s session was lost; the next instance starts afresh');
+    throw new SessiondError(
+      'no_session',
+      "this instance's session was lost; the next instance starts afresh",
+    );
   }
 
   /** Stores a token, in base64. Whether that resumed the session. */
@@ -80,7 +99,8 @@ export class Leases {
       const { session, epoch } = await this.#on(connection);
       return { session, epoch, token };
     };
-    const call = async () => (await this.line.call({ method: 'store_token', params }) as Wire)['resumed'] as boolean;
+    const call = async () =>
+      ((await this.line.call({ method: 'store_token', params })) as Wire)['resumed'] as boolean;
     try {
       return await call();
     } catch (error) {
@@ -118,9 +138,11 @@ export class Leases {
 
   /** The epoch of a session that this instance has. */
   async epochOf(session: string): Promise<string> {
-    if (!this.lease) throw new SessiondError('lease_ended', 'this process does not hold the session any more');
+    if (!this.lease)
+      throw new SessiondError('lease_ended', 'this process does not hold the session any more');
     const lease = await this.#on(await this.line.calls.connect(new Patience(this.line.timeoutMs)));
-    if (lease.session !== session) throw new SessiondError('unknown_session', 'another session has taken its place');
+    if (lease.session !== session)
+      throw new SessiondError('unknown_session', 'another session has taken its place');
     return lease.epoch;
   }
 
@@ -137,7 +159,9 @@ export class Leases {
 /** The lease is not the one that a token came with. */
 class AnotherLease extends Error {}
 
-/** Whether the session was a former instance's. `held` may be the repetition of a claim whose answer was lost. */
+/**
+ * Whether the session was a former instance's. `held` may be the repetition of a claim whose answer was lost.
+ */
 function hasAPast({ outcome, tokenStatus }: Claimed): boolean {
   return outcome === 'resumed' || (outcome === 'held' && tokenStatus !== 'absent');
 }

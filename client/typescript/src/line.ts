@@ -3,7 +3,10 @@ import { Calls, type Call } from './calls.js';
 import { CALL_TIMEOUT_MS, type Options } from './options.js';
 import { Patience } from './patience.js';
 
-/** Connections for calls that wait. With the first one, and somebody else's of this process, fewer than a daemon lets a process have. */
+/**
+ * Connections for calls that wait. With the first one, and somebody else's of this process, fewer than a
+ * daemon lets a process have.
+ */
 const LANES_MAX = 40;
 
 /** What all sessions of one owner share. */

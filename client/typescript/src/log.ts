@@ -1,21 +1,28 @@
-// Every line that this library logs about tokens. The fixed ones are those of proto/PROTOCOL.md: people grep for them.
+// Every line that this library logs about tokens. The fixed ones are those of proto/PROTOCOL.md: people grep
+// for them.
 import type { SessiondError } from './errors.js';
 import type { Logger } from './options.js';
 
+const LABELS = 'give each entry a label of its own';
+
 const LOST: Record<string, string> = {
-  sibling: 'another server with the same command, directory and environment runs under this host, so it can\'t be told whose '
-    + 'state the former one\'s is; give each entry a label of its own, or say `siblings: \'successor\'` where the host closes a '
-    + 'server before it starts the next',
-  several: 'several former servers with the same command, directory and environment were left, and can\'t be told apart; give '
-    + 'each entry a label of its own',
-  crowd: 'this host runs three or more servers with the same command at once, so nothing is resumed for it until it exits; '
-    + 'give each entry a label of its own',
+  sibling:
+    "another server with the same command, directory and environment runs under this host, so it can't " +
+    `be told whose state the former one's is; ${LABELS}, or say \`siblings: 'successor'\` where the host ` +
+    'closes a server before it starts the next',
+  several:
+    'several former servers with the same command, directory and environment were left, and ' +
+    `can't be told apart; ${LABELS}`,
+  crowd:
+    'this host runs three or more servers with the same command at once, so nothing is resumed for it ' +
+    `until it exits; ${LABELS}`,
   exited: 'the former server exited while no host was connected',
   killed: 'the process that kept the former server was killed while no host was connected',
-  lingered: 'no host came back for the former server in time (`backends.linger_ms`, `backends.closed_linger_ms`)',
+  lingered:
+    'no host came back for the former server in time (`backends.linger_ms`, `backends.closed_linger_ms`)',
   stopped: 'the former server was stopped',
   conversation: 'the former server belonged to a conversation that the host has left',
-  edited: 'the server\'s entry in the host\'s configuration was edited',
+  edited: "the server's entry in the host's configuration was edited",
   quota: 'the host has as many sessions as it may (`sessions_per_owner`), and this one was free the longest',
 };
 
@@ -42,7 +49,10 @@ export class Lines {
   }
 
   unverified(): void {
-    this.#log('warn', 'Could not verify parent process start time, session resume disabled for this instance');
+    this.#log(
+      'warn',
+      'Could not verify parent process start time, session resume disabled for this instance',
+    );
   }
 
   rejected(): void {
@@ -59,13 +69,19 @@ export class Lines {
   }
 
   never(): void {
-    this.#log('warn',
-      'Nothing is resumed, now or later: this host serves several clients from one process (`siblings` is `never`)');
+    this.#log(
+      'warn',
+      'Nothing is resumed, now or later: this host serves several clients from one process ' +
+        '(`siblings` is `never`)',
+    );
   }
 
   doubtful(): void {
-    this.#log('warn', 'Nothing is resumed, now or later: what this process was started with can\'t be read; '
-      + '`mcp-sessiond debug check --for PID` says which part');
+    this.#log(
+      'warn',
+      "Nothing is resumed, now or later: what this process was started with can't be read; " +
+        '`mcp-sessiond debug check --for PID` says which part',
+    );
   }
 
   writeFailed(sentence: string): void {

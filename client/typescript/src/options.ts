@@ -15,9 +15,15 @@ export interface Options {
   directory?: string;
   /** Whether a daemon is started where none runs. By default it is. */
   start?: boolean;
-  /** The executable of the daemon. By default `MCP_SESSIOND_BIN`, else `mcp-sessiond` beside this runtime's own, else in `PATH`. */
+  /**
+   * The executable of the daemon. By default `MCP_SESSIOND_BIN`, else `mcp-sessiond` beside this runtime's
+   * own, else in `PATH`.
+   */
   binary?: string;
-  /** How long one call may take in all, with connecting, starting the daemon and reconnecting, in ms: {@link CALL_TIMEOUT_MS}. */
+  /**
+   * How long one call may take in all, with connecting, starting the daemon and reconnecting, in ms: {@link
+   * CALL_TIMEOUT_MS}.
+   */
   timeoutMs?: number;
   /** Where lines are logged: standard error by default, since standard output may be the host's. */
   log?: Logger;
@@ -25,7 +31,10 @@ export interface Options {
 
 /** What a server on stdio says of itself when it claims its session. */
 export interface ClaimOptions extends Options {
-  /** Takes the place of directory and environment in what tells this instance from others of its host: 1 to 128 bytes. */
+  /**
+   * Takes the place of directory and environment in what tells this instance from others of its host: 1 to
+   * 128 bytes.
+   */
   label?: string;
   /** What the host calls itself (`clientInfo.name`): tells sessions apart, too. */
   client?: string;

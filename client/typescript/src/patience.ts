@@ -18,7 +18,9 @@ export class Patience {
   /** The error of a call that took too long. */
   out(): SessiondError {
     return new SessiondError(
-      'no_answer', `the daemon did not answer within ${Math.round(this.whole)} ms; see \`mcp-sessiond debug check\``);
+      'no_answer',
+      `the daemon did not answer within ${Math.round(this.whole)} ms; see \`mcp-sessiond debug check\``,
+    );
   }
 
   /** `work`, or after the deadline an error. The work goes on then. */
@@ -34,7 +36,10 @@ export class Patience {
     }
   }
 
-  /** The deadline on the machine's `CLOCK_MONOTONIC`, in ms as text. Undefined where the runtime does not read that clock. */
+  /**
+   * The deadline on the machine's `CLOCK_MONOTONIC`, in ms as text. Undefined where the runtime does not read
+   * that clock.
+   */
   get monotonic(): string | undefined {
     // Only Node's own clock is known to be that of the machine; that of others may begin with the process.
     const own = process.platform === 'linux' && !('bun' in process.versions) && !('deno' in process.versions);

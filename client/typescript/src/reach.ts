@@ -10,12 +10,16 @@ import { startDaemon } from './start.js';
 /** The first and the longest pause between two attempts, in ms; each is twice the one before. */
 const PAUSE_MIN_MS = 2;
 const PAUSE_MAX_MS = 100;
-/** How long a daemon that was started has to appear before another is started, in ms: the one that held the lock may exit. */
+/**
+ * How long a daemon that was started has to appear before another is started, in ms: the one that held the
+ * lock may exit.
+ */
 const START_AGAIN_MS = 500;
 
 /**
- * A connection to the daemon. `known`: one has answered before, so it is coming back, and is waited for also by who may not
- * start one. Rejects with a {@link SessiondError}: nothing was sent to anybody but a daemon of this user's.
+ * A connection to the daemon. `known`: one has answered before, so it is coming back, and is waited for also
+ * by who may not start one. Rejects with a {@link SessiondError}: nothing was sent to anybody but a daemon of
+ * this user's.
  */
 export async function reach(options: Options, known: boolean, patience: Patience): Promise<Connection> {
   const directory = runtimeDirectory(options.directory);
@@ -39,8 +43,11 @@ export async function reach(options: Options, known: boolean, patience: Patience
       }
     }
     if (wait >= patience.left) {
-      throw new SessiondError('not_connected', `the daemon at ${socketOf(directory)} was not reached within `
-        + `${Math.round(patience.whole)} ms (${last.message}); see \`mcp-sessiond debug check\``);
+      throw new SessiondError(
+        'not_connected',
+        `the daemon at ${socketOf(directory)} was not reached within ` +
+          `${Math.round(patience.whole)} ms (${last.message}); see \`mcp-sessiond debug check\``,
+      );
     }
     await pause(wait);
     wait = Math.min(wait * 2, PAUSE_MAX_MS);
@@ -52,7 +59,8 @@ function mayPass(error: NodeJS.ErrnoException): boolean {
   if (error instanceof HelloRefused) return error.again;
   if (error instanceof NotRunning) return true;
   if (error instanceof SessiondError) return error.code === 'no_answer';
-  // EAGAIN: so many connect at once that the backlog is full. ECONNRESET, EPIPE: the daemon was killed meanwhile.
+  // EAGAIN: so many connect at once that the backlog is full. ECONNRESET, EPIPE: the daemon was killed
+  // meanwhile.
   return ['EAGAIN', 'EINTR', 'ECONNRESET', 'EPIPE'].includes(error.code ?? '');
 }
 

@@ -6,7 +6,10 @@ import { Lines } from './log.js';
 import { toStandardError, type ClaimOptions } from './options.js';
 import { Session } from './session.js';
 
-/** How long a daemon that could not be reached is left alone, in ms, so that a server is not slowed by each of its calls. */
+/**
+ * How long a daemon that could not be reached is left alone, in ms, so that a server is not slowed by each of
+ * its calls.
+ */
 const RETRY_AFTER_MS = 5_000;
 /** Bytes of a token. */
 const TOKEN_MAX = 65_536;
@@ -15,14 +18,17 @@ const TOKEN_MAX = 65_536;
 export type Status =
   /** Nothing was asked yet, or the lease was released. */
   | { is: 'unclaimed' }
-  /** The instance holds a session. `epoch`: the number of the lease. `outcome`: how it came to the session. */
+  /**
+   * The instance holds a session. `epoch`: the number of the lease. `outcome`: how it came to the session.
+   */
   | { is: 'active'; session: string; epoch: bigint; outcome: Outcome }
   /** It does not work. Unless `reason.isFinal`, a later call tries again. */
   | { is: 'disabled'; reason: SessiondError };
 
 /**
- * A server's session with the daemon, for the resume token of its broker. No call throws or rejects: without daemon, directory
- * or identity, resume is disabled, one line is logged, and the server goes on as if nothing had been asked.
+ * A server's session with the daemon, for the resume token of its broker. No call throws or rejects: without
+ * daemon, directory or identity, resume is disabled, one line is logged, and the server goes on as if nothing
+ * had been asked.
  *
  * ```ts
  * const sessiond = Sessiond.init();
@@ -69,23 +75,28 @@ export class Sessiond {
   }
 
   /**
-   * Keeps a token that the broker issued, in place of the former one: 1 to 65,536 bytes, text as UTF-8. True once the daemon
-   * has it for good. A store after {@link load}, without {@link reject}, says that the broker accepted.
+   * Keeps a token that the broker issued, in place of the former one: 1 to 65,536 bytes, text as UTF-8. True
+   * once the daemon has it for good. A store after {@link load}, without {@link reject}, says that the broker
+   * accepted.
    */
   store(token: Uint8Array | string): Promise<boolean> {
     return this.#inTurn(false, async () => {
       const bytes = Buffer.from(token as Uint8Array);
       if (bytes.length < 1 || bytes.length > TOKEN_MAX) {
-        this.#lines.notKept(bytes.length === 0
-          ? 'a resume token has at least 1 byte; this one is empty'
-          : `a resume token has at most ${TOKEN_MAX} bytes; this one has ${bytes.length}`);
+        this.#lines.notKept(
+          bytes.length === 0
+            ? 'a resume token has at least 1 byte; this one is empty'
+            : `a resume token has at most ${TOKEN_MAX} bytes; this one has ${bytes.length}`,
+        );
         return false;
       }
       return this.#store(bytes);
     });
   }
 
-  /** The broker refused the token: it is deleted. The session stays. True once no later load gives that token. */
+  /**
+   * The broker refused the token: it is deleted. The session stays. True once no later load gives that token.
+   */
   reject(): Promise<boolean> {
     return this.#inTurn(false, async () => {
       // For an ancestor, another command has loaded the token, and the lease is the same.
@@ -104,7 +115,10 @@ export class Sessiond {
     });
   }
 
-  /** Gives the session up, for the next instance with the same key. A process that exits need not: its exit is noticed. */
+  /**
+   * Gives the session up, for the next instance with the same key. A process that exits need not: its exit is
+   * noticed.
+   */
   async release(): Promise<void> {
     await this.#inTurn(undefined, async () => {
       this.#offered = false;
@@ -113,14 +127,18 @@ export class Sessiond {
     });
   }
 
-  /** The session of this instance, with what it contains, claimed unless it is held. Undefined: resume does not work here. */
+  /**
+   * The session of this instance, with what it contains, claimed unless it is held. Undefined: resume does
+   * not work here.
+   */
   session(): Promise<Session | undefined> {
     return this.#inTurn(undefined, async () => this.#sessionOf((await this.#leases.claimAgain()).session));
   }
 
   /**
-   * Begins anew, as a server on stdio does when it is told to `initialize`: the session that this instance holds, or would
-   * resume, ends with all that it contains, and this instance holds a fresh one. Undefined: resume does not work here.
+   * Begins anew, as a server on stdio does when it is told to `initialize`: the session that this instance
+   * holds, or would resume, ends with all that it contains, and this instance holds a fresh one. Undefined:
+   * resume does not work here.
    */
   beginAnew(): Promise<Session | undefined> {
     return this.#inTurn(undefined, async () => {
@@ -146,7 +164,8 @@ export class Sessiond {
     try {
       const resumed = await this.#leases.store(bytes.toString('base64'));
       this.#disabled = undefined;
-      // Only what this very process was offered can have been accepted; for an ancestor, another command may have been.
+      // Only what this very process was offered can have been accepted; for an ancestor, another command may
+      // have been.
       if (resumed && (this.#offered || this.#forAnother)) this.#lines.resumed();
       this.#offered = false;
       return true;

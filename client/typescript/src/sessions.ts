@@ -3,13 +3,23 @@ import { randomUUID } from 'node:crypto';
 import { SessiondError } from './errors.js';
 import { Line } from './line.js';
 import type { Options } from './options.js';
-import { Session, type Hold } from './session.js';
+import { Session } from './session.js';
+import type { Hold } from './session-calls.js';
 import type { Caller, CreateOptions, SessionView } from './types.js';
-import { fromView, jsonText, present, requestId, toBinding, toLifetimes, toStatus, type Wire } from './wire.js';
+import {
+  fromView,
+  jsonText,
+  present,
+  requestId,
+  toBinding,
+  toLifetimes,
+  toStatus,
+  type Wire,
+} from './wire.js';
 
 /**
- * The sessions of a host or of a service. What passes is waited for, within `timeoutMs`: a daemon that is restarting or busy,
- * an answer that was lost. Every call rejects with a {@link SessiondError}.
+ * The sessions of a host or of a service. What passes is waited for, within `timeoutMs`: a daemon that is
+ * restarting or busy, an answer that was lost. Every call rejects with a {@link SessiondError}.
  */
 export class Sessions {
   readonly #line: Line;
@@ -23,8 +33,8 @@ export class Sessions {
   }
 
   /**
-   * The sessions of a service, which every process of this user that says the name is: 1 to 128 visible ASCII characters.
-   * Nothing is sent before the first call.
+   * The sessions of a service, which every process of this user that says the name is: 1 to 128 visible ASCII
+   * characters. Nothing is sent before the first call.
    */
   static ofService(service: string, options: Options = {}): Sessions {
     return new Sessions(new Line(options), service);
@@ -40,7 +50,10 @@ export class Sessions {
     return new Sessions(this.#line, this.#service, caller);
   }
 
-  /** Makes a session. A host's is leased to this process. `already_exists`, `quota_exceeded`, `invalid_argument`. */
+  /**
+   * Makes a session. A host's is leased to this process. `already_exists`, `quota_exceeded`,
+   * `invalid_argument`.
+   */
   async create(options: CreateOptions = {}): Promise<Session> {
     const { id, binding, lifetimes, status, metadata } = options;
     const request = present({
@@ -53,12 +66,13 @@ export class Sessions {
       status: toStatus(status),
       metadata: metadata === undefined ? undefined : jsonText(metadata),
     });
-    const made = await this.#call('create_session', request) as Wire;
+    const made = (await this.#call('create_session', request)) as Wire;
     return this.#had(made, binding?.caller);
   }
 
   /**
-   * Takes a session up by its id: one that lives. A host's is leased to this process. `unknown_session`, `session_terminated`,
+   * Takes a session up by its id: one that lives. A host's is leased to this process. `unknown_session`,
+   * `session_terminated`,
    * `binding_mismatch`; for a host's `session_held`.
    */
   async open(id: string): Promise<Session> {
@@ -68,24 +82,29 @@ export class Sessions {
   /** The same, with the session as it is now. */
   async openWithView(id: string): Promise<{ session: Session; view: SessionView }> {
     const of = present({ session: id, service: this.#service, caller: this.#caller });
-    const opened = await this.#call('open_session', of) as Wire;
+    const opened = (await this.#call('open_session', of)) as Wire;
     return { session: this.#had(opened, this.#caller), view: fromView(opened) };
   }
 
-  /** Takes up the session that a handle belongs to. `unknown_handle`, `handle_expired`; those of {@link open}. */
+  /**
+   * Takes up the session that a handle belongs to. `unknown_handle`, `handle_expired`; those of {@link open}.
+   */
   async openHandle(handle: string): Promise<Session> {
     const request = present({ handle, service: this.#service, caller: this.#caller });
-    const found = await this.#call('open_handle', request) as Wire;
+    const found = (await this.#call('open_handle', request)) as Wire;
     // A handle leads to a host's session, and gives no lease.
     return this.#service === undefined ? this.open(found['session']) : this.#had(found, this.#caller);
   }
 
-  /** All of them, in order of their ids, without metadata. Those that were terminated are among them for a while. */
+  /**
+   * All of them, in order of their ids, without metadata. Those that were terminated are among them for a
+   * while.
+   */
   async list(): Promise<SessionView[]> {
     const all: SessionView[] = [];
     for (;;) {
       const request = present({ service: this.#service, after: all.at(-1)?.id });
-      const page = await this.#call('list_own_sessions', request) as Wire[];
+      const page = (await this.#call('list_own_sessions', request)) as Wire[];
       if (page.length === 0) return all;
       all.push(...page.map(fromView));
     }

@@ -9,26 +9,36 @@ import type { Options } from './options.js';
 import type { Patience } from './patience.js';
 
 const BINARY = 'mcp-sessiond';
-/** The exit code of `run` when another daemon holds the lock (`EX_TEMPFAIL` of sysexits.h): then that one serves us. */
+/**
+ * The exit code of `run` when another daemon holds the lock (`EX_TEMPFAIL` of sysexits.h): then that one
+ * serves us.
+ */
 const ANOTHER_RUNS = 75;
 /** The exit code of `run` for a bad configuration (`EX_USAGE`). */
 const BAD_CONFIGURATION = 64;
 
 /** Starts a daemon for `directory`, and returns when it is ready, or when another one is about to be. */
 export async function startDaemon(directory: string, options: Options, patience: Patience): Promise<void> {
-  if (directory === derivedDirectory() && await byServiceManager(patience)) return;
+  if (directory === derivedDirectory() && (await byServiceManager(patience))) return;
   const binary = options.binary ?? findBinary();
-  const env = directory === runtimeDirectory() ? process.env : { ...process.env, MCP_SESSIOND_DIR: directory };
+  const env =
+    directory === runtimeDirectory() ? process.env : { ...process.env, MCP_SESSIOND_DIR: directory };
   const ended = await run(binary, ['run', '--on-demand'], env, patience);
   if (ended instanceof Error) {
     const { message } = ended;
-    throw new SessiondError('not_connected',
-      `no daemon runs, and ${binary} could not be started: ${message}; install it, or set MCP_SESSIOND_BIN to its path`);
+    throw new SessiondError(
+      'not_connected',
+      `no daemon runs, and ${binary} could not be started: ${message}; ` +
+        'install it, or set MCP_SESSIOND_BIN to its path',
+    );
   }
   // Where the time is over, whoever connects next finds out.
   if (ended === undefined || ended === 0 || ended === ANOTHER_RUNS) return;
   const hint = ended === BAD_CONFIGURATION ? ': its configuration has an error' : '';
-  throw new SessiondError('not_connected', `\`${binary} run\` failed (${ended})${hint}; run it in a terminal to see why`);
+  throw new SessiondError(
+    'not_connected',
+    `\`${binary} run\` failed (${ended})${hint}; run it in a terminal to see why`,
+  );
 }
 
 function findBinary(): string {
@@ -38,9 +48,14 @@ function findBinary(): string {
   return existsSync(beside) ? beside : BINARY;
 }
 
-/** How a command ended: its exit code, -1 for a signal, why it could not be started; undefined: it still runs. */
+/**
+ * How a command ended: its exit code, -1 for a signal, why it could not be started; undefined: it still runs.
+ */
 function run(
-  command: string, args: string[], env: NodeJS.ProcessEnv, patience: Patience,
+  command: string,
+  args: string[],
+  env: NodeJS.ProcessEnv,
+  patience: Patience,
 ): Promise<number | Error | undefined> {
   return new Promise((resolve) => {
     const child = spawn(command, args, { env, stdio: 'ignore' });
@@ -60,13 +75,14 @@ async function byServiceManager(patience: Patience): Promise<boolean> {
   if (process.platform === 'darwin') {
     const label = 'io.github.mcp-sessiond';
     if (!existsSync(path.join(homedir(), `Library/LaunchAgents/${label}.plist`))) return false;
-    return await run('/bin/launchctl', ['kickstart', `gui/${uid}/${label}`], process.env, patience) === 0;
+    return (await run('/bin/launchctl', ['kickstart', `gui/${uid}/${label}`], process.env, patience)) === 0;
   }
   const runtime = `/run/user/${uid}`;
   if (!derivedDirectory().startsWith(runtime)) return false;
   const config = process.env['XDG_CONFIG_HOME'] || path.join(homedir(), '.config');
   if (!existsSync(path.join(config, 'systemd/user/mcp-sessiond.socket'))) return false;
-  // Not the socket: that may be listening already, on a path that was taken away. Hosts don't pass XDG_RUNTIME_DIR on.
+  // Not the socket: that may be listening already, on a path that was taken away. Hosts don't pass
+  // XDG_RUNTIME_DIR on.
   const env = { ...process.env, XDG_RUNTIME_DIR: runtime };
-  return await run('systemctl', ['--user', 'start', 'mcp-sessiond.service'], env, patience) === 0;
+  return (await run('systemctl', ['--user', 'start', 'mcp-sessiond.service'], env, patience)) === 0;
 }

@@ -1,4 +1,5 @@
 // The streams of a session, and what is appended to them.
+import type { SessionCalls } from './session-calls.js';
 import type { Session } from './session.js';
 import type { Appended, StreamView } from './types.js';
 import { fromAppended, fromStream, jsonText, only, present, requestId, type Wire } from './wire.js';
@@ -9,7 +10,10 @@ export const STANDALONE = '_GET_stream';
 /** A stream of a session's. */
 export class Stream {
   /** @internal */
-  constructor(readonly session: Session, /** Its id. */ readonly id: string) {}
+  constructor(
+    readonly session: Session,
+    /** Its id. */ readonly id: string,
+  ) {}
 
   /** Appends a message. It is kept, once, when this returns its id. `unknown_stream`, `stream_closed`. */
   async append(message: unknown): Promise<Appended> {
@@ -17,12 +21,16 @@ export class Stream {
   }
 
   /**
-   * Appends 1 to 256 messages with 3 MiB together, all or none. `null`: a priming event, which has an id and is not replayed.
-   * `request`: an idempotency key. Repeating the call with the same one, also in another process, appends nothing and returns
-   * the first answer, as long as the events can still be replayed.
+   * Appends 1 to 256 messages with 3 MiB together, all or none. `null`: a priming event, which has an id and
+   * is not replayed.
+   * `request`: an idempotency key. Repeating the call with the same one, also in another process, appends
+   * nothing and returns the first answer, as long as the events can still be replayed.
    */
   appendAll(messages: unknown[], request = requestId()): Promise<Appended[]> {
-    return this.appendTexts(messages.map((message) => (message === null ? null : jsonText(message))), request);
+    return this.appendTexts(
+      messages.map((message) => (message === null ? null : jsonText(message))),
+      request,
+    );
   }
 
   /** The same, with messages that are JSON text already. */
@@ -36,12 +44,17 @@ export class Stream {
     return only(await this.appendTexts([null]));
   }
 
-  /** Closes the stream: nothing is appended any more. What it has said can be replayed. `invalid_argument`: the standalone one. */
+  /**
+   * Closes the stream: nothing is appended any more. What it has said can be replayed. `invalid_argument`:
+   * the standalone one.
+   */
   close(): Promise<StreamView> {
     return this.#change('close_stream');
   }
 
-  /** The stream's reader is gone: what is appended and is no answer goes to the standalone stream from now on. */
+  /**
+   * The stream's reader is gone: what is appended and is no answer goes to the standalone stream from now on.
+   */
   orphan(): Promise<StreamView> {
     return this.#change('orphan_stream');
   }
@@ -52,18 +65,21 @@ export class Stream {
   }
 
   async #change(method: string): Promise<StreamView> {
-    return fromStream(await this.session.change(method, { stream: this.id }) as Wire);
+    return fromStream((await this.session.change(method, { stream: this.id })) as Wire);
   }
 }
 
 /** Opens a stream. */
 export async function openStream(
-  session: Session, id: string, { openedBy, will }: { openedBy?: unknown; will?: unknown },
+  session: SessionCalls,
+  id: string,
+  { openedBy, will }: { openedBy?: unknown; will?: unknown },
 ): Promise<StreamView> {
   const text = (value: unknown) => (value === undefined ? undefined : jsonText(value));
   const fields = present({ stream: id, opened_by: text(openedBy) });
   const testament = text(will);
-  const opened = await session.change('open_stream', fields, ({ hello }) => (
-    testament !== undefined && hello.takesWills ? { will: testament } : {}));
+  const opened = await session.change('open_stream', fields, ({ hello }) =>
+    testament !== undefined && hello.takesWills ? { will: testament } : {},
+  );
   return fromStream(opened as Wire);
 }

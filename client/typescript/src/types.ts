@@ -1,10 +1,14 @@
-// What calls about sessions take and give. Counts and versions are bigint: they are 64-bit numbers on the wire, where a `number`
-// would be wrong beyond 2^53 and text would compare wrongly ("10" < "9"). Times are `number`, in ms: those of `Date`.
+// What calls about sessions take and give. Counts and versions are bigint: they are 64-bit numbers on the
+// wire, where a `number` would be wrong beyond 2^53 and text would compare wrongly ("10" < "9"). Times are
+// `number`, in ms: those of `Date`.
 
 /** Anything that JSON has. */
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json | undefined };
 
-/** Who is asking, where a session is bound: an identity of a token's claims (RFC 9068), or the hash of a credential. */
+/**
+ * Who is asking, where a session is bound: an identity of a token's claims (RFC 9068), or the hash of a
+ * credential.
+ */
 export type Caller =
   | { kind: 'identity'; iss: string; sub: string }
   | { kind: 'credential'; /** SHA-256 of the credential, 64 hexadecimal digits. */ hash: string };
@@ -20,14 +24,20 @@ export type SessionStatus =
   | { is: 'initializing' | 'ready' | 'terminated' }
   | { is: 'failed'; parts: { part: string; code: number; message: string }[]; notTried?: string[] };
 
-/** How long a session lives, in ms: after its last use, after it was made, after its last client has gone. 0: without an end. */
+/**
+ * How long a session lives, in ms: after its last use, after it was made, after its last client has gone. 0:
+ * without an end.
+ */
 export interface Lifetimes {
   idleMs?: number;
   absoluteMs?: number;
   graceMs?: number;
 }
 
-/** What a new session is made with. Without anything it is `initializing`, bound to nobody, and lives as configured. */
+/**
+ * What a new session is made with. Without anything it is `initializing`, bound to nobody, and lives as
+ * configured.
+ */
 export interface CreateOptions {
   /** Its id, 1 to 128 visible ASCII characters. By default a new one. */
   id?: string;
@@ -88,7 +98,10 @@ export interface StateKeyInfo {
   bytes: number;
 }
 
-/** One write. Without `value` the key goes. With `expected` only if the key is at this version; 0: only if it has no value. */
+/**
+ * One write. Without `value` the key goes. With `expected` only if the key is at this version; 0: only if it
+ * has no value.
+ */
 export interface StateWrite {
   key: string;
   value?: unknown;
@@ -132,7 +145,10 @@ export interface StreamEvent extends Appended {
 /** A place: after an event, at the beginning of a stream, or after a number of the session. */
 export type Cursor = { event: string } | { stream: string } | { number: bigint };
 
-/** Events that were deleted before anybody fetched them: positions in a stream, or numbers of the session. Both ends are missing. */
+/**
+ * Events that were deleted before anybody fetched them: positions in a stream, or numbers of the session.
+ * Both ends are missing.
+ */
 export interface Gap {
   stream?: string;
   first: bigint;

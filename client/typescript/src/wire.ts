@@ -2,7 +2,17 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { SessiondError } from './errors.js';
 import type {
-  Appended, Binding, Caller, Cursor, FoundEvent, Json, Lifetimes, Replayed, SessionStatus, SessionView, StreamView,
+  Appended,
+  Binding,
+  Caller,
+  Cursor,
+  FoundEvent,
+  Json,
+  Lifetimes,
+  Replayed,
+  SessionStatus,
+  SessionView,
+  StreamView,
 } from './types.js';
 
 /** An object of the wire. Unknown fields are ignored. */
@@ -11,7 +21,10 @@ export type Wire = Record<string, any>;
 /** A new idempotency key. */
 export const requestId = (): string => randomUUID();
 
-/** A caller that is known by a credential: an API key, an opaque token. Only its hash ever leaves this process. */
+/**
+ * A caller that is known by a credential: an API key, an opaque token. Only its hash ever leaves this
+ * process.
+ */
 export function credential(secret: string | Uint8Array): Caller {
   return { kind: 'credential', hash: createHash('sha256').update(secret).digest('hex') };
 }
@@ -30,7 +43,8 @@ export function jsonText(value: unknown): string {
 
 /** The only entry of an answer. */
 export function only<T>(answers: T[]): T {
-  if (answers.length !== 1) throw new SessiondError('unknown', 'the daemon answered with another number of entries');
+  if (answers.length !== 1)
+    throw new SessiondError('unknown', 'the daemon answered with another number of entries');
   return answers[0]!;
 }
 
@@ -57,8 +71,11 @@ export function toStatus(status: SessionStatus | undefined): Wire | undefined {
 
 function fromStatus(status: Wire): SessionStatus {
   if (status['is'] !== 'failed') return { is: status['is'] };
-  const parts = (status['parts'] as Wire[]).map(
-    ({ part, code, message }) => ({ part: String(part), code: Number(code), message: String(message) }));
+  const parts = (status['parts'] as Wire[]).map(({ part, code, message }) => ({
+    part: String(part),
+    code: Number(code),
+    message: String(message),
+  }));
   return { is: 'failed', parts, ...(status['not_tried'] ? { notTried: status['not_tried'] } : {}) };
 }
 
@@ -109,14 +126,17 @@ export function toCursor(cursor: Cursor): Wire {
 }
 
 function fromCursor(cursor: Wire): Cursor {
-  return 'number' in cursor ? { number: BigInt(cursor['number']) } : cursor as Cursor;
+  return 'number' in cursor ? { number: BigInt(cursor['number']) } : (cursor as Cursor);
 }
 
 export function fromReplayed(page: Wire): Replayed {
   return {
     events: (page['events'] as Wire[]).map((event) => ({ ...fromAppended(event), json: event['message'] })),
-    gaps: (page['gaps'] as Wire[]).map(({ stream, first, last }) => (
-      { ...(stream == null ? {} : { stream }), first: BigInt(first), last: BigInt(last) })),
+    gaps: (page['gaps'] as Wire[]).map(({ stream, first, last }) => ({
+      ...(stream == null ? {} : { stream }),
+      first: BigInt(first),
+      last: BigInt(last),
+    })),
     next: (page['next'] as Wire[]).map(fromCursor),
     more: page['more'],
     ended: page['ended'] ?? [],

@@ -1,14 +1,21 @@
-// A server on stdio that carries out version 1's calls, one a line of its input: load, store TOKEN, reject, status, session,
-// anew. Each is answered by one line of JSON on standard output; what the library logs is on standard error.
+// A server on stdio that carries out version 1's calls, one a line of its input: load, store TOKEN, reject,
+// status, session, anew. Each is answered by one line of JSON on standard output; what the library logs is on
+// standard error.
 import { createInterface } from 'node:readline';
 import { Sessiond } from '../dist/index.js';
 
 const sessiond = Sessiond.init(JSON.parse(process.argv[2] ?? '{}'));
 const orders = {
-  load: async () => { const token = await sessiond.load(); return token ? Buffer.from(token).toString() : null; },
+  load: async () => {
+    const token = await sessiond.load();
+    return token ? Buffer.from(token).toString() : null;
+  },
   store: (token) => sessiond.store(token),
   reject: () => sessiond.reject(),
-  status: () => { const { is, outcome, reason } = sessiond.status; return { is, outcome, code: reason?.code }; },
+  status: () => {
+    const { is, outcome, reason } = sessiond.status;
+    return { is, outcome, code: reason?.code };
+  },
   session: async () => (await sessiond.session())?.set('k', 1).then(String) ?? null,
   value: async () => (await (await sessiond.session())?.get('k')) ?? null,
   anew: async () => (await sessiond.beginAnew()) !== undefined,

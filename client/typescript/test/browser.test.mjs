@@ -1,4 +1,5 @@
-// A page that is reloaded in the middle of a call: its script is killed, and started again with the same storage.
+// A page that is reloaded in the middle of a call: its script is killed, and started again with the same
+// storage.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -9,7 +10,9 @@ import { kill, lines, World } from './lib/daemon.mjs';
 import { serveIn } from './lib/server.mjs';
 
 let world;
-before(async () => { world = await new World().start(); });
+before(async () => {
+  world = await new World().start();
+});
 after(() => world.end());
 
 /** A page. `told`: what it tells next, of some kind. */

@@ -3,17 +3,23 @@ import assert from 'node:assert/strict';
 import { chmodSync, mkdirSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { inspect } from 'node:util';
 import { credential, SessiondError, Sessions } from '../dist/index.js';
 import { binary, World } from './lib/daemon.mjs';
 
 let world;
-before(async () => { world = await new World().start(); });
+before(async () => {
+  world = await new World().start();
+});
 after(() => world.end());
 
 const ofService = (options) => Sessions.ofService('shop', { ...world.options, ...options });
 /** The code with which a promise rejects. */
 async function code(promise) {
-  const error = await promise.then(() => assert.fail('it did not reject'), (error) => error);
+  const error = await promise.then(
+    () => assert.fail('it did not reject'),
+    (error) => error,
+  );
   assert.ok(error instanceof SessiondError, String(error));
   return error.code;
 }
@@ -45,7 +51,11 @@ test('state has versions, and a write can depend on one', async () => {
   assert.equal(await session.get('cart'), undefined);
   const first = await session.set('cart', ['apples', { of: 'Ä' }]);
   assert.deepEqual(await session.get('cart'), ['apples', { of: 'Ä' }]);
-  assert.deepEqual(await session.entry('cart'), { key: 'cart', version: first, value: ['apples', { of: 'Ä' }] });
+  assert.deepEqual(await session.entry('cart'), {
+    key: 'cart',
+    version: first,
+    value: ['apples', { of: 'Ä' }],
+  });
   const second = await session.compareAndSet('cart', first, null);
   assert.ok(second > first);
   assert.equal(await session.get('cart'), null);
@@ -53,11 +63,19 @@ test('state has versions, and a write can depend on one', async () => {
   assert.equal(conflict.code, 'version_conflict');
   assert.equal(conflict.httpStatus, 409);
   assert.equal(BigInt(conflict.fields.current), second);
-  await session.write([{ key: 'a', value: 1 }, { key: 'b', value: 2, expected: 0n }]);
-  assert.deepEqual((await session.keys()).map(({ key }) => key), ['a', 'b', 'cart']);
+  await session.write([
+    { key: 'a', value: 1 },
+    { key: 'b', value: 2, expected: 0n },
+  ]);
+  assert.deepEqual(
+    (await session.keys()).map(({ key }) => key),
+    ['a', 'b', 'cart'],
+  );
   await session.remove('cart');
   assert.deepEqual(await session.entries(['cart', 'a']), [
-    { key: 'cart', version: 0n }, { key: 'a', version: (await session.entry('a')).version, value: 1 }]);
+    { key: 'cart', version: 0n },
+    { key: 'a', version: (await session.entry('a')).version, value: 1 },
+  ]);
   assert.equal(await code(session.set('a', undefined)), 'invalid_argument');
   assert.equal(await code(session.set('a', 1n)), 'invalid_argument');
   await session.reset();
@@ -72,8 +90,14 @@ test('what a stream has said is replayed, waited for, and has an end', async () 
   const waiting = session.wait([{ event: primed.id }], 20_000);
   const [first, second] = await stream.appendAll([{ n: 1 }, { n: 2 }]);
   const said = await waiting;
-  assert.deepEqual(said.events.map(({ json }) => JSON.parse(json)), [{ n: 1 }, { n: 2 }]);
-  assert.deepEqual(said.events.map(({ id }) => id), [first.id, second.id]);
+  assert.deepEqual(
+    said.events.map(({ json }) => JSON.parse(json)),
+    [{ n: 1 }, { n: 2 }],
+  );
+  assert.deepEqual(
+    said.events.map(({ id }) => id),
+    [first.id, second.id],
+  );
   assert.equal((await session.findEvent(first.id)).ended, false);
   await stream.close();
   assert.deepEqual((await session.replay(said.next[0])).ended, ['answer']);
@@ -81,12 +105,19 @@ test('what a stream has said is replayed, waited for, and has an end', async () 
   const found = await session.findEvent(second.id);
   assert.equal(found.ended, true);
   assert.deepEqual([found.stream.id, found.stream.openedBy, found.stream.closed], ['answer', 7, true]);
-  assert.equal((await session.replayAll({ stream: 'answer' })).events.length, 2, 'priming events are not replayed');
+  assert.equal(
+    (await session.replayAll({ stream: 'answer' })).events.length,
+    2,
+    'priming events are not replayed',
+  );
   assert.equal(await code(session.replay({ event: 'made-up' })), 'unknown_cursor');
   const alone = await session.standalone.append({ method: 'm' });
   assert.equal(alone.stream, '_GET_stream');
   assert.equal((await session.replay({ number: second.number })).events[0].id, alone.id);
-  assert.deepEqual((await session.streams()).map(({ id }) => id), ['_GET_stream', 'answer']);
+  assert.deepEqual(
+    (await session.streams()).map(({ id }) => id),
+    ['_GET_stream', 'answer'],
+  );
 });
 
 test('a message for an orphan goes to the standalone stream until its reader is back', async () => {
@@ -107,7 +138,7 @@ test('what was pruned is a gap', async () => {
   assert.equal(events.length, 2);
 });
 
-test('a session that is bound takes part in calls of its caller alone, also by another credential', async () => {
+test('a session that is bound takes part in calls of its caller alone', async () => {
   const caller = credential('key');
   const session = await ofService().create({ binding: { caller } });
   assert.equal(await code(ofService().open(session.id)), 'binding_mismatch');
@@ -116,6 +147,13 @@ test('a session that is bound takes part in calls of its caller alone, also by a
   await mine.rotateCredential('new');
   await mine.touch();
   await ofService().onBehalfOf(credential('new')).open(session.id);
+});
+
+test('who prints a session sees its id, and no caller', async () => {
+  const caller = credential('a secret');
+  const session = await ofService().create({ binding: { caller } });
+  assert.equal(inspect(session, { depth: 9, showHidden: true }).includes(caller.hash), false);
+  assert.ok(inspect(session).includes(session.id));
 });
 
 test('a handle leads to its session', async () => {
@@ -146,8 +184,10 @@ test('a value of two megabytes comes back whole', async () => {
   // The limit of a value is lower, so it goes as messages.
   const text = 'ä'.repeat(1_000_000);
   await session.standalone.append({ text }).then(
-    async () => assert.equal(JSON.parse((await session.replay({ stream: '_GET_stream' })).events[0].json).text, text),
-    (error) => assert.equal(error.code, 'quota_exceeded'));
+    async () =>
+      assert.equal(JSON.parse((await session.replay({ stream: '_GET_stream' })).events[0].json).text, text),
+    (error) => assert.equal(error.code, 'quota_exceeded'),
+  );
 });
 
 test('a wait that is aborted ends at once, with the same place', { timeout: 15_000 }, async () => {
@@ -168,8 +208,14 @@ test('a directory that is not ours alone is not spoken to', async () => {
   chmodSync(open, 0o755);
   const link = path.join(base, 'link');
   symlinkSync(world.directory, link);
-  for (const [directory, why] of [[open, /mode 0755/], [link, /symbolic link/], [path.join(base, 'none'), /no daemon/]]) {
-    const error = await at(directory).list().catch((error) => error);
+  for (const [directory, why] of [
+    [open, /mode 0755/],
+    [link, /symbolic link/],
+    [path.join(base, 'none'), /no daemon/],
+  ]) {
+    const error = await at(directory)
+      .list()
+      .catch((error) => error);
     assert.equal(error.code, 'not_connected');
     assert.match(error.message, why);
     assert.equal(error.httpStatus, 503);
@@ -184,7 +230,10 @@ test('a daemon is started where none runs', async () => {
   await session.set('k', 1);
   sessions.hangUp();
   assert.equal(await session.get('k'), 1);
-  const missing = Sessions.ofService('shop', { directory: path.join(other.base, 'e'), binary: '/nonexistent/mcp-sessiond' });
+  const missing = Sessions.ofService('shop', {
+    directory: path.join(other.base, 'e'),
+    binary: '/nonexistent/mcp-sessiond',
+  });
   const error = await missing.list().catch((error) => error);
   assert.match(error.message, /could not be started/);
   await other.end();
@@ -203,10 +252,16 @@ test('a daemon that is killed and started again is not noticed, also by who wait
   await Promise.all(pending);
   assert.ok((await waiting).events.length > 0);
   const { events } = await session.replayAll({ event: first.id });
-  assert.deepEqual(events.map(({ json }) => JSON.parse(json).n).sort((a, b) => a - b), pending.map((_, n) => n), 'each once');
+  assert.deepEqual(
+    events.map(({ json }) => JSON.parse(json).n).sort((a, b) => a - b),
+    pending.map((_, n) => n),
+    'each once',
+  );
   await attachment.detach();
   await own.kill();
-  const impatient = await Sessions.ofService('shop', { ...own.options, timeoutMs: 200 }).list().catch((error) => error);
+  const impatient = await Sessions.ofService('shop', { ...own.options, timeoutMs: 200 })
+    .list()
+    .catch((error) => error);
   assert.equal(impatient.code, 'not_connected');
   await own.end();
 });

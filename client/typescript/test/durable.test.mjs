@@ -1,5 +1,5 @@
-// A server on the official SDK that is killed in the middle of a call and started again, with the official client at the other
-// end, for every version that is supported.
+// A server on the official SDK that is killed in the middle of a call and started again, with the official
+// client at the other end, for every version that is supported.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
@@ -8,11 +8,16 @@ import { serveIn } from './lib/server.mjs';
 import { clientSdk } from './sdks/sdk.mjs';
 
 let world;
-before(async () => { world = await new World().start(); });
+before(async () => {
+  world = await new World().start();
+});
 after(() => world.end());
 
 const reconnectionOptions = {
-  initialReconnectionDelay: 50, maxReconnectionDelay: 200, reconnectionDelayGrowFactor: 1.2, maxRetries: 200,
+  initialReconnectionDelay: 50,
+  maxReconnectionDelay: 200,
+  reconnectionDelayGrowFactor: 1.2,
+  maxRetries: 200,
 };
 
 const serve = (...given) => serveIn(world, ...given);
@@ -29,17 +34,18 @@ async function connect(version, url) {
   };
   const transport = new Transport(new URL(url), { reconnectionOptions });
   await client.connect(transport);
-  const text = async (name, given = {}, options = {}) => (
-    (await call(client, { name, arguments: given }, options)).content[0].text);
-  const noted = (count) => new Promise((resolve) => {
-    const look = () => {
-      if (notes.length < count) return;
-      waiting.splice(waiting.indexOf(look), 1);
-      resolve();
-    };
-    waiting.push(look);
-    look();
-  });
+  const text = async (name, given = {}, options = {}) =>
+    (await call(client, { name, arguments: given }, options)).content[0].text;
+  const noted = (count) =>
+    new Promise((resolve) => {
+      const look = () => {
+        if (notes.length < count) return;
+        waiting.splice(waiting.indexOf(look), 1);
+        resolve();
+      };
+      waiting.push(look);
+      look();
+    });
   return { client, transport, text, notes, noted };
 }
 
@@ -56,11 +62,18 @@ async function survives(version, client, framework) {
 
   const progress = [];
   let begun;
-  const beginning = new Promise((resolve) => { begun = resolve; });
-  const onprogress = ({ progress: step }) => { progress.push(step); begun(); };
+  const beginning = new Promise((resolve) => {
+    begun = resolve;
+  });
+  const onprogress = ({ progress: step }) => {
+    progress.push(step);
+    begun();
+  };
   const gate = path.join(world.base, `gate-${version}-${client}`);
   const call = text('steps', { n: 3, gate }, { onprogress, timeout: 60_000 }).then(
-    () => assert.fail('it was answered'), (error) => error);
+    () => assert.fail('it was answered'),
+    (error) => error,
+  );
   await beginning;
   await kill(first.child);
 
@@ -78,7 +91,11 @@ async function survives(version, client, framework) {
   assert.equal(transport.sessionId, sessionId);
   await text('notify', { n: 3 });
   await noted(5);
-  assert.deepEqual(notes.map(({ params }) => params.data), [1, 2, 1, 2, 3], 'each once, and in order');
+  assert.deepEqual(
+    notes.map(({ params }) => params.data),
+    [1, 2, 1, 2, 3],
+    'each once, and in order',
+  );
   assert.ok(!second.out.all.includes('posted initialize'), 'no new handshake');
   assert.equal(second.out.all.filter((line) => line === 'created').length, 1);
   await host.close();

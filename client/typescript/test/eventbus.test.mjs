@@ -5,20 +5,28 @@ import { eventBus, Sessions } from '../dist/index.js';
 import { World } from './lib/daemon.mjs';
 
 let world;
-before(async () => { world = await new World().start(); });
+before(async () => {
+  world = await new World().start();
+});
 after(() => world.end());
 
-/** A bus, and what one listener of it has heard. `count`: waits until it was so many. */
+/** A bus, and what one listener of it has heard. `count` waits until it was so many, `until` for one that fits. */
 function bus(options) {
   const made = eventBus({ service: 'bus', ...world.options, ...options });
   const heard = [];
   let look = () => undefined;
-  const stop = made.subscribe((event) => { heard.push(event); look(); });
-  const count = (most) => new Promise((resolve) => {
-    look = () => { if (heard.length >= most) resolve(heard); };
+  const stop = made.subscribe((event) => {
+    heard.push(event);
     look();
   });
-  return { bus: made, heard, stop, count };
+  const when = (fits) =>
+    new Promise((resolve) => {
+      look = () => fits() && resolve(heard);
+      look();
+    });
+  const count = (most) => when(() => heard.length >= most);
+  const until = (fits) => when(() => heard.some(fits));
+  return { bus: made, heard, stop, count, until };
 }
 
 test('who listens at one process hears what another publishes, once and in order', async () => {
@@ -26,14 +34,20 @@ test('who listens at one process hears what another publishes, once and in order
   const uris = Array.from({ length: 50 }, (_, n) => `file:///${n}`);
   one.bus.publish({ kind: 'tools_list_changed' });
   assert.deepEqual(await one.count(1), [{ kind: 'tools_list_changed' }]);
-  // The other one may have begun to listen after that.
   two.bus.publish({ kind: 'prompts_list_changed' });
   await one.count(2);
-  await two.count(1);
+  // The other one may have begun to listen after the first event.
+  await two.until(({ kind }) => kind === 'prompts_list_changed');
   const before = two.heard.length;
   for (const uri of uris) one.bus.publish({ kind: 'resource_updated', uri });
-  assert.deepEqual((await one.count(52)).slice(2).map(({ uri }) => uri), uris);
-  assert.deepEqual((await two.count(before + 50)).slice(before).map(({ uri }) => uri), uris);
+  assert.deepEqual(
+    (await one.count(52)).slice(2).map(({ uri }) => uri),
+    uris,
+  );
+  assert.deepEqual(
+    (await two.count(before + 50)).slice(before).map(({ uri }) => uri),
+    uris,
+  );
   one.stop();
   two.stop();
 });
@@ -44,7 +58,10 @@ test('without a daemon the listeners of the process itself hear, and nothing is 
   const lone = bus({ ...none.options, log: (_, line) => log.push(line) });
   lone.bus.publish({ kind: 'tools_list_changed' });
   lone.bus.publish({ kind: 'prompts_list_changed' });
-  assert.deepEqual((await lone.count(2)).map(({ kind }) => kind), ['tools_list_changed', 'prompts_list_changed']);
+  assert.deepEqual(
+    (await lone.count(2)).map(({ kind }) => kind),
+    ['tools_list_changed', 'prompts_list_changed'],
+  );
   assert.equal(log.length, 1);
   lone.stop();
   await none.end();

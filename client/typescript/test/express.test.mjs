@@ -7,12 +7,17 @@ import { Sessions } from '../dist/index.js';
 import { kill, lines, World } from './lib/daemon.mjs';
 
 let world;
-before(async () => { world = await new World().start(); });
+before(async () => {
+  world = await new World().start();
+});
 after(() => world.end());
 
 async function start(port = 0) {
   const script = path.join(import.meta.dirname, 'sdks/site.mjs');
-  const child = spawn(process.execPath, [script, String(port)], { env: world.env, stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [script, String(port)], {
+    env: world.env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const [, url] = await lines(child.stdout).next(/^listening at (.*)$/);
   return { child, url, port: new URL(url).port };
 }
@@ -27,7 +32,7 @@ function visitor(url) {
   };
 }
 
-test('the sessions of a site survive it, end when they are destroyed, and their ids are not told', async () => {
+test('the sessions of a site survive it, end when destroyed, and their ids are not told', async () => {
   const first = await start();
   const [one, two] = [visitor(first.url), visitor(first.url)];
   assert.equal((await one())[0], '1');

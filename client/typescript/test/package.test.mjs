@@ -1,4 +1,5 @@
-// What a reader does: the package, packed and installed into an empty folder, and its examples, by the commands of the README.
+// What a reader does: the package, packed and installed into an empty folder, and its examples, by the
+// commands of the README.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -12,13 +13,16 @@ const root = path.resolve(import.meta.dirname, '..');
 const readme = readFileSync(path.join(root, 'README.md'), 'utf8');
 let world, folder;
 
-const npm = (...words) => execFileSync('npm', [...words, '--silent', '--no-audit', '--no-fund', '--prefer-offline'], { cwd: folder });
+const npm = (...words) =>
+  execFileSync('npm', [...words, '--silent', '--no-audit', '--no-fund', '--prefer-offline'], { cwd: folder });
 
 before(() => {
   // No daemon runs: the package starts one.
   world = new World();
   folder = mkdtempSync(path.join(tmpdir(), 'ts-package-'));
-  const packed = execFileSync('npm', ['pack', '--silent', '--ignore-scripts', '--pack-destination', folder], { cwd: root });
+  const packed = execFileSync('npm', ['pack', '--silent', '--ignore-scripts', '--pack-destination', folder], {
+    cwd: root,
+  });
   writeFileSync(path.join(folder, 'package.json'), '{"private": true}');
   npm('install', `./${packed.toString().trim()}`, '@modelcontextprotocol/sdk@1.32.2');
 });
@@ -32,14 +36,19 @@ after(() => {
 function run(command, ...further) {
   assert.ok(readme.includes(command), `README.md does not have: ${command}`);
   const [program, ...words] = command.split(' ');
-  return spawn(program, [...words, ...further], { cwd: folder, env: world.env, stdio: ['pipe', 'pipe', 'inherit'] });
+  return spawn(program, [...words, ...further], {
+    cwd: folder,
+    env: world.env,
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
 }
 
 test('the package has what it should, and nothing depends on anything', () => {
   const installed = path.join(folder, 'node_modules/mcp-sessiond-client');
   const { dependencies } = JSON.parse(readFileSync(path.join(installed, 'package.json'), 'utf8'));
   assert.equal(dependencies, undefined);
-  for (const file of ['dist/index.js', 'dist/index.d.ts', 'README.md', 'LICENSE']) readFileSync(path.join(installed, file));
+  for (const file of ['dist/index.js', 'dist/index.d.ts', 'README.md', 'LICENSE'])
+    readFileSync(path.join(installed, file));
 });
 
 test('an HTTP server that is killed and started again goes on counting', async () => {

@@ -6,19 +6,32 @@ import { after, before, test } from 'node:test';
 import { ended, kill, lines, World } from './lib/daemon.mjs';
 
 let world;
-before(async () => { world = await new World().start(); });
+before(async () => {
+  world = await new World().start();
+});
 after(() => world.end());
 
 /** A server that obeys, and what it has logged. */
 function server(options = {}, env = world.env) {
   const given = JSON.stringify({ start: false, ...options });
-  const child = spawn(process.execPath, [path.join(import.meta.dirname, 'broker.mjs'), given], { env, stdio: 'pipe' });
+  const child = spawn(process.execPath, [path.join(import.meta.dirname, 'broker.mjs'), given], {
+    env,
+    stdio: 'pipe',
+  });
   const [out, err] = [lines(child.stdout), lines(child.stderr)];
   const order = async (line) => {
     child.stdin.write(`${line}\n`);
     return JSON.parse((await out.next(/.*/))[0]);
   };
-  return { child, order, logged: err.all, end: () => { child.stdin.end(); return ended(child); } };
+  return {
+    child,
+    order,
+    logged: err.all,
+    end: () => {
+      child.stdin.end();
+      return ended(child);
+    },
+  };
 }
 
 test('a token comes back after a SIGKILL, and the lines are those of the design', async () => {
@@ -46,7 +59,7 @@ test('a token comes back after a SIGKILL, and the lines are those of the design'
 
 test('the session of the token has state, which ends when a server begins anew', async () => {
   const first = server({ label: 'b' });
-  assert.equal(typeof await first.order('session'), 'string');
+  assert.equal(typeof (await first.order('session')), 'string');
   assert.equal(await first.order('store token'), true);
   await kill(first.child);
   const second = server({ label: 'b' });
@@ -89,5 +102,7 @@ test('what is no token is not stored, and is told', async () => {
   const own = server({ label: 'c' });
   assert.equal(await own.order('store '), false);
   await own.end();
-  assert.deepEqual(own.logged, ['Resume token not stored: a resume token has at least 1 byte; this one is empty']);
+  assert.deepEqual(own.logged, [
+    'Resume token not stored: a resume token has at least 1 byte; this one is empty',
+  ]);
 });

@@ -39,9 +39,15 @@ test('what is no request of a session is refused, as `serve` refuses it', async 
   assert.deepEqual(await refused(nobody.get()), [404, -32001]);
   const client = await begun();
   assert.deepEqual(await refused(client.get('made-up')), [400, -32600]);
-  assert.deepEqual(await refused(client.get(undefined, { headers: { accept: 'application/json' } })), [406, -32000]);
+  assert.deepEqual(
+    await refused(client.get(undefined, { headers: { accept: 'application/json' } })),
+    [406, -32000],
+  );
   // The SDK's own refusals leave no open stream.
-  assert.equal((await client.post('tools/list', {}, { headers: { accept: 'application/json' } })).status, 406);
+  assert.equal(
+    (await client.post('tools/list', {}, { headers: { accept: 'application/json' } })).status,
+    406,
+  );
   const session = await Sessions.ofService('test', world.options).open(client.session);
   const open = (await session.streams()).filter(({ id, closed }) => id !== '_GET_stream' && !closed);
   assert.deepEqual(open, []);
@@ -97,7 +103,10 @@ test('a call goes on without its client, which gets the rest once and in order, 
   assert.deepEqual(primed, { id: first.event, retry: '50', data: '' }, 'a second cut finds the same place');
   writeFileSync(gate('cut'), '');
   const rest = (await all(heard)).map(({ data }) => JSON.parse(data));
-  assert.deepEqual(rest.slice(0, -1).map(({ params }) => params.progress), Array.from({ length: 19 }, (_, at) => at + 2));
+  assert.deepEqual(
+    rest.slice(0, -1).map(({ params }) => params.progress),
+    Array.from({ length: 19 }, (_, at) => at + 2),
+  );
   assert.equal(rest.at(-1).result.content[0].text, '20');
   const again = await all(messages(await client.get(first.event)));
   assert.equal(again.length, 20);
@@ -109,21 +118,27 @@ test('a message goes to one reader, the last that has come', async () => {
   const client = await begun();
   const former = await client.get();
   const later = await client.get();
-  assert.deepEqual((await all(messages(former))), [], 'it has ended');
+  assert.deepEqual(await all(messages(former)), [], 'it has ended');
   await client.text('notify', { n: 2 });
   const two = await take(messages(later), 2);
-  assert.deepEqual(two.map(({ params }) => params.data), [1, 2]);
+  assert.deepEqual(
+    two.map(({ params }) => params.data),
+    [1, 2],
+  );
 });
 
-test('messages of no call wait for a reader, and who comes without an id gets what was not sent', async () => {
+test('messages of no call wait, and who comes without an id gets what was not sent', async () => {
   const client = await begun();
   await client.text('notify', { n: 2 });
   const cut = new AbortController();
   const first = await take(messages(await client.get(undefined, { signal: cut.signal })), 2);
-  assert.deepEqual(first.map(({ params }) => params.data), [1, 2]);
+  assert.deepEqual(
+    first.map(({ params }) => params.data),
+    [1, 2],
+  );
   // It is noted after it was sent.
   const session = await Sessions.ofService('test', world.options).open(client.session);
-  while (await session.get('mcp.standalone') !== first[1].event);
+  while ((await session.get('mcp.standalone')) !== first[1].event);
   cut.abort();
   await client.text('notify', { n: 1 });
   const [third] = await take(messages(await client.get()), 1);
@@ -151,7 +166,10 @@ test('a call that was cancelled is over', async () => {
   await client.notify('notifications/cancelled', { requestId: client.id });
   assert.deepEqual(await all(said), []);
   const session = await Sessions.ofService('test', world.options).open(client.session);
-  for (let closed = false; !closed;) ({ stream: { closed } } = await session.findEvent(first.event));
+  for (let closed = false; !closed; )
+    ({
+      stream: { closed },
+    } = await session.findEvent(first.event));
 });
 
 test('a session whose server was closed gets another one, and its open calls are answered', async () => {
@@ -165,8 +183,11 @@ test('a session whose server was closed gets another one, and its open calls are
 
 test('two clients with fifty calls at once: each tool gets its own session', async () => {
   const clients = await Promise.all([begun(), begun()]);
-  const ids = await Promise.all(clients.flatMap((client) => (
-    Array.from({ length: 50 }, async () => [client.session, await client.text('session')]))));
+  const ids = await Promise.all(
+    clients.flatMap((client) =>
+      Array.from({ length: 50 }, async () => [client.session, await client.text('session')]),
+    ),
+  );
   for (const [own, told] of ids) assert.equal(told, own);
 });
 
@@ -180,13 +201,18 @@ test('two processes behind a balancer that alternates serve the same sessions', 
   }
   client.url = other.url;
   const cut = new AbortController();
-  const [first] = await take(messages(await client.call('steps', { n: 3, gate: gate('two') }, { signal: cut.signal })), 1);
+  const [first] = await take(
+    messages(await client.call('steps', { n: 3, gate: gate('two') }, { signal: cut.signal })),
+    1,
+  );
   cut.abort();
   client.url = server.url;
   const rest = messages(await client.get(first.event));
   writeFileSync(gate('two'), '');
   assert.equal((await all(rest)).at(-1).result.content[0].text, '3');
-  const gone = await client.call('steps', { n: 3, gate: gate('gone') }).then((response) => messages(response));
+  const gone = await client
+    .call('steps', { n: 3, gate: gate('gone') })
+    .then((response) => messages(response));
   await take(gone, 1);
   client.url = other.url;
   assert.equal((await client.request('DELETE')).status, 200);
@@ -195,19 +221,23 @@ test('two processes behind a balancer that alternates serve the same sessions', 
   await kill(other.child);
 });
 
-test('while the daemon is away requests get 503, and afterwards everything is there', { timeout: 60_000 }, async () => {
-  const own = await new World().start();
-  const alone = await serveIn(own, '1.32', 0, 'raw');
-  const client = await new Wire(alone.url).begin();
-  assert.equal(await client.text('visit'), '1');
-  await own.kill();
-  const [posted, got] = await Promise.all([client.call('visit'), client.get()]);
-  for (const response of [posted, got]) {
-    assert.equal(response.status, 503);
-    assert.equal(response.headers.get('retry-after'), '1');
-  }
-  await own.start();
-  assert.equal(await client.text('visit'), '2');
-  await kill(alone.child);
-  await own.end();
-});
+test(
+  'while the daemon is away requests get 503, and afterwards everything is there',
+  { timeout: 60_000 },
+  async () => {
+    const own = await new World().start();
+    const alone = await serveIn(own, '1.32', 0, 'raw');
+    const client = await new Wire(alone.url).begin();
+    assert.equal(await client.text('visit'), '1');
+    await own.kill();
+    const [posted, got] = await Promise.all([client.call('visit'), client.get()]);
+    for (const response of [posted, got]) {
+      assert.equal(response.status, 503);
+      assert.equal(response.headers.get('retry-after'), '1');
+    }
+    await own.start();
+    assert.equal(await client.text('visit'), '2');
+    await kill(alone.child);
+    await own.end();
+  },
+);

@@ -23,8 +23,9 @@ export const context = new AsyncLocalStorage<Context>();
 export const served = new Map<string, { session: Session }>();
 
 /**
- * The session that a handler of a server works for, with its state and streams. `extra`: what the SDK gives to the handler; it
- * need not be given, unless the handler has lost its asynchronous context. Throws `no_session` elsewhere.
+ * The session that a handler of a server works for, with its state and streams. `extra`: what the SDK gives
+ * to the handler; it need not be given, unless the handler has lost its asynchronous context. Throws
+ * `no_session` elsewhere.
  *
  * ```ts
  * server.tool('visit', async (extra) => {
@@ -39,6 +40,10 @@ export function session(extra?: { sessionId?: string | undefined }): Session {
   const id = extra?.sessionId;
   if (here && (id === undefined || here.id === id)) return here;
   const found = id === undefined ? undefined : served.get(id)?.session;
-  if (!found) throw new SessiondError('no_session', 'there is no session here: call `session(extra)` in a handler of a durable server');
+  if (!found)
+    throw new SessiondError(
+      'no_session',
+      'there is no session here: call `session(extra)` in a handler of a durable server',
+    );
   return found;
 }

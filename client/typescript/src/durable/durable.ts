@@ -1,94 +1,34 @@
-// Sessions of an HTTP server on the official SDK that survive the server: GETs are answered here, POSTs by the SDK.
+// What becomes of each request: GETs are answered here, POSTs by the SDK.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isCode } from '../errors.js';
-import { toStandardError, type Options } from '../options.js';
+import { toStandardError } from '../options.js';
 import type { Session } from '../session.js';
 import { Sessions } from '../sessions.js';
-import type { Caller, Lifetimes } from '../types.js';
+import type { Caller } from '../types.js';
 import { context } from './context.js';
 import { begin, Reader } from './get.js';
 import { Live, type Making } from './live.js';
+import type { DurableOptions } from './handler.js';
 import { recorded } from './record.js';
 import { Refusal } from './refusal.js';
 import { bearer, header, messagesOf, type HttpRequest } from './request.js';
 import { restore } from './restore.js';
-import { isInitialize, isRequest, type McpServerLike, type Message, type TransportClass } from './sdk.js';
+import { isInitialize, isRequest, type Message } from './sdk.js';
 
 /** After what time a client comes back, in ms. */
 const RETRY_MS = 5_000;
-/** After how long without a request a server is let go, in ms. Its session stays, and gets another one when it is used. */
+/**
+ * After how long without a request a server is let go, in ms. Its session stays, and gets another one when it
+ * is used.
+ */
 const IDLE_MS = 30 * 60_000;
 /** How often that is looked at, in ms. */
 const LOOK_MS = 60_000;
 /** How long the daemon is waited for, in ms, before a request is refused with 503. */
 const TIMEOUT_MS = 5_000;
 
-/** How `durable` works. */
-export interface DurableOptions extends Options {
-  /** The service whose sessions they are: every process that says this name serves them. 1 to 128 visible ASCII characters. */
-  service: string;
-  /** `StreamableHTTPServerTransport` of the SDK's v1, `NodeStreamableHTTPServerTransport` of v2. */
-  transport: TransportClass;
-  /**
-   * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. By default that is
-   * whoever has the same bearer token; without a token, whoever knows the session's id. Check tokens before.
-   */
-  caller?: (request: IncomingMessage) => Caller | undefined;
-  /** How long a session lives. By default as the daemon's settings have it. */
-  lifetimes?: Lifetimes;
-  /** After what time a client comes back whose connection has ended, in ms: 5,000. */
-  retryMs?: number;
-  /** After how long without a request this process lets a session's server go, in ms: 30 minutes. The session stays. */
-  idleMs?: number;
-}
-
-/** Answers requests of MCP. For Express and Node's `http` it is a handler; for others it has one of theirs. */
-export interface DurableHandler {
-  (request: IncomingMessage, response: ServerResponse, next?: unknown): Promise<void>;
-  /** A handler of Fastify: `fastify.all('/mcp', handler.fastify)`. */
-  fastify(request: { raw: IncomingMessage; body?: unknown }, reply: { raw: ServerResponse; hijack(): unknown }): Promise<void>;
-  /** A handler of Hono on `@hono/node-server`: `app.all('/mcp', handler.hono)`. */
-  hono(context: { env: unknown }): Promise<Response>;
-  /** Ends the servers of this process. Sessions stay. */
-  close(): Promise<void>;
-}
-
-/**
- * Sessions that survive the process that serves them: one line for a server on the official TypeScript SDK, v1 from 1.13 on or
- * v2. A client comes back to the next process with the same session, without `initialize`; what was sent to it is replayed
- * once; and a call that was under way is answered, "the outcome is unknown".
- *
- * ```ts
- * app.all('/mcp', durable(createServer, { service: 'shop', transport: StreamableHTTPServerTransport }));
- * ```
- *
- * `createServer` makes a server for each session, as for the SDK's own transport. It never rejects: where the daemon is away,
- * requests get 503 with `Retry-After`.
- */
-export function durable(
-  createServer: (session: Session) => McpServerLike | Promise<McpServerLike>, options: DurableOptions,
-): DurableHandler {
-  const service = new Durable(createServer, options);
-  const handle = (request: IncomingMessage, response: ServerResponse) => service.answer(request, response);
-  return Object.assign(handle, {
-    async fastify(
-      { raw, body }: { raw: HttpRequest; body?: unknown }, reply: { raw: ServerResponse; hijack(): unknown },
-    ) {
-      reply.hijack();
-      if (body !== undefined && body !== null) raw.body = body;
-      await handle(raw, reply.raw);
-    },
-    async hono({ env }: { env: unknown }) {
-      const { incoming, outgoing } = env as { incoming: IncomingMessage; outgoing: ServerResponse };
-      await handle(incoming, outgoing);
-      // So `@hono/node-server` knows that the response was written.
-      return new Response(null, { headers: { 'x-hono-already-sent': 'true' } });
-    },
-    close: () => service.close(),
-  });
-}
-
-class Durable {
+/** The sessions of one service that this process serves. */
+export class Durable {
   readonly #options: DurableOptions;
   readonly #sessions: Sessions;
   readonly #making: Making;
@@ -108,10 +48,14 @@ class Durable {
   async answer(request: HttpRequest, response: ServerResponse): Promise<void> {
     try {
       switch (request.method) {
-        case 'POST': return await this.#post(request, response);
-        case 'GET': return await this.#get(request, response);
-        case 'DELETE': return await this.#delete(request, response);
-        default: throw Refusal.notAllowed();
+        case 'POST':
+          return await this.#post(request, response);
+        case 'GET':
+          return await this.#get(request, response);
+        case 'DELETE':
+          return await this.#delete(request, response);
+        default:
+          throw Refusal.notAllowed();
       }
     } catch (error) {
       const refusal = Refusal.of(error);
@@ -131,7 +75,10 @@ class Durable {
     const { body, messages } = await messagesOf(request);
     const initialize = messages.find(isInitialize);
     const id = header(request, 'mcp-session-id');
-    if (initialize) return id ? this.#repeat(id, initialize, request, response) : this.#begin(initialize, request, response, body);
+    if (initialize)
+      return id
+        ? this.#repeat(id, initialize, request, response)
+        : this.#begin(initialize, request, response, body);
     if (messages.some(({ method }) => method === 'server/discover')) throw Refusal.noDiscover();
     const live = await this.#live(this.#id(request), request);
     const session = live.session.onBehalfOf(this.#caller(request));
@@ -151,11 +98,17 @@ class Durable {
   }
 
   /** The first request of a client. */
-  async #begin(initialize: Message, request: HttpRequest, response: ServerResponse, body: unknown): Promise<void> {
+  async #begin(
+    initialize: Message,
+    request: HttpRequest,
+    response: ServerResponse,
+    body: unknown,
+  ): Promise<void> {
     const caller = this.#caller(request);
     const { lifetimes } = this.#options;
     const session = await this.#sessions.create({
-      ...(lifetimes ? { lifetimes } : {}), ...(caller ? { binding: { caller } } : {}),
+      ...(lifetimes ? { lifetimes } : {}),
+      ...(caller ? { binding: { caller } } : {}),
     });
     const made = Live.make(this.#making, session);
     this.#lives.set(session.id, made);
@@ -170,7 +123,12 @@ class Durable {
   }
 
   /** A client that begins again with a session that it has: it gets the answer that it got then. */
-  async #repeat(id: string, { id: asked }: Message, request: HttpRequest, response: ServerResponse): Promise<void> {
+  async #repeat(
+    id: string,
+    { id: asked }: Message,
+    request: HttpRequest,
+    response: ServerResponse,
+  ): Promise<void> {
     const { session, view } = await this.#sessions.onBehalfOf(this.#caller(request)).openWithView(id);
     const handshake = await recorded(session, view);
     if (!handshake) throw Refusal.unknownSession();
@@ -180,12 +138,19 @@ class Durable {
 
   /** Gives a POST to the SDK. */
   async #carryOut(
-    live: Live, session: Session, requests: Message[], request: HttpRequest, response: ServerResponse, body: unknown,
+    live: Live,
+    session: Session,
+    requests: Message[],
+    request: HttpRequest,
+    response: ServerResponse,
+    body: unknown,
   ): Promise<void> {
     const post = requests.length > 0 ? await live.open(session, requests) : undefined;
     live.session = session;
     live.usedAt = performance.now();
-    await context.run({ session, ...(post ? { post } : {}) }, () => live.transport.handleRequest(request, response, body));
+    await context.run({ session, ...(post ? { post } : {}) }, () =>
+      live.transport.handleRequest(request, response, body),
+    );
     if (post && response.statusCode >= 400) live.refused(post);
   }
 
@@ -250,7 +215,10 @@ class Durable {
     await (await live?.catch(() => undefined))?.close();
   }
 
-  /** Says of sessions that are worked on that they are in use, and lets servers go that nobody has used for long. */
+  /**
+   * Says of sessions that are worked on that they are in use, and lets servers go that nobody has used for
+   * long.
+   */
   async #look(): Promise<void> {
     const idle = this.#options.idleMs ?? IDLE_MS;
     for (const [id, made] of [...this.#lives]) {

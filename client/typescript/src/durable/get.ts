@@ -29,11 +29,17 @@ export interface Reading {
 export async function begin(session: Session, lastEventId: string | undefined): Promise<Reading | undefined> {
   if (lastEventId !== undefined) {
     const { stream, ended } = await session.findEvent(lastEventId);
-    return ended ? undefined : { stream: stream.id, after: { event: lastEventId }, openedBy: stream.openedBy };
+    return ended
+      ? undefined
+      : { stream: stream.id, after: { event: lastEventId }, openedBy: stream.openedBy };
   }
   const sent = await session.get<string>(SENT);
   const known = sent === undefined ? undefined : await session.findEvent(sent).catch(unlessUnknown);
-  return { stream: STANDALONE, after: known ? { event: sent! } : { stream: STANDALONE }, openedBy: undefined };
+  return {
+    stream: STANDALONE,
+    after: known ? { event: sent! } : { stream: STANDALONE },
+    openedBy: undefined,
+  };
 }
 
 function unlessUnknown(error: unknown): undefined {
@@ -60,12 +66,17 @@ export class Reader {
     this.#response.end();
   }
 
-  /** Reads until the stream has ended or the client has gone. `version`: of MCP, where the client has told it. */
+  /**
+   * Reads until the stream has ended or the client has gone. `version`: of MCP, where the client has told it.
+   */
   async read(version: string | undefined, retryMs: number): Promise<void> {
     const primed = version !== undefined && version >= PRIMES ? await this.#primed() : '';
     const headers = {
-      'Content-Type': 'text/event-stream', 'Cache-Control': 'no-cache, no-transform', 'X-Accel-Buffering': 'no',
-      Connection: 'keep-alive', 'Mcp-Session-Id': this.#session.id,
+      'Content-Type': 'text/event-stream',
+      'Cache-Control': 'no-cache, no-transform',
+      'X-Accel-Buffering': 'no',
+      Connection: 'keep-alive',
+      'Mcp-Session-Id': this.#session.id,
     };
     this.#response.writeHead(200, headers);
     this.#response.flushHeaders();
@@ -79,7 +90,8 @@ export class Reader {
     const { after } = this.#reading;
     if ('event' in after) return after.event;
     const of: StreamView | undefined = (await this.#session.streams()).find(({ id }) => id === STANDALONE);
-    // An id beyond a message that was not sent would lose it; so would none, which the first message makes up for.
+    // An id beyond a message that was not sent would lose it; so would none, which the first message makes up
+    // for.
     if (of && of.events > 0) return '';
     const { id } = await this.#session.standalone.prime();
     this.#reading.after = { event: id };
@@ -88,13 +100,16 @@ export class Reader {
 
   async #follow(): Promise<void> {
     let after = this.#reading.after;
-    for (let wait = 0; !this.#gone.signal.aborted;) {
-      const page = wait === 0 ? await this.#session.replay(after) : await this.#session.wait([after], wait, this.#gone.signal);
+    for (let wait = 0; !this.#gone.signal.aborted; ) {
+      const page =
+        wait === 0
+          ? await this.#session.replay(after)
+          : await this.#session.wait([after], wait, this.#gone.signal);
       if (this.#gone.signal.aborted) return;
       await this.#tell(page);
       if (page.ended.length > 0) return;
       after = page.next[0] ?? after;
-      if (page.events.some(({ json }) => this.#isAnswer(json)) && await this.#isClosed(after)) return;
+      if (page.events.some(({ json }) => this.#isAnswer(json)) && (await this.#isClosed(after))) return;
       if (page.events.length === 0 && wait > 0) await this.#write(': waiting\n\n');
       wait = page.more ? 0 : COMMENT_MS;
     }
@@ -103,7 +118,8 @@ export class Reader {
   async #tell({ events, gaps }: Replayed): Promise<void> {
     for (const gap of gaps) await this.#write(`event: message\ndata: ${JSON.stringify(lost(gap))}\n\n`);
     // A line of JSON text that another client has stored may be broken.
-    for (const { id, json } of events) await this.#write(`event: message\nid: ${id}\ndata: ${json.replace(/[\r\n]+/g, ' ')}\n\n`);
+    for (const { id, json } of events)
+      await this.#write(`event: message\nid: ${id}\ndata: ${json.replace(/[\r\n]+/g, ' ')}\n\n`);
     const last = events.at(-1);
     if (last && this.#reading.stream === STANDALONE) await this.#session.set(SENT, last.id);
   }
@@ -115,7 +131,10 @@ export class Reader {
     return method === undefined && id === this.#reading.openedBy;
   }
 
-  /** Whether the stream is closed, which whoever has answered does next. A daemon's `wait` does not tell it at once. */
+  /**
+   * Whether the stream is closed, which whoever has answered does next. A daemon's `wait` does not tell it at
+   * once.
+   */
   async #isClosed(after: Cursor): Promise<boolean> {
     for (let tries = 0; tries < CLOSING_TRIES && !this.#gone.signal.aborted; tries++) {
       const page = await this.#session.replay(after);
@@ -138,6 +157,11 @@ export class Reader {
 /** What a client is told of events that were deleted before it fetched them. */
 function lost({ first, last }: Gap): object {
   const count = last - first + 1n;
-  const data = `${count} message${count === 1n ? ' of this stream was' : 's of this stream were'} deleted before they were fetched`;
-  return { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'warning', logger: 'mcp-sessiond', data } };
+  const were = count === 1n ? 'message of this stream was' : 'messages of this stream were';
+  const data = `${count} ${were} deleted before the client fetched them`;
+  return {
+    jsonrpc: '2.0',
+    method: 'notifications/message',
+    params: { level: 'warning', logger: 'mcp-sessiond', data },
+  };
 }

@@ -40,7 +40,9 @@ export class Live {
     this.#standalone = new Appender(() => this.session.standalone);
     const { retryMs: retryInterval } = making;
     this.transport = new making.transport({
-      sessionIdGenerator: () => session.id, eventStore: this.#eventStore(), retryInterval,
+      sessionIdGenerator: () => session.id,
+      eventStore: this.#eventStore(),
+      retryInterval,
     });
     const send = this.transport.send.bind(this.transport);
     this.transport.send = (message: Message, options?: SendOptions) => this.#send(message, options, send);
@@ -101,8 +103,15 @@ export class Live {
     this.#posts.clear();
   }
 
-  /** In place of the transport's own `send`, some of which drop what nobody reads at the moment. Nothing is lost here. */
-  async #send(message: Message, options: SendOptions | undefined, send: HttpTransport['send']): Promise<void> {
+  /**
+   * In place of the transport's own `send`, some of which drop what nobody reads at the moment. Nothing is
+   * lost here.
+   */
+  async #send(
+    message: Message,
+    options: SendOptions | undefined,
+    send: HttpTransport['send'],
+  ): Promise<void> {
     const here = context.getStore();
     if (here?.repeated) return send(message, options);
     const isAnswer = message.method === undefined;
@@ -120,7 +129,7 @@ export class Live {
       await context.run({ session: this.session, ...here, post, sent }, () => send(message, options));
     } catch (error) {
       // Nobody reads it now. Who comes back for it finds it.
-      if (!sent.kept && !await this.#kept(() => post.keep(message))) throw error;
+      if (!sent.kept && !(await this.#kept(() => post.keep(message)))) throw error;
       return;
     }
     if (!sent.kept) await this.#kept(() => post.keep(message));
@@ -136,7 +145,10 @@ export class Live {
     await this.#kept(() => record(this.session, handshake(asked?.params, message.result)).then(() => ''));
   }
 
-  /** The store that the transport gets. It asks it for the ids of what it writes to a POST, and for nothing else. */
+  /**
+   * The store that the transport gets. It asks it for the ids of what it writes to a POST, and for nothing
+   * else.
+   */
   #eventStore(): EventStore {
     return {
       storeEvent: async (_, message) => {
@@ -152,7 +164,10 @@ export class Live {
     };
   }
 
-  /** Never rejects, since the SDK would not send the message then: undefined where it can't be kept, which is logged once. */
+  /**
+   * Never rejects, since the SDK would not send the message then: undefined where it can't be kept, which is
+   * logged once.
+   */
   async #kept(keep: () => Promise<string>): Promise<string | undefined> {
     try {
       const id = await keep();
@@ -161,7 +176,8 @@ export class Live {
     } catch (error) {
       // Nobody misses what was to be said in a session that was ended.
       if (isCode(error, 'unknown_session', 'session_terminated')) return undefined;
-      if (!this.#failing) this.#making.warn(`messages of session ${this.session.id} are not kept: ${String(error)}`);
+      if (!this.#failing)
+        this.#making.warn(`messages of session ${this.session.id} are not kept: ${String(error)}`);
       this.#failing = true;
       return undefined;
     }

@@ -1,4 +1,5 @@
-// The stream of a POST: opened with a will before the server gets its requests, closed after their last answer.
+// The stream of a POST: opened with a will before the server gets its requests, closed after their last
+// answer.
 import { randomUUID } from 'node:crypto';
 import { Appender } from '../appender.js';
 import { isAnswer, isPriming } from '../eventstore.js';
@@ -23,12 +24,15 @@ export class Post {
   }
 
   /**
-   * Opens the stream of these requests. If this process ends before the answer, the daemon answers the (first) request, "the
-   * outcome is unknown". Rejects with a `SessiondError`.
+   * Opens the stream of these requests. If this process ends before the answer, the daemon answers the
+   * (first) request, "the outcome is unknown". Rejects with a `SessiondError`.
    */
   static async open(session: Session, requests: Message[]): Promise<Post> {
     const ids = requests.map(({ id }) => id!);
-    const stream = await session.openStream(`post-${randomUUID()}`, { openedBy: ids[0], will: outcomeUnknown(ids[0]) });
+    const stream = await session.openStream(`post-${randomUUID()}`, {
+      openedBy: ids[0],
+      will: outcomeUnknown(ids[0]),
+    });
     return new Post(stream, new Set(ids));
   }
 

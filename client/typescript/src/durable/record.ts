@@ -1,4 +1,5 @@
-// The handshake of a session, which is stored with it, so that a new server can be initialised like the former one.
+// The handshake of a session, which is stored with it, so that a new server can be initialised like the
+// former one.
 import type { Session } from '../session.js';
 import type { Json, SessionView } from '../types.js';
 import { jsonText } from '../wire.js';
@@ -10,7 +11,9 @@ const METADATA_MAX = 65_536;
 /** The version that is meant where a server does not say which. */
 const ASSUMED = '2025-03-26';
 
-/** A handshake: what the client has asked, what the server has answered, and the version of MCP that it chose. */
+/**
+ * A handshake: what the client has asked, what the server has answered, and the version of MCP that it chose.
+ */
 export interface Handshake {
   initialize: Json;
   result: Json;
@@ -20,7 +23,11 @@ export interface Handshake {
 /** The handshake with these parameters of the client's, and this result of the server's. */
 export function handshake(initialize: unknown, result: unknown): Handshake {
   const chosen = (result as { protocolVersion?: unknown }).protocolVersion;
-  return { initialize: initialize as Json, result: result as Json, version: typeof chosen === 'string' ? chosen : ASSUMED };
+  return {
+    initialize: initialize as Json,
+    result: result as Json,
+    version: typeof chosen === 'string' ? chosen : ASSUMED,
+  };
 }
 
 /** Stores a handshake. With that the session is ready. */
@@ -36,5 +43,5 @@ export async function record(session: Session, made: Handshake): Promise<void> {
 
 /** The handshake that is stored with a session. Undefined: its `initialize` was never answered. */
 export async function recorded(session: Session, { metadata }: SessionView): Promise<Handshake | undefined> {
-  return (metadata as Handshake | undefined) ?? await session.get<Handshake>(STATE);
+  return (metadata as Handshake | undefined) ?? (await session.get<Handshake>(STATE));
 }

@@ -1,4 +1,5 @@
-// Requests that are refused: with which status of HTTP, and in which words. They are those of `mcp-sessiond serve`.
+// Requests that are refused: with which status of HTTP, and in which words. They are those of `mcp-sessiond
+// serve`.
 import type { ServerResponse } from 'node:http';
 import { SessiondError } from '../errors.js';
 
@@ -11,7 +12,10 @@ const NO_JSON = -32700;
 /** Why a request is not carried out, as an HTTP response says it: a status, and a JSON-RPC error as body. */
 export class Refusal extends Error {
   constructor(
-    readonly status: number, readonly code: number, message: string, readonly headers: Record<string, string> = {},
+    readonly status: number,
+    readonly code: number,
+    message: string,
+    readonly headers: Record<string, string> = {},
   ) {
     super(message);
   }
@@ -33,10 +37,16 @@ export class Refusal extends Error {
   }
 
   static unknownSession(): Refusal {
-    return new Refusal(404, NO_SESSION, 'there is no such session, or it has ended: send `initialize` without a session id');
+    return new Refusal(
+      404,
+      NO_SESSION,
+      'there is no such session, or it has ended: send `initialize` without a session id',
+    );
   }
 
-  /** Of all answers to `server/discover` it is the one after which every official client sends `initialize`. */
+  /**
+   * Of all answers to `server/discover` it is the one after which every official client sends `initialize`.
+   */
   static noDiscover(): Refusal {
     return new Refusal(404, NO_METHOD, 'the server does not speak MCP 2026-07-28: begin with `initialize`');
   }
@@ -50,7 +60,9 @@ export class Refusal extends Error {
   }
 
   static forNow(message: string, retryAfterMs = 1_000): Refusal {
-    return new Refusal(503, CONNECTION, message, { 'Retry-After': String(Math.max(1, Math.ceil(retryAfterMs / 1_000))) });
+    return new Refusal(503, CONNECTION, message, {
+      'Retry-After': String(Math.max(1, Math.ceil(retryAfterMs / 1_000))),
+    });
   }
 
   /** The refusal that an error comes to. It names no path of the server's, and no value of the session's. */
@@ -59,14 +71,19 @@ export class Refusal extends Error {
     if (!(error instanceof SessiondError)) return new Refusal(500, CONNECTION, 'the server has failed');
     switch (error.code) {
       case 'unavailable':
-        return Refusal.forNow('the daemon mcp-sessiond can\'t do this now', error.retryAfterMs);
+        return Refusal.forNow("the daemon mcp-sessiond can't do this now", error.retryAfterMs);
       case 'outcome_unknown':
-        return Refusal.forNow('the daemon mcp-sessiond went away before it had answered: the outcome is unknown', error.retryAfterMs);
-      case 'not_connected': case 'no_answer':
-        return Refusal.forNow('the daemon mcp-sessiond can\'t be reached');
+        return Refusal.forNow(
+          'the daemon mcp-sessiond went away before it had answered: the outcome is unknown',
+          error.retryAfterMs,
+        );
+      case 'not_connected':
+      case 'no_answer':
+        return Refusal.forNow("the daemon mcp-sessiond can't be reached");
       case 'quota_exceeded':
         return Refusal.forNow(error.message);
-      case 'unknown_session': case 'session_terminated':
+      case 'unknown_session':
+      case 'session_terminated':
         return Refusal.unknownSession();
       case 'unknown_cursor':
         return Refusal.invalid('this event id names no place in this session');
@@ -81,7 +98,11 @@ export class Refusal extends Error {
       response.end();
       return;
     }
-    const body = JSON.stringify({ jsonrpc: '2.0', error: { code: this.code, message: this.message }, id: null });
+    const body = JSON.stringify({
+      jsonrpc: '2.0',
+      error: { code: this.code, message: this.message },
+      id: null,
+    });
     response.writeHead(this.status, { 'Content-Type': 'application/json', ...this.headers }).end(body);
   }
 }

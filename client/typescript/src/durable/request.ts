@@ -17,7 +17,10 @@ export function header(request: IncomingMessage, name: string): string | undefin
   return Array.isArray(value) ? value[0] : value;
 }
 
-/** Whoever has sent the bearer token of a request (RFC 6750, section 2.1), of which the daemon gets the hash. Undefined: none. */
+/**
+ * Whoever has sent the bearer token of a request (RFC 6750, section 2.1), of which the daemon gets the hash.
+ * Undefined: none.
+ */
 export function bearer(request: IncomingMessage): Caller | undefined {
   const [, token] = /^Bearer +(\S+) *$/i.exec(header(request, 'authorization') ?? '') ?? [];
   return token === undefined ? undefined : credential(token);

@@ -11,15 +11,27 @@ import type { HttpTransport, Message } from './sdk.js';
 /** The id of the repeated `initialize`, which no client sees. */
 const ID = 'mcp-sessiond';
 
-/** Makes a server that is initialised as the former one was. `host`: the header of the request that needs it. */
+/**
+ * Makes a server that is initialised as the former one was. `host`: the header of the request that needs it.
+ */
 export async function restore(
-  making: Making, session: Session, { initialize, version }: Handshake, host: string | undefined,
+  making: Making,
+  session: Session,
+  { initialize, version }: Handshake,
+  host: string | undefined,
 ): Promise<Live> {
   const live = await Live.make(making, session);
   const headers = {
-    host: host ?? 'localhost', accept: 'application/json, text/event-stream', 'content-type': 'application/json',
+    host: host ?? 'localhost',
+    accept: 'application/json, text/event-stream',
+    'content-type': 'application/json',
   };
-  const again: Message = { jsonrpc: '2.0', id: ID, method: 'initialize', params: initialize as Record<string, unknown> };
+  const again: Message = {
+    jsonrpc: '2.0',
+    id: ID,
+    method: 'initialize',
+    params: initialize as Record<string, unknown>,
+  };
   const initialized: Message = { jsonrpc: '2.0', method: 'notifications/initialized' };
   const named = { ...headers, 'mcp-session-id': session.id, 'mcp-protocol-version': version };
   try {
@@ -33,11 +45,24 @@ export async function restore(
   return live;
 }
 
-/** Gives a message to a transport as a POST, and waits until that is answered. Rejects where it is refused. */
-async function exchange(transport: HttpTransport, headers: Record<string, string>, body: Message): Promise<void> {
+/**
+ * Gives a message to a transport as a POST, and waits until that is answered. Rejects where it is refused.
+ */
+async function exchange(
+  transport: HttpTransport,
+  headers: Record<string, string>,
+  body: Message,
+): Promise<void> {
   const request = new IncomingMessage(new Socket());
   const rawHeaders = Object.entries(headers).flat();
-  Object.assign(request, { method: 'POST', url: '/mcp', httpVersion: '1.1', headers, rawHeaders, complete: true });
+  Object.assign(request, {
+    method: 'POST',
+    url: '/mcp',
+    httpVersion: '1.1',
+    headers,
+    rawHeaders,
+    complete: true,
+  });
   request.push(null);
   const response = new ServerResponse(request);
   const nobody = new Writable({ write: (_bytes, _encoding, done) => done() });
@@ -45,5 +70,6 @@ async function exchange(transport: HttpTransport, headers: Record<string, string
   const answered = new Promise<void>((resolve) => response.once('finish', resolve).once('close', resolve));
   await transport.handleRequest(request, response, body);
   await answered;
-  if (response.statusCode >= 400) throw new Error(`the SDK has refused the recorded handshake with HTTP ${response.statusCode}`);
+  if (response.statusCode >= 400)
+    throw new Error(`the SDK has refused the recorded handshake with HTTP ${response.statusCode}`);
 }

@@ -44,9 +44,11 @@ export interface McpServerLike {
   close(): Promise<void>;
 }
 
-export const isRequest = (message: Message): boolean => message.method !== undefined && message.id !== undefined;
+export const isRequest = (message: Message): boolean =>
+  message.method !== undefined && message.id !== undefined;
 
-export const isInitialize = (message: Message): boolean => isRequest(message) && message.method === 'initialize';
+export const isInitialize = (message: Message): boolean =>
+  isRequest(message) && message.method === 'initialize';
 
 /** Whether it may be a message of JSON-RPC. The SDK looks closer. */
 export function isMessage(value: unknown): value is Message {

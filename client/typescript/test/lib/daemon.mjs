@@ -7,30 +7,48 @@ import { createInterface } from 'node:readline';
 
 const root = path.resolve(import.meta.dirname, '../../../..');
 /** The daemon's executable: `MCP_SESSIOND_BIN`, else that of the build. */
-export const binary = process.env.MCP_SESSIOND_BIN
-  || path.join(process.env.CARGO_TARGET_DIR || path.join(root, 'target'), 'debug/mcp-sessiond');
+export const binary =
+  process.env.MCP_SESSIOND_BIN ||
+  path.join(process.env.CARGO_TARGET_DIR || path.join(root, 'target'), 'debug/mcp-sessiond');
 
-/** The lines that a process writes to `stream`, as they come. `next(pattern)` waits for one, and gives its match. */
+/**
+ * The lines that a process writes to `stream`, as they come. `next(pattern)` waits for one, and gives its
+ * match.
+ */
 export function lines(stream) {
   const [unread, waiting] = [[], []];
   const all = [];
   let ended = false;
   const reader = createInterface({ input: stream });
   const settle = () => {
-    for (let at = 0; at < waiting.length;) {
+    for (let at = 0; at < waiting.length; ) {
       const { pattern, resolve, reject } = waiting[at];
       const found = unread.findIndex((line) => pattern.test(line));
-      if (found < 0 && !ended) { at++; continue; }
+      if (found < 0 && !ended) {
+        at++;
+        continue;
+      }
       waiting.splice(at, 1);
       if (found >= 0) resolve(unread.splice(found, 1)[0].match(pattern));
       else reject(new Error(`it ended without ${pattern}:\n${all.join('\n')}`));
     }
   };
-  reader.on('line', (line) => { all.push(line); unread.push(line); settle(); });
-  reader.on('close', () => { ended = true; settle(); });
+  reader.on('line', (line) => {
+    all.push(line);
+    unread.push(line);
+    settle();
+  });
+  reader.on('close', () => {
+    ended = true;
+    settle();
+  });
   return {
     all,
-    next: (pattern) => new Promise((resolve, reject) => { waiting.push({ pattern, resolve, reject }); settle(); }),
+    next: (pattern) =>
+      new Promise((resolve, reject) => {
+        waiting.push({ pattern, resolve, reject });
+        settle();
+      }),
   };
 }
 
@@ -66,7 +84,8 @@ export class World {
   async start() {
     const flags = Object.entries(this.settings).flatMap(([name, value]) => ['--set', `${name}=${value}`]);
     this.daemon = spawn(binary, ['run', ...flags], {
-      env: { ...this.env, XDG_CONFIG_HOME: this.base }, stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...this.env, XDG_CONFIG_HOME: this.base },
+      stdio: ['ignore', 'ignore', 'pipe'],
     });
     this.log = lines(this.daemon.stderr);
     await this.log.next(/ INFO ready /);

@@ -8,7 +8,8 @@ import { lines } from './daemon.mjs';
 export async function serveIn(world, version, port = 0, framework = 'http') {
   const script = path.join(import.meta.dirname, '../sdks/server.mjs');
   const child = spawn(process.execPath, [script, version, String(port), framework], {
-    env: world.env, stdio: ['ignore', 'pipe', 'inherit'],
+    env: world.env,
+    stdio: ['ignore', 'pipe', 'inherit'],
   });
   const out = lines(child.stdout);
   const [, url] = await out.next(/^listening at (.*)$/);
@@ -21,13 +22,18 @@ export async function* events(response) {
   for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
     text += part;
     for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
-      const fields = text.slice(0, end).split('\n').map((line) => line.match(/^(\w*): ?(.*)$/)?.slice(1) ?? []);
+      const fields = text
+        .slice(0, end)
+        .split('\n')
+        .map((line) => line.match(/^(\w*): ?(.*)$/)?.slice(1) ?? []);
       yield Object.fromEntries(fields);
     }
   }
 }
 
-/** Messages of a response, until it ends, each with its event's id; comments and events without data left out. */
+/**
+ * Messages of a response, until it ends, each with its event's id; comments and events without data left out.
+ */
 export async function* messages(response) {
   for await (const { id, data } of events(response)) if (data) yield { ...JSON.parse(data), event: id };
 }
@@ -52,9 +58,11 @@ export class Wire {
 
   request(method, { body, headers = {}, signal } = {}) {
     const given = {
-      accept: 'application/json, text/event-stream', ...(body ? { 'content-type': 'application/json' } : {}),
+      accept: 'application/json, text/event-stream',
+      ...(body ? { 'content-type': 'application/json' } : {}),
       ...(this.session ? { 'mcp-session-id': this.session, 'mcp-protocol-version': this.version } : {}),
-      ...this.headers, ...headers,
+      ...this.headers,
+      ...headers,
     };
     return fetch(this.url, { method, headers: given, signal, body: body && JSON.stringify(body) });
   }

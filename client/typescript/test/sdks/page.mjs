@@ -1,5 +1,6 @@
-// A web page, as far as its script goes: node page.mjs VERSION URL STORAGE. Its storage is a file, so that it is there after the
-// page was killed. It takes orders as lines of JSON, and tells what happens in the same way.
+// A web page, as far as its script goes: node page.mjs VERSION URL STORAGE. Its storage is a file, so that it
+// is there after the page was killed. It takes orders as lines of JSON, and tells what happens in the same
+// way.
 import fs from 'node:fs';
 import { createInterface } from 'node:readline';
 import { connectPage, endPage } from '../../dist/browser.js';
@@ -16,7 +17,10 @@ const { Client, Transport, call } = await clientSdk(version);
 const client = new Client({ name: 'page', version: '1.0.0' }, { capabilities: {} });
 client.fallbackNotificationHandler = async ({ params }) => say({ note: params.data });
 const reconnectionOptions = {
-  initialReconnectionDelay: 50, maxReconnectionDelay: 200, reconnectionDelayGrowFactor: 1.2, maxRetries: 200,
+  initialReconnectionDelay: 50,
+  maxReconnectionDelay: 200,
+  reconnectionDelayGrowFactor: 1.2,
+  maxRetries: 200,
 };
 const options = { storage, transport: { reconnectionOptions } };
 const { transport, resumed, calls } = await connectPage(client, Transport, new URL(url), options);
@@ -24,7 +28,8 @@ for (const former of calls) {
   former.onprogress = ({ progress }) => say({ resumed: former.name, progress });
   former.result.then(
     ({ content }) => say({ resumed: former.name, text: content[0].text }),
-    ({ code }) => say({ resumed: former.name, code }));
+    ({ code }) => say({ resumed: former.name, code }),
+  );
 }
 say({ connected: transport.sessionId, resumed, calls: calls.map(({ name }) => name) });
 const orders = {
@@ -33,7 +38,10 @@ const orders = {
     const { content } = await call(client, { name, arguments: given ?? {} }, { onprogress });
     say({ called: name, text: content[0].text });
   },
-  end: async () => { await endPage(client, transport, options); say({ ended: true }); },
+  end: async () => {
+    await endPage(client, transport, options);
+    say({ ended: true });
+  },
 };
 createInterface({ input: process.stdin }).on('line', (line) => {
   const { do: order, ...given } = JSON.parse(line);

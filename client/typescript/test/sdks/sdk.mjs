@@ -1,21 +1,34 @@
 // The official SDK in one of its versions, so that a test need not know which: `1.13` … `1.32`, or `2`.
 
-/** What a server is made of. Each handler gets the arguments of a call, and `notify`, which sends along with its answer. */
+/**
+ * What a server is made of. Each handler gets the arguments of a call, and `notify`, which sends along with
+ * its answer.
+ */
 export async function serverSdk(version) {
   if (version === '2') {
     const { Server } = await import('@modelcontextprotocol/server');
     const { NodeStreamableHTTPServerTransport: Transport } = await import('@modelcontextprotocol/node');
     const onList = (server, list) => server.setRequestHandler('tools/list', list);
-    const onCall = (server, call) => server.setRequestHandler('tools/call', ({ params }, context) => (
-      call(params, { extra: context, notify: (message) => context.mcpReq.notify(message), token: params._meta?.progressToken })));
+    const onCall = (server, call) =>
+      server.setRequestHandler('tools/call', ({ params }, context) =>
+        call(params, {
+          extra: context,
+          notify: (message) => context.mcpReq.notify(message),
+          token: params._meta?.progressToken,
+        }),
+      );
     return { Server, Transport, onList, onCall };
   }
   const { Server } = await import(`sdk-${version}/server/index.js`);
-  const { StreamableHTTPServerTransport: Transport } = await import(`sdk-${version}/server/streamableHttp.js`);
+  const { StreamableHTTPServerTransport: Transport } = await import(
+    `sdk-${version}/server/streamableHttp.js`
+  );
   const { CallToolRequestSchema, ListToolsRequestSchema } = await import(`sdk-${version}/types.js`);
   const onList = (server, list) => server.setRequestHandler(ListToolsRequestSchema, list);
-  const onCall = (server, call) => server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) => (
-    call(params, { extra, notify: extra.sendNotification, token: params._meta?.progressToken })));
+  const onCall = (server, call) =>
+    server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) =>
+      call(params, { extra, notify: extra.sendNotification, token: params._meta?.progressToken }),
+    );
   return { Server, Transport, onList, onCall };
 }
 
@@ -26,6 +39,12 @@ export async function clientSdk(version) {
     return { Client, Transport, call: (client, params, options) => client.callTool(params, options) };
   }
   const { Client } = await import(`sdk-${version}/client/index.js`);
-  const { StreamableHTTPClientTransport: Transport } = await import(`sdk-${version}/client/streamableHttp.js`);
-  return { Client, Transport, call: (client, params, options) => client.callTool(params, undefined, options) };
+  const { StreamableHTTPClientTransport: Transport } = await import(
+    `sdk-${version}/client/streamableHttp.js`
+  );
+  return {
+    Client,
+    Transport,
+    call: (client, params, options) => client.callTool(params, undefined, options),
+  };
 }

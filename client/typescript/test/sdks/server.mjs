@@ -1,11 +1,12 @@
 // A server on the official SDK, whose sessions survive it: node server.mjs VERSION PORT [FRAMEWORK]
 //
-// FRAMEWORK is `http` (the default), `raw` (the same, but it leaves bodies alone), `express`, `fastify` or `hono`. It prints
-// where it listens, and, unless it is `raw`, the method of each message that a client has posted.
+// FRAMEWORK is `http` (the default), `raw` (the same, but it leaves bodies alone), `express`, `fastify` or
+// `hono`. It prints where it listens, and, unless it is `raw`, the method of each message that a client has
+// posted.
 //
 //   visit                 counts in the session's state, and answers the count
 //   who                   answers what the server knows of its client
-//   steps {n, gate}       tells n steps as progress, waits for the file `gate` after the first one, and answers n
+//   steps {n, gate}       tells n steps as progress, waits for the file `gate` after the first one, answers n
 //   notify {n}            sends n log messages that belong to no call, and answers n
 //   ask                   asks the client for a sample, and answers its text
 //   close                 closes the server, before it has answered
@@ -36,25 +37,35 @@ function opened(gate) {
 
 function createServer() {
   say('created');
-  const server = new Server({ name: 'durable', version: '1.0.0' }, { capabilities: { tools: {}, logging: {} } });
+  const server = new Server(
+    { name: 'durable', version: '1.0.0' },
+    { capabilities: { tools: {}, logging: {} } },
+  );
   const tools = {
     visit: async (_, { extra }) => {
-      const visits = (await session(extra).get('visits') ?? 0) + 1;
+      const visits = ((await session(extra).get('visits')) ?? 0) + 1;
       await session(extra).set('visits', visits);
       return visits;
     },
-    who: () => JSON.stringify({ info: server.getClientVersion(), capabilities: server.getClientCapabilities() }),
+    who: () =>
+      JSON.stringify({ info: server.getClientVersion(), capabilities: server.getClientCapabilities() }),
     steps: async ({ n, gate }, { notify, token }) => {
       for (let progress = 1; progress <= n; progress++) {
         // Not awaited: they come in this order nonetheless.
-        const told = notify({ method: 'notifications/progress', params: { progressToken: token, progress, total: n } });
+        const told = notify({
+          method: 'notifications/progress',
+          params: { progressToken: token, progress, total: n },
+        });
         if (progress === 1) await told.then(() => opened(gate));
       }
       return n;
     },
     notify: async ({ n }) => {
       for (let data = 1; data <= n; data++) {
-        await server.notification({ method: 'notifications/message', params: { level: 'info', logger: 'notify', data } });
+        await server.notification({
+          method: 'notifications/message',
+          params: { level: 'info', logger: 'notify', data },
+        });
       }
       return n;
     },
@@ -66,7 +77,9 @@ function createServer() {
     close: () => server.close(),
     session: (_, { extra }) => outside.runInAsyncScope(() => session(extra).id),
   };
-  onList(server, () => ({ tools: Object.keys(tools).map((name) => ({ name, inputSchema: { type: 'object' } })) }));
+  onList(server, () => ({
+    tools: Object.keys(tools).map((name) => ({ name, inputSchema: { type: 'object' } })),
+  }));
   onCall(server, async ({ name, arguments: given = {} }, how) => {
     return { content: [{ type: 'text', text: String(await tools[name](given, how)) }] };
   });
@@ -99,14 +112,19 @@ const frameworks = {
     const { default: express } = await import('express');
     const app = express();
     app.use(express.json());
-    app.use((request, _, next) => { if (request.body) posted(request.body); next(); });
+    app.use((request, _, next) => {
+      if (request.body) posted(request.body);
+      next();
+    });
     app.all('/mcp', handler);
     const server = app.listen(Number(port), '127.0.0.1', () => tell(server.address()));
   },
   fastify: async () => {
     const { default: fastify } = await import('fastify');
     const app = fastify();
-    app.addHook('preHandler', async ({ body }) => { if (body) posted(body); });
+    app.addHook('preHandler', async ({ body }) => {
+      if (body) posted(body);
+    });
     app.all('/mcp', handler.fastify);
     await app.listen({ port: Number(port), host: '127.0.0.1' });
     tell(app.server.address());

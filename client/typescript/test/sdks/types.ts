@@ -5,10 +5,24 @@ import { Hono } from 'hono';
 import fastify from 'fastify';
 import http from 'node:http';
 import { McpServer as Mcp13 } from 'sdk-1.13/server/mcp.js';
-import { StreamableHTTPServerTransport as Transport13, type EventStore as EventStore13 } from 'sdk-1.13/server/streamableHttp.js';
+import {
+  StreamableHTTPServerTransport as Transport13,
+  type EventStore as EventStore13,
+} from 'sdk-1.13/server/streamableHttp.js';
 import { McpServer as Mcp32 } from 'sdk-1.32/server/mcp.js';
-import { StreamableHTTPServerTransport as Transport32, type EventStore as EventStore32 } from 'sdk-1.32/server/streamableHttp.js';
-import { durable, eventBus, session, SessionEventStore, Sessions, SessiondError, type ErrorCode } from '../../dist/index.js';
+import {
+  StreamableHTTPServerTransport as Transport32,
+  type EventStore as EventStore32,
+} from 'sdk-1.32/server/streamableHttp.js';
+import {
+  durable,
+  eventBus,
+  session,
+  SessionEventStore,
+  Sessions,
+  SessiondError,
+  type ErrorCode,
+} from '../../dist/index.js';
 
 const info = { name: 'types', version: '1.0.0' };
 const of = { service: 'types' };
@@ -20,8 +34,9 @@ http.createServer(one);
 fastify().all('/mcp', two.fastify);
 new Hono().all('/mcp', three.hono);
 
-new Mcp32(info).registerTool('t', { description: '' }, async (extra) => (
-  { content: [{ type: 'text', text: String(await session(extra).get<number>('visits')) }] }));
+new Mcp32(info).registerTool('t', { description: '' }, async (extra) => ({
+  content: [{ type: 'text', text: String(await session(extra).get<number>('visits')) }],
+}));
 
 export async function stores(): Promise<[EventStore13, EventStore32]> {
   const kept = await Sessions.ofService('types').create();

@@ -1,0 +1,87 @@
+// Sessions of an HTTP server on the official SDK that survive the server: what an author calls.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Options } from '../options.js';
+import type { Session } from '../session.js';
+import type { Caller, Lifetimes } from '../types.js';
+import { Durable } from './durable.js';
+import type { HttpRequest } from './request.js';
+import type { McpServerLike, TransportClass } from './sdk.js';
+
+/** How `durable` works. */
+export interface DurableOptions extends Options {
+  /**
+   * The service whose sessions they are: every process that says this name serves them. 1 to 128 visible
+   * ASCII characters.
+   */
+  service: string;
+  /** `StreamableHTTPServerTransport` of the SDK's v1, `NodeStreamableHTTPServerTransport` of v2. */
+  transport: TransportClass;
+  /**
+   * Who sends a request: a session takes part in requests of the caller that began it, and of nobody else. By
+   * default that is whoever has the same bearer token; without a token, whoever knows the session's id. Check
+   * tokens before.
+   */
+  caller?: (request: IncomingMessage) => Caller | undefined;
+  /** How long a session lives. By default as the daemon's settings have it. */
+  lifetimes?: Lifetimes;
+  /** After what time a client comes back whose connection has ended, in ms: 5,000. */
+  retryMs?: number;
+  /**
+   * After how long without a request this process lets a session's server go, in ms: 30 minutes. The session
+   * stays.
+   */
+  idleMs?: number;
+}
+
+/**
+ * Answers requests of MCP. For Express and Node's `http` it is a handler; for others it has one of theirs.
+ */
+export interface DurableHandler {
+  (request: IncomingMessage, response: ServerResponse, next?: unknown): Promise<void>;
+  /** A handler of Fastify: `fastify.all('/mcp', handler.fastify)`. */
+  fastify(
+    request: { raw: IncomingMessage; body?: unknown },
+    reply: { raw: ServerResponse; hijack(): unknown },
+  ): Promise<void>;
+  /** A handler of Hono on `@hono/node-server`: `app.all('/mcp', handler.hono)`. */
+  hono(context: { env: unknown }): Promise<Response>;
+  /** Ends the servers of this process. Sessions stay. */
+  close(): Promise<void>;
+}
+
+/**
+ * Sessions that survive the process that serves them: one line for a server on the official TypeScript SDK,
+ * v1 from 1.13 on or v2. A client comes back to the next process with the same session, without `initialize`;
+ * what was sent to it is replayed once; and a call that was under way is answered, "the outcome is unknown".
+ *
+ * ```ts
+ * app.all('/mcp', durable(createServer, { service: 'shop', transport: StreamableHTTPServerTransport }));
+ * ```
+ *
+ * `createServer` makes a server for each session, as for the SDK's own transport. The handler never rejects:
+ * while the daemon is away, requests get 503 with `Retry-After`.
+ */
+export function durable(
+  createServer: (session: Session) => McpServerLike | Promise<McpServerLike>,
+  options: DurableOptions,
+): DurableHandler {
+  const service = new Durable(createServer, options);
+  const handle = (request: IncomingMessage, response: ServerResponse) => service.answer(request, response);
+  return Object.assign(handle, {
+    async fastify(
+      { raw, body }: { raw: HttpRequest; body?: unknown },
+      reply: { raw: ServerResponse; hijack(): unknown },
+    ) {
+      reply.hijack();
+      if (body !== undefined && body !== null) raw.body = body;
+      await handle(raw, reply.raw);
+    },
+    async hono({ env }: { env: unknown }) {
+      const { incoming, outgoing } = env as { incoming: IncomingMessage; outgoing: ServerResponse };
+      await handle(incoming, outgoing);
+      // So `@hono/node-server` knows that the response was written.
+      return new Response(null, { headers: { 'x-hono-already-sent': 'true' } });
+    },
+    close: () => service.close(),
+  });
+}
