@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { kill, World } from './lib/daemon.mjs';
+import { connect } from './lib/host.mjs';
 import { serveIn } from './lib/server.mjs';
-import { clientSdk } from './sdks/sdk.mjs';
 
 let world;
 before(async () => {
@@ -13,41 +13,7 @@ before(async () => {
 });
 after(() => world.end());
 
-const reconnectionOptions = {
-  initialReconnectionDelay: 50,
-  maxReconnectionDelay: 200,
-  reconnectionDelayGrowFactor: 1.2,
-  maxRetries: 200,
-};
-
 const serve = (...given) => serveIn(world, ...given);
-
-/** A client that waits for what it is told. */
-async function connect(version, url) {
-  const { Client, Transport, call } = await clientSdk(version);
-  const capabilities = { sampling: {}, roots: { listChanged: true } };
-  const client = new Client({ name: 'tester', version: '7.0.0' }, { capabilities });
-  const [notes, waiting] = [[], []];
-  client.fallbackNotificationHandler = async ({ method, params }) => {
-    notes.push({ method, params });
-    for (const look of [...waiting]) look();
-  };
-  const transport = new Transport(new URL(url), { reconnectionOptions });
-  await client.connect(transport);
-  const text = async (name, given = {}, options = {}) =>
-    (await call(client, { name, arguments: given }, options)).content[0].text;
-  const noted = (count) =>
-    new Promise((resolve) => {
-      const look = () => {
-        if (notes.length < count) return;
-        waiting.splice(waiting.indexOf(look), 1);
-        resolve();
-      };
-      waiting.push(look);
-      look();
-    });
-  return { client, transport, text, notes, noted };
-}
 
 /** What has to hold for a server of a version, whose client is of another. */
 async function survives(version, client, framework) {

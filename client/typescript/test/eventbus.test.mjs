@@ -10,7 +10,10 @@ before(async () => {
 });
 after(() => world.end());
 
-/** A bus, and what one listener of it has heard. `count` waits until it was so many, `until` for one that fits. */
+/**
+ * A bus, and what one listener of it has heard. `count` waits until it was so many, `until` for one that
+ * fits.
+ */
 function bus(options) {
   const made = eventBus({ service: 'bus', ...world.options, ...options });
   const heard = [];
