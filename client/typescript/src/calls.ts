@@ -86,6 +86,11 @@ export class Calls {
     }
   }
 
+  /** The same for a call that others wait for, which may have taken all places. */
+  callFirst(call: Call, patience: Patience): Promise<unknown> {
+    return this.#repeat(call, patience);
+  }
+
   async #repeat({ method, params, signal }: Call, patience: Patience): Promise<unknown> {
     // Whether a connection broke while the call was under way, or the daemon could not tell.
     let doubt: SessiondError | undefined;

@@ -41,6 +41,7 @@ export interface Claimed extends Lease {
 export class Leases {
   lease: Lease | undefined;
   readonly #request: Wire;
+  #claiming: Promise<Lease> | undefined;
 
   constructor(
     readonly line: Line,
@@ -60,7 +61,7 @@ export class Leases {
       // A daemon that was suspended must not grant a lease later, when nobody waits for it any more.
       return present({ ...this.#request, fresh: fresh || undefined, until_ms: patience.monotonic });
     };
-    const claimed = (await this.line.calls.call({ method: 'claim', params }, patience)) as Wire;
+    const claimed = (await this.line.calls.callFirst({ method: 'claim', params }, patience)) as Wire;
     if (claimed['token_status'] === 'corrupted') this.lines.corrupted();
     const { session, epoch, outcome } = claimed as { session: string; epoch: string; outcome: Outcome };
     // How the process came to its session says more than that it still has it.
@@ -148,11 +149,17 @@ export class Leases {
 
   /** The lease, claimed on this connection: whoever speaks for an ancestor has to say so on each. */
   async #on(connection: Connection): Promise<Lease> {
-    return this.lease?.connection === connection ? this.lease : this.claimAgain();
+    if (this.lease?.connection === connection) return this.lease;
+    // Of many calls on a new connection one claims, for all.
+    this.#claiming ??= this.claimAgain().finally(() => {
+      this.#claiming = undefined;
+    });
+    return this.#claiming;
   }
 
   async #releaseOf({ session, epoch }: Lease): Promise<void> {
-    await this.line.call({ method: 'release', params: () => ({ session, epoch }) });
+    const release = { method: 'release', params: () => ({ session, epoch }) };
+    await this.line.calls.callFirst(release, new Patience(this.line.timeoutMs));
   }
 }
 

@@ -1,10 +1,11 @@
 // A server on stdio that carries out version 1's calls, one a line of its input: load, store TOKEN, reject,
-// status, session, anew. Each is answered by one line of JSON on standard output; what the library logs is on
-// standard error.
+// status, session, burst (60 writes at once), anew. Each is answered by one line of JSON on standard output;
+// what the library logs is on standard error.
 import { createInterface } from 'node:readline';
 import { Sessiond } from '../dist/index.js';
 
 const sessiond = Sessiond.init(JSON.parse(process.argv[2] ?? '{}'));
+let kept;
 const orders = {
   load: async () => {
     const token = await sessiond.load();
@@ -16,7 +17,11 @@ const orders = {
     const { is, outcome, reason } = sessiond.status;
     return { is, outcome, code: reason?.code };
   },
-  session: async () => (await sessiond.session())?.set('k', 1).then(String) ?? null,
+  session: async () => {
+    kept = await sessiond.session();
+    return kept?.set('k', 1).then(String) ?? null;
+  },
+  burst: () => Promise.all(Array.from({ length: 60 }, (_, n) => kept.set(`k${n}`, n))).then(() => 'kept'),
   value: async () => (await (await sessiond.session())?.get('k')) ?? null,
   anew: async () => (await sessiond.beginAnew()) !== undefined,
   release: () => sessiond.release(),

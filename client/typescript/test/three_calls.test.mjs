@@ -84,6 +84,17 @@ test('a lease outlives the daemon, and a token is stored by the next one', async
   await own.end();
 });
 
+test('many writes at once find the lease again after a restart of the daemon', async () => {
+  const own = await new World().start();
+  const first = server({ timeoutMs: 5_000 }, own.env);
+  assert.equal(typeof (await first.order('session')), 'string');
+  await own.kill();
+  await own.start();
+  assert.equal(await first.order('burst'), 'kept');
+  await first.end();
+  await own.end();
+});
+
 test('without a daemon resume is disabled, with one line, and no call throws', async () => {
   const none = new World();
   const lone = server({ timeoutMs: 300 }, none.env);
