@@ -42,7 +42,7 @@ enum Topic {
     #[command(after_help = "Example: mcp-sessiond debug hosts")]
     Hosts,
     /// Sessions. Of a host: session, host, program, label, key, epoch, holder, token_file, opened_ms. What they hold:
-    /// owner, status, bound, created_ms, active_ms, expires_ms, attached, state_keys, state_bytes, streams, events,
+    /// owner, status, bound, created_ms, active_ms, expires_ms, attached, state_keys, state_bytes, state_expires_ms, streams, events,
     /// event_bytes, last_number, handles
     #[command(after_help = "Example: mcp-sessiond debug sessions")]
     Sessions,

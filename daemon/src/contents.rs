@@ -15,6 +15,7 @@ mod clock;
 mod draft;
 mod event_id;
 mod events;
+mod expiring;
 mod handles;
 mod head;
 mod keys;

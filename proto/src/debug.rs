@@ -153,6 +153,9 @@ pub struct ContentInfo {
     /// Bytes of their keys and values.
     #[serde(with = "crate::text")]
     pub state_bytes: u64,
+    /// When the first of them expires, as far as it is on record, in ms since the Unix epoch; absent: none does.
+    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub state_expires_ms: Option<u64>,
     /// Streams.
     pub streams: u32,
     /// Events that can be replayed.

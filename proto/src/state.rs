@@ -1,5 +1,7 @@
 //! The state of a session: JSON values by key.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::json::Json;
@@ -63,6 +65,37 @@ pub struct StateWrite {
     /// Only if the key has this version; 0: only if it has no value. Absent: whatever it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<StateVersion>,
+    /// The value expires after so many ms, at least 1: from then on the key has none. Absent: it stays. Only with a value, and only for
+    /// a daemon whose hello has [`EXPIRES`](crate::hello::EXPIRES).
+    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
+}
+
+impl StateWrite {
+    /// Writes this value, whatever the key has.
+    #[must_use]
+    pub fn new(key: StateKey, value: Json) -> Self {
+        Self { key, value: Some(value), expected: None, expires_ms: None }
+    }
+
+    /// Removes the value of a key.
+    #[must_use]
+    pub fn remove(key: StateKey) -> Self {
+        Self { key, value: None, expected: None, expires_ms: None }
+    }
+
+    /// Only if the key has this version; 0: only if it has no value.
+    #[must_use]
+    pub fn expected(self, version: StateVersion) -> Self {
+        Self { expected: Some(version), ..self }
+    }
+
+    /// The value expires after this time: from then on the key has none. A daemon of before this was known keeps the value.
+    #[must_use]
+    pub fn expires(self, after: Duration) -> Self {
+        let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
+        Self { expires_ms: Some(after_ms), ..self }
+    }
 }
 
 /// Keys to be listed.
@@ -85,4 +118,7 @@ pub struct StateKeyInfo {
     pub version: StateVersion,
     /// The bytes of its value.
     pub bytes: u32,
+    /// When the value expires, in ms since the Unix epoch; absent: it stays.
+    #[serde(default, with = "crate::text::optional", skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
 }

@@ -217,7 +217,9 @@ fn content_lines(content: &ContentInfo, line: &mut impl FnMut(&str, &str)) {
     let ends = |at_ms: u64| format!("in {}, if nothing happens", duration(at_ms.saturating_sub(now_ms())));
     line("ends", &content.expires_ms.map_or_else(|| "with its owner".into(), ends));
     line("attached", &content.attached.to_string());
-    line("state", &format!("{} values, {} bytes", content.state_keys, content.state_bytes));
+    let expires = |at_ms: u64| format!(", the first expires in {}", duration(at_ms.saturating_sub(now_ms())));
+    let expires = content.state_expires_ms.map_or_else(String::new, expires);
+    line("state", &format!("{} values, {} bytes{expires}", content.state_keys, content.state_bytes));
     line("events", &format!("{} of {}, {} bytes", content.events, content.last_number, content.event_bytes));
     line("handles", &content.handles.to_string());
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mcp_sessiond_proto::client::Client;
 #[cfg(feature = "sessions")]
-use mcp_sessiond_proto::hello::WILLS;
+use mcp_sessiond_proto::hello::{EXPIRES, WILLS};
 use mcp_sessiond_proto::hello::{Hello, REQUESTS};
 use tokio::sync::watch;
 
@@ -52,6 +52,12 @@ impl Connection {
     #[cfg(feature = "sessions")]
     pub(crate) fn takes_wills(&self) -> bool {
         self.hello.features & WILLS != 0
+    }
+
+    /// Whether state values may expire: a daemon of before would refuse that.
+    #[cfg(feature = "sessions")]
+    pub(crate) fn takes_expiry(&self) -> bool {
+        self.hello.features & EXPIRES != 0
     }
 
     /// Whether it has ended, as far as is known.

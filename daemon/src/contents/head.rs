@@ -1,6 +1,7 @@
 //! What the head of a session's record says, and the rows under it.
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::sessions::Status;
@@ -62,6 +63,9 @@ pub(super) struct Head {
     pub(super) state_version: u64,
     pub(super) state_keys: u32,
     pub(super) state_bytes: u64,
+    /// When the first of its state values expires, or a former one would have; 0: none does.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) state_due_ms: u64,
     /// Until when each of its handles is good.
     pub(super) handles: Vec<u64>,
     /// The home of the daemon whose machine has the server of the session, in a storage that several daemons share.
@@ -128,6 +132,11 @@ impl Why {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
 fn after(since_ms: u64, lifetime_ms: u64) -> u64 {
     if lifetime_ms == 0 { u64::MAX } else { since_ms.saturating_add(lifetime_ms) }
 }
@@ -160,7 +169,7 @@ impl Head {
         self.pruned = self.last_number;
         (self.events, self.event_bytes, self.streams, self.wills) = (0, 0, 0, 0);
         self.tasks = Tasks::default();
-        (self.state_keys, self.state_bytes) = (0, 0);
+        (self.state_keys, self.state_bytes, self.state_due_ms) = (0, 0, 0);
     }
 
     pub(super) fn is_terminated(&self) -> bool {
@@ -203,7 +212,8 @@ impl Head {
             (true, _) => ATTACHED_LOOK_MS,
         };
         let look = after(looked_ms, attached).min(after(looked_ms, hosted));
-        self.end(bounds).0.min(aged).min(look).min(self.tasks.first_due_ms())
+        let state = if self.state_due_ms == 0 { u64::MAX } else { self.state_due_ms };
+        self.end(bounds).0.min(aged).min(look).min(state).min(self.tasks.first_due_ms())
     }
 }
 

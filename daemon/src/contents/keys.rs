@@ -1,5 +1,7 @@
 //! The keys of the items under a session's head.
 
+use std::ops::Range;
+
 use mcp_sessiond_proto::{RequestId, StateKey, StreamId, TaskId};
 
 use crate::storage::Key;
@@ -12,7 +14,8 @@ const METADATA: u8 = b'm';
 const REQUEST: u8 = b'r';
 const STREAM: u8 = b't';
 const TASK: u8 = b'w';
-const TASK_BODY: u8 = b'x';
+const EXPIRY: u8 = b'x';
+const TASK_BODY: u8 = b'y';
 
 fn key(kind: u8, name: &[u8]) -> Key {
     let mut key = Vec::with_capacity(1 + name.len());
@@ -54,6 +57,26 @@ pub(super) fn state_after(name: Option<&StateKey>) -> Key {
 
 pub(super) fn end_of_state() -> Key {
     key(STATE + 1, b"")
+}
+
+/// The note that the value of this key expires then.
+pub(super) fn expiry_key(at_ms: u64, name: &StateKey) -> Key {
+    key(EXPIRY, &[&at_ms.to_be_bytes(), name.as_str().as_bytes()].concat())
+}
+
+/// When the value of a note expires.
+pub(super) fn expiry_of(key: &Key) -> u64 {
+    event_number(key)
+}
+
+/// The key of the value that a note is about.
+pub(super) fn state_of_expiry(note: &Key) -> Key {
+    key(STATE, note.get(9..).unwrap_or_default())
+}
+
+/// All notes, in order of the times.
+pub(super) fn all_expiries() -> Range<Key> {
+    key(EXPIRY, b"")..key(EXPIRY + 1, b"")
 }
 
 pub(super) fn metadata_key() -> Key {

@@ -12,18 +12,51 @@ use mcp_sessiond_proto::{Error, Json, StateKey};
 
 use super::draft::{Draft, Halt};
 use super::{Access, Admit, Contents};
-use super::{keys, replay};
+use super::{expiring, keys, replay};
 use crate::storage::{Item, Scan, StorageError};
 
 /// Bytes of values, as strings in JSON, that one answer may have, so that it fits into a frame: one value always does.
 const ANSWER_MAX: usize = 2 * MESSAGE_MAX;
 
-/// A value on record: its version in 8 bytes, big-endian, and the text.
-fn value(item: &Item) -> Result<(StateVersion, &[u8]), Halt> {
-    let damaged = || StorageError::Damaged("a state value is not what a daemon has written".into());
-    let (version, text) = item.value.split_at_checked(8).ok_or_else(damaged)?;
-    let version = version.try_into().map_err(|_| damaged())?;
-    Ok((StateVersion(u64::from_be_bytes(version)), text))
+/// Set in the version of a value that expires. The time follows behind the version.
+const EXPIRES: u64 = 1 << 63;
+
+/// A value on record.
+struct Value<'a> {
+    version: StateVersion,
+    /// In ms since the Unix epoch.
+    expires_ms: Option<u64>,
+    text: &'a [u8],
+}
+
+impl<'a> Value<'a> {
+    /// Reads the version in 8 bytes, big-endian, the time if it expires, likewise, and the text.
+    fn of(item: &'a Item) -> Result<Self, Halt> {
+        let damaged = || StorageError::Damaged("a state value is not what a daemon has written".into());
+        let number = |bytes: &'a [u8]| {
+            let (number, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+            Ok::<_, Halt>((u64::from_be_bytes(*number), rest))
+        };
+        let (version, text) = number(&item.value)?;
+        if version & EXPIRES == 0 {
+            return Ok(Self { version: StateVersion(version), expires_ms: None, text });
+        }
+        let (at_ms, text) = number(text)?;
+        Ok(Self { version: StateVersion(version & !EXPIRES), expires_ms: Some(at_ms), text })
+    }
+
+    fn encode(version: u64, expires_ms: Option<u64>, text: &str) -> Vec<u8> {
+        match expires_ms {
+            None => [&version.to_be_bytes(), text.as_bytes()].concat(),
+            Some(at_ms) => {
+                [&(version | EXPIRES).to_be_bytes()[..], &at_ms.to_be_bytes(), text.as_bytes()].concat()
+            }
+        }
+    }
+
+    fn is_there(&self, now_ms: u64) -> bool {
+        self.expires_ms.is_none_or(|at_ms| at_ms > now_ms)
+    }
 }
 
 fn check_keys<'a>(keys: impl ExactSizeIterator<Item = &'a StateKey>) -> Result<(), Error> {
@@ -53,8 +86,9 @@ impl Contents {
             let mut bytes = 0;
             let mut entries = Vec::with_capacity(request.keys.len());
             for (key, item) in request.keys.iter().zip(&keys) {
-                let found = draft.item(item)?.map(value).transpose()?;
-                let (version, text) = found.unzip();
+                let found = draft.item(item)?.map(Value::of).transpose()?;
+                let found = found.filter(|value| value.is_there(draft.now_ms));
+                let (version, text) = found.map(|value| (value.version, value.text)).unzip();
                 bytes += text.map_or(0, replay::escaped_len);
                 entries.push(StateEntry {
                     key: key.clone(),
@@ -83,12 +117,25 @@ impl Contents {
         request: &WriteStateRequest,
     ) -> Result<Vec<StateEntry>, Error> {
         check_keys(request.writes.iter().map(|write| &write.key))?;
+        if request
+            .writes
+            .iter()
+            .any(|one| one.expires_ms == Some(0) || one.expires_ms.is_some() && one.value.is_none())
+        {
+            let sentence = "`expires_ms` is at least 1, and goes with a `value`".into();
+            return Err(Error::InvalidArgument { sentence });
+        }
         let mut keys: Vec<_> = request.writes.iter().map(|write| keys::state_key(&write.key)).collect();
         keys.extend(request.request.as_ref().map(|_| keys::done_key()));
-        self.change_of(access, Admit::Living, &keys, |draft| {
+        let written = |draft: &mut Draft<'_>| {
+            // What has expired makes room first, in changes of its own.
+            if expiring::is_due(draft) {
+                expiring::expire(draft)?;
+                return Ok(None);
+            }
             draft.need(keys.iter().cloned())?;
             if let Some(version) = draft.done(request.request.as_ref())? {
-                return Ok(repeated(&request.writes, version));
+                return Ok(Some(repeated(&request.writes, version)));
             }
             draft.set_done(request.request.as_ref(), draft.head.state_version)?;
             let before = (draft.head.state_keys, draft.head.state_bytes);
@@ -112,9 +159,13 @@ impl Contents {
                     quota("the bytes of this session's state", draft.bounds.limits.state_bytes).into()
                 );
             }
-            Ok(entries)
-        })
-        .await
+            Ok(Some(entries))
+        };
+        loop {
+            if let Some(entries) = self.change_of(access, Admit::Living, &keys, written).await? {
+                return Ok(entries);
+            }
+        }
     }
 
     /// The keys that have values, in their order, a page at a time.
@@ -128,15 +179,22 @@ impl Contents {
     ) -> Result<Vec<StateKeyInfo>, Error> {
         self.look(access, Admit::Living, |draft| {
             let range = keys::state_after(request.after.as_ref())..keys::end_of_state();
-            let items = draft.scan(Scan::of(range, PAGE_MAX, usize::MAX))?;
+            // A page that is not full is the last: so many may have expired.
+            let expiring = if draft.head.state_due_ms == 0 { 0 } else { draft.head.state_keys as usize };
+            let items = draft.scan(Scan::of(range, PAGE_MAX + expiring, usize::MAX))?;
             let info = |item: &Item| {
-                let (version, text) = value(item)?;
+                let Value { version, expires_ms, text } = Value::of(item)?;
                 let damaged =
                     |_| StorageError::Damaged("a state key is not what a daemon has written".into());
                 let key = keys::name_in(&item.key).parse().map_err(damaged)?;
-                Ok(StateKeyInfo { key, version, bytes: u32::try_from(text.len()).unwrap_or(u32::MAX) })
+                let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
+                Ok(StateKeyInfo { key, version, bytes, expires_ms })
             };
-            items.iter().map(info).collect()
+            let is_there = |info: &Result<StateKeyInfo, Halt>| {
+                let at_ms = info.as_ref().ok().and_then(|info| info.expires_ms);
+                at_ms.is_none_or(|at_ms| at_ms > draft.now_ms)
+            };
+            items.iter().map(info).filter(is_there).take(PAGE_MAX).collect()
         })
         .await
     }
@@ -154,20 +212,26 @@ fn repeated(writes: &[StateWrite], mut version: u64) -> Vec<StateEntry> {
 
 fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> {
     let key = keys::state_key(&write.key);
-    let found = draft.item(&key)?.map(value).transpose()?;
-    let current = found.map_or(StateVersion(0), |(version, _)| version);
+    let found = draft.item(&key)?.map(Value::of).transpose()?;
+    let there = found.as_ref().filter(|value| value.is_there(draft.now_ms));
+    let current = there.map_or(StateVersion(0), |value| value.version);
     if write.expected.is_some_and(|expected| expected != current) {
         return Err(Error::VersionConflict { key: write.key.clone(), current }.into());
     }
-    if let Some((_, text)) = found {
+    let expires_ms = write.expires_ms.map(|after_ms| expiring::expires_at(draft, after_ms));
+    let is_found = found.is_some();
+    if let Some(Value { expires_ms: former_ms, text, .. }) = found {
         // The counts of a damaged database may be too small.
         let bytes = (write.key.as_str().len() + text.len()) as u64;
         draft.head.state_keys = draft.head.state_keys.saturating_sub(1);
         draft.head.state_bytes = draft.head.state_bytes.saturating_sub(bytes);
+        if let Some(former_ms) = former_ms.filter(|_| former_ms != expires_ms) {
+            draft.remove(keys::expiry_key(former_ms, &write.key));
+        }
     }
     let version = match &write.value {
         None => {
-            if found.is_some() {
+            if is_found {
                 draft.remove(key);
             }
             StateVersion(0)
@@ -183,9 +247,13 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
             }
             draft.head.state_version += 1;
             draft.head.state_keys += 1;
-            draft.head.state_bytes += (write.key.as_str().len() + json.len()) as u64;
+            let bytes = (write.key.as_str().len() + json.len()) as u64;
+            draft.head.state_bytes += bytes;
             let version = draft.head.state_version;
-            draft.put(key, "", [&version.to_be_bytes(), json.as_str().as_bytes()].concat().into());
+            draft.put(key, "", Value::encode(version, expires_ms, json.as_str()).into());
+            if let Some(at_ms) = expires_ms {
+                expiring::note(draft, &write.key, at_ms, bytes);
+            }
             StateVersion(version)
         }
     };

@@ -6,8 +6,8 @@ use mcp_sessiond_proto::{Error, SessionId};
 use super::draft::{Draft, Halt};
 use super::head::{self, HandleHead, Head, Why};
 use super::{
-    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, handles, is_session, prune,
-    streams, tasks,
+    Access, Admit, Bounds, CONFLICTS_MAX, Contents, Writer, draw_version, expiring, handles, is_session,
+    prune, streams, tasks,
 };
 use crate::counters::count;
 use crate::storage::{Change, Listed, Place, StorageError};
@@ -191,7 +191,13 @@ impl Contents {
             // Its daemon was killed before it could say so.
             (draft.head.attached, draft.head.detached_ms) = (false, Some(now_ms));
         }
-        let more = prune::prune(draft, [])? | tasks::expire(draft)?;
+        // A change removes only so many items: one kind after the other.
+        let more = if expiring::is_due(draft) {
+            expiring::expire(draft)?;
+            true
+        } else {
+            tasks::expire(draft)? | prune::prune(draft, [])?
+        };
         // It is due later now. Only its own daemon's look tells that its host is still there.
         if standing != Standing::Elsewhere {
             draft.head.looked_ms = now_ms;
@@ -347,6 +353,7 @@ impl Contents {
             attached: session.attached,
             state_keys: session.state_keys,
             state_bytes: session.state_bytes,
+            state_expires_ms: Some(head.state_due_ms).filter(|at_ms| *at_ms != 0),
             streams: session.streams,
             events: session.events,
             event_bytes: session.event_bytes,

@@ -184,7 +184,7 @@ fn value(number: u8) -> Json {
 
 fn write(number: u8) -> WriteStateRequest {
     let value = Some(value(number));
-    let write = StateWrite { key: "k".parse().expect("a key"), value, expected: None };
+    let write = StateWrite { key: "k".parse().expect("a key"), value, expected: None, expires_ms: None };
     WriteStateRequest { of: of(number), writes: vec![write], request: None }
 }
 

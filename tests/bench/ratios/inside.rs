@@ -141,7 +141,7 @@ fn of(access: &Access) -> Outcome<SessionRef> {
 }
 
 fn write(access: &Access) -> Outcome<WriteStateRequest> {
-    let write = StateWrite { key: "k".parse()?, value: Some(json()), expected: None };
+    let write = StateWrite::new("k".parse()?, json());
     Ok(WriteStateRequest { of: of(access)?, writes: vec![write], request: None })
 }
 

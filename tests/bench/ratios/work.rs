@@ -167,7 +167,7 @@ fn command(words: &[&str]) -> Vec<u8> {
 }
 
 fn write(of: SessionRef) -> Outcome<SessiondRequest> {
-    let write = StateWrite { key: "k".parse()?, value: Some(json()), expected: None };
+    let write = StateWrite::new("k".parse()?, json());
     Ok(SessiondRequest::WriteState { request: WriteStateRequest { of, writes: vec![write], request: None } })
 }
 

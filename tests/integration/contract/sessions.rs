@@ -8,6 +8,7 @@ mod binding;
 mod by_hand;
 mod errors;
 mod events;
+mod expiring;
 mod expiry;
 mod failing;
 mod fleet;
@@ -30,6 +31,7 @@ pub(crate) use binding::*;
 pub(crate) use by_hand::*;
 pub(crate) use errors::*;
 pub(crate) use events::*;
+pub(crate) use expiring::*;
 pub(crate) use expiry::*;
 pub(crate) use failing::*;
 pub(crate) use fleet::*;
@@ -70,6 +72,11 @@ macro_rules! cases {
             listed_with_keys_of_every_kind
             two_hundred_writes_at_once
             one_of_sixteen_wins
+            a_value_that_has_expired_is_not_there
+            the_sweep_deletes_what_has_expired
+            what_has_expired_makes_room
+            pages_are_full_although_some_have_expired
+            a_time_of_nought_or_without_a_value_is_refused
 
             numbered_under_concurrency
             numbered_by_two_daemons

@@ -148,7 +148,11 @@ impl Session {
         let written = self.call(|connection, context, of| {
             tries.fetch_add(1, Ordering::Relaxed);
             let request = connection.takes_requests().then(|| request.clone());
-            let request = WriteStateRequest { of, writes: writes.clone(), request };
+            let mut writes = writes.clone();
+            if !connection.takes_expiry() {
+                writes.iter_mut().for_each(|write| write.expires_ms = None);
+            }
+            let request = WriteStateRequest { of, writes, request };
             async move { connection.write_state(context, request).await }
         });
         match written.await {
@@ -168,7 +172,7 @@ impl Session {
         expected: Option<StateVersion>,
         value: Option<&Json>,
     ) -> Result<StateVersion, SessionError> {
-        let write = StateWrite { key: key.clone(), value: value.cloned(), expected };
+        let write = StateWrite { key: key.clone(), value: value.cloned(), expected, expires_ms: None };
         Ok(only(self.write(vec![write]).await?)?.version)
     }
 }

@@ -195,7 +195,7 @@ async fn values_are_of_types_of_ones_own() {
     let heard = requests(&fake);
     assert_eq!(heard[3].1["writes"], json!([{"key": "k", "value": "[1,2]"}]));
     assert_eq!(heard[4].1["writes"], json!([{"key": "k"}]));
-    let trusted = StateWrite { key: key(), value: None, expected: None };
+    let trusted = StateWrite::remove(key());
     assert_eq!(heard[4].1["writes"], json!([trusted]));
 }
 

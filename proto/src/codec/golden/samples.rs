@@ -30,6 +30,16 @@ pub(super) fn append() -> AppendRequest {
     }
 }
 
+pub(super) fn write() -> WriteStateRequest {
+    let value = Json::new("[1]").expect("JSON");
+    let write = StateWrite::new("k".parse().expect("a key"), value).expires(Duration::from_secs(60));
+    WriteStateRequest { of: web(), writes: vec![write], request: None }
+}
+
+pub(super) fn written() -> Vec<StateEntry> {
+    vec![StateEntry { key: "k".parse().expect("a key"), version: StateVersion(7), value: None }]
+}
+
 pub(super) fn web() -> SessionRef {
     let service = Some("web".parse().expect("name"));
     SessionRef { session: "s1".parse().expect("id"), service, epoch: None, caller: None }

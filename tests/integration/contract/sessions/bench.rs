@@ -135,7 +135,7 @@ pub(super) fn endless() -> CreateRequest {
 
 /// A write, whatever there is.
 pub(super) fn set(name: &str, text: &str) -> StateWrite {
-    StateWrite { key: key(name), value: Some(json(text)), expected: None }
+    StateWrite::new(key(name), json(text))
 }
 
 /// A write, if this version is there.
@@ -145,7 +145,7 @@ pub(super) fn set_at(name: &str, text: &str, version: u64) -> StateWrite {
 
 /// A removal, whatever there is.
 pub(super) fn unset(name: &str) -> StateWrite {
-    StateWrite { key: key(name), value: None, expected: None }
+    StateWrite::remove(key(name))
 }
 
 /// Where a stream begins.

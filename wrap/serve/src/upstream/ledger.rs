@@ -228,7 +228,7 @@ fn key(stream: u64) -> String {
 async fn keep(session: &Session, values: Vec<(String, Option<String>)>) -> bool {
     let write = |(key, value): (String, Option<String>)| {
         let key: StateKey = key.parse().ok()?;
-        Some(StateWrite { key, value: value.map(Json::trusted), expected: None })
+        Some(StateWrite { key, value: value.map(Json::trusted), expected: None, expires_ms: None })
     };
     let writes: Vec<StateWrite> = values.into_iter().filter_map(write).collect();
     for part in writes.chunks(WRITES_MAX) {
