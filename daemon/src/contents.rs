@@ -27,6 +27,7 @@ mod model;
 mod presence;
 mod prune;
 mod replay;
+mod secrets;
 mod signs;
 mod state;
 mod streams;
@@ -279,7 +280,7 @@ impl Contents {
 
 /// Whether this is the record of a session.
 fn is_session(place: &Place) -> bool {
-    !handles::is_handle(place) && !signs::is_sign(place)
+    !handles::is_handle(place) && !signs::is_sign(place) && !secrets::is_secret(place)
 }
 
 /// A version that nobody has drawn before.

@@ -21,7 +21,9 @@ use mcp_sessiond_proto::debug::{
     Setting, Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use mcp_sessiond_proto::service::Sessiond;
-use mcp_sessiond_proto::services::{FindRequest, ServeRequest, Served, ServiceLease};
+use mcp_sessiond_proto::services::{
+    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
+};
 use mcp_sessiond_proto::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
     SessionRef, UpdateRequest,
@@ -348,6 +350,12 @@ impl Sessiond for Service {
         let peer = self.0.clone();
         let work = async move { peer.daemon.edge.release_service(&peer.peer, request).await };
         self.detached(|meters| &meters.histograms.claim_us, work).await
+    }
+
+    async fn service_secret(self, _: Context, request: SecretRequest) -> Result<ServiceSecret, Error> {
+        let peer = self.0.clone();
+        let work = async move { peer.daemon.contents.service_secret(&request).await };
+        self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 
     async fn find_backend(self, _: Context, request: FindRequest) -> Result<Option<Backend>, Error> {

@@ -14,7 +14,7 @@ use crate::debug::{
     Stats, SweepRequest, TokenInfo, WhoAmI,
 };
 use crate::error::Error;
-use crate::services::{FindRequest, ServeRequest, Served, ServiceLease};
+use crate::services::{FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret};
 use crate::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
     SessionRef, UpdateRequest,
@@ -169,6 +169,8 @@ service! {
     async fn lease_service(request: ServeRequest) -> Result<Served, Error>;
     /// Releases the lease on a service. Its sessions and their backends stay.
     async fn release_service(request: ServiceLease) -> Result<(), Error>;
+    /// The secret of a service, which is made by the first call. It may be rotated.
+    async fn service_secret(request: SecretRequest) -> Result<ServiceSecret, Error>;
     /// The keeper that holds the session's backend. None: there is none. While one is being ended: `unavailable`.
     async fn find_backend(request: FindRequest) -> Result<Option<Backend>, Error>;
     /// Registers a keeper for a session; a former keeper has to end. Sent by the keeper, a descendant of the

@@ -2,9 +2,11 @@
 //! those of [`sessions`](crate::sessions); their keepers check the epoch of this lease. Only for a daemon
 //! whose hello has [`SERVICES`](crate::hello::SERVICES).
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::names::ServiceName;
+use crate::names::{RequestId, ServiceName};
 use crate::types::{Epoch, SessionId};
 
 /// Leases a service's name to the calling process.
@@ -47,4 +49,38 @@ pub struct FindRequest {
     /// The service that the session belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
+}
+
+/// Asks for the secret of a service. Only for a daemon whose hello has [`SECRETS`](crate::hello::SECRETS).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretRequest {
+    /// The service.
+    pub service: ServiceName,
+    /// Puts a new key in place of the current one first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rotate: bool,
+    /// An idempotency key: a rotation that is repeated with the same one rotates nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestId>,
+}
+
+/// The secret of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceSecret {
+    /// The key that counts for whatever is made from now on.
+    pub current: SecretKey,
+    /// The keys that were rotated out and still count for what was made with them, the latest first.
+    pub former: Vec<SecretKey>,
+}
+
+/// A key: 256 random bits as base64url (RFC 4648, section 5) without padding, 43 characters. It is never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretKey(pub String);
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretKey")
+    }
 }

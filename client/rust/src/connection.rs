@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mcp_sessiond_proto::client::Client;
 #[cfg(feature = "sessions")]
-use mcp_sessiond_proto::hello::{EXPIRES, WILLS};
+use mcp_sessiond_proto::hello::{EXPIRES, SECRETS, WILLS};
 use mcp_sessiond_proto::hello::{Hello, REQUESTS};
 use tokio::sync::watch;
 
@@ -58,6 +58,12 @@ impl Connection {
     #[cfg(feature = "sessions")]
     pub(crate) fn takes_expiry(&self) -> bool {
         self.hello.features & EXPIRES != 0
+    }
+
+    /// Whether services have secrets: a daemon of before would not know the call.
+    #[cfg(feature = "sessions")]
+    pub(crate) fn knows_secrets(&self) -> bool {
+        self.hello.features & SECRETS != 0
     }
 
     /// Whether it has ended, as far as is known.

@@ -134,6 +134,8 @@ pub use error::{ConnectError, Reason};
 #[cfg(feature = "control")]
 pub use mcp_sessiond_proto::client::CallError;
 #[cfg(feature = "sessions")]
+pub use mcp_sessiond_proto::services::{SecretKey, ServiceSecret};
+#[cfg(feature = "sessions")]
 pub use mcp_sessiond_proto::sessions::{
     Binding, Caller, CredentialHash, FailedPart, Handle, Lifetimes, Minted, OnMismatch,
     Session as SessionView, Status as SessionStatus,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_proto::client::CallError;
+use mcp_sessiond_proto::services::{SecretRequest, ServiceSecret};
 use mcp_sessiond_proto::sessions::{
     Binding, Caller, CreateRequest, Handle, Lifetimes, OpenHandleRequest, OwnSessions, Session as View,
     SessionRef, Status,
@@ -185,6 +186,41 @@ impl Sessions {
             }
             all.extend(page);
         }
+    }
+
+    /// The secret of the service, for what it hands to clients and wants back unchanged. All processes of the service share it, those of
+    /// other machines too where the storage is shared.
+    ///
+    /// # Errors
+    /// `invalid_argument` for the sessions of a host, and by a daemon that does not know secrets.
+    pub async fn secret(&self) -> Result<ServiceSecret, SessionError> {
+        self.ask_secret(false).await
+    }
+
+    /// Puts a new key in place of the current one, which counts for a day more.
+    ///
+    /// # Errors
+    /// Those of [`Sessions::secret`]; `quota_exceeded` if that was done too often.
+    pub async fn rotate_secret(&self) -> Result<ServiceSecret, SessionError> {
+        self.ask_secret(true).await
+    }
+
+    async fn ask_secret(&self, rotate: bool) -> Result<ServiceSecret, SessionError> {
+        let refused = |sentence: &str| Error::InvalidArgument { sentence: sentence.into() };
+        let service =
+            self.service.clone().ok_or_else(|| refused("a service has a secret, and a host has none"))?;
+        // By this a repetition is known.
+        let request = SecretRequest { service, rotate, request: rotate.then(RequestId::mint) };
+        self.call(|connection, context| {
+            let request = request.clone();
+            async move {
+                if !connection.knows_secrets() {
+                    return Ok(Err(refused("this daemon does not know secrets; a newer one does")));
+                }
+                connection.service_secret(context, request).await
+            }
+        })
+        .await
     }
 
     fn had(&self, view: View, caller: Option<Caller>) -> Result<Session, SessionError> {

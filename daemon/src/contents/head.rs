@@ -1,7 +1,6 @@
 //! What the head of a session's record says, and the rows under it.
 
 use std::fmt;
-use std::ops::Range;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::sessions::Status;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tarpc::ServerError;
 
-use samples::{append, appended, claim, claimed, replayed, stale, web, write, written};
+use samples::{append, appended, claim, claimed, replayed, secret, secrets, stale, web, write, written};
 
 use super::message_pack::{Call, Reply};
 use super::*;
@@ -18,6 +18,7 @@ use crate::client::{self, CallError};
 use crate::error::Error;
 use crate::hello::{Answer, FRAME_MAX, Hello};
 use crate::service::{METHODS, Only};
+use crate::services::{SecretKey, SecretRequest, ServiceSecret};
 use crate::sessions::SessionRef;
 use crate::state::{StateEntry, StateVersion, StateWrite, WriteStateRequest};
 use crate::streams::{AppendRequest, Appended, Cursor, Event, EventId, Gap, ReplayRequest, Replayed};
@@ -28,8 +29,8 @@ const PAGE: &str = include_str!("../../PROTOCOL.md");
 
 const HELLO_MESSAGE_PACK: &str = "6d63707365737364000200000100000000400000000000000000000000000000";
 const HELLO_JSON_RPC: &str = "6d63707365737364000200000200000000400000000000000000000000000000";
-const HELLO_WELCOME: &str = "6d6370736573736400020002010000000040000000000000000000000000000f";
-const HELLO_VERSION: &str = "6d6370736573736400090002010100000040000000000000000000000000000f";
+const HELLO_WELCOME: &str = "6d6370736573736400020002010000000040000000000000000000000000001f";
+const HELLO_VERSION: &str = "6d6370736573736400090002010100000040000000000000000000000000001f";
 const CALL: &str = "0000004583a2696403ab646561646c696e655f6d73cd2710a463616c6c81a5436c61696d81a77265717565737482a56c6162656ca470726f64a87369626c696e6773a66f6c64657374";
 const REPLY: &str = "0000006183a2696403a57265706c7981a5436c61696d81a24f6b85a773657373696f6ea27331a565706f636807a76f7574636f6d65a7726573756d6564ac746f6b656e5f737461747573a770726573656e74a5746f6b656ec4026869a772656675736564c0";
 const ERROR: &str = "0000004683a2696403a57265706c7981aa53746f7265546f6b656e81a345727283a4636f6465ab7374616c655f65706f6368a5676976656e07a66e657765737408a772656675736564c0";
@@ -46,6 +47,8 @@ const JSON_APPEND: &str = r#"{"jsonrpc": "2.0", "id": 2, "method": "append", "pa
 const JSON_APPENDED: &str = r#"{"jsonrpc": "2.0", "id": 2, "result": [{"id": "Zmlyc3Q", "stream": "t1", "position": "1", "number": "7"}, {"id": "c2Vjb25k", "stream": "t1", "position": "2", "number": "8"}]}"#;
 const JSON_WRITE: &str = r#"{"jsonrpc": "2.0", "id": 4, "method": "write_state", "params": {"of": {"session": "s1", "service": "web"}, "writes": [{"key": "k", "value": "[1]", "expires_ms": "60000"}]}}"#;
 const JSON_WRITTEN: &str = r#"{"jsonrpc": "2.0", "id": 4, "result": [{"key": "k", "version": "7"}]}"#;
+const JSON_SECRET: &str = r#"{"jsonrpc": "2.0", "id": 5, "method": "service_secret", "params": {"service": "web", "rotate": true, "request": "r2"}}"#;
+const JSON_SECRETS: &str = r#"{"jsonrpc": "2.0", "id": 5, "result": {"current": "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE", "former": ["AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI"]}}"#;
 const JSON_REPLAY: &str = r#"{"jsonrpc": "2.0", "id": 3, "method": "replay", "params": {"of": {"session": "s1", "service": "web"}, "after": {"event": "Zmlyc3Q"}, "most": 1}}"#;
 const JSON_REPLAYED: &str = r#"{"jsonrpc": "2.0", "id": 3, "result": {"events": [{"id": "c2V2ZW50aA", "stream": "t1", "position": "7", "number": "15", "message": "{\"jsonrpc\":\"2.0\",\"method\":\"m\"}"}], "gaps": [{"stream": "t1", "first": "2", "last": "6"}], "next": [{"event": "c2V2ZW50aA"}], "more": true}}"#;
 const JSON_REFUSED: &str = r#"{"jsonrpc": "2.0", "id": "b", "error": {"code": -32000, "message": "the lease is not the newest (epoch 7, newest 8): another process has claimed this session since", "data": {"code": "stale_epoch", "http_status": 409, "given": "7", "newest": "8"}}}"#;
@@ -184,6 +187,10 @@ fn json_rpc_frames() {
     assert_eq!(message, json!(SessiondRequest::WriteState { request: write() }));
     assert_eq!(answer(&mut server, id, SessiondResponse::WriteState(Ok(written()))), golden(JSON_WRITTEN));
 
+    let (id, message) = call(&mut server, JSON_SECRET);
+    assert_eq!(message, json!(SessiondRequest::ServiceSecret { request: secret() }));
+    assert_eq!(answer(&mut server, id, SessiondResponse::ServiceSecret(Ok(secrets()))), golden(JSON_SECRETS));
+
     let (id, message) = call(&mut server, JSON_REPLAY);
     let after = Cursor::Event(EventId("Zmlyc3Q".into()));
     let replay = SessiondRequest::Replay { request: ReplayRequest { of: web(), after, most: Some(1) } };
@@ -256,6 +263,7 @@ fn the_methods_are_those_of_the_service() {
         ListTasks => "list_tasks",
         LeaseService => "lease_service",
         ReleaseService => "release_service",
+        ServiceSecret => "service_secret",
         FindBackend => "find_backend",
         KeepBackend => "keep_backend",
         BackendStarted => "backend_started",
@@ -283,6 +291,7 @@ fn the_methods_are_those_of_the_service() {
         let params = match method {
             "store_token" => json!({"session": "s", "epoch": "1", "token": "aGk="}),
             "reject_token" | "release" | "find_backend" => json!({"session": "s", "epoch": "1"}),
+            "service_secret" => json!({"service": "web", "rotate": true, "request": "r"}),
             "lease_service" => json!({"service": "web"}),
             "release_service" => json!({"service": "web", "epoch": "1"}),
             "open_session" | "get_session" | "touch_session" | "attach_session" | "detach_session"
@@ -411,6 +420,8 @@ fn the_page_quotes_the_golden_bytes() {
         JSON_APPENDED,
         JSON_WRITE,
         JSON_WRITTEN,
+        JSON_SECRET,
+        JSON_SECRETS,
         JSON_REPLAY,
         JSON_REPLAYED,
         JSON_CLAIM,

@@ -18,6 +18,7 @@ mod orphans;
 mod pruning;
 mod relay;
 mod replay;
+mod secrets;
 mod signs;
 mod state;
 mod tasks;
@@ -40,6 +41,7 @@ pub(crate) use lives::*;
 pub(crate) use orphans::*;
 pub(crate) use pruning::*;
 pub(crate) use replay::*;
+pub(crate) use secrets::*;
 pub(crate) use signs::*;
 pub(crate) use state::*;
 pub(crate) use tasks::*;
@@ -158,6 +160,9 @@ macro_rules! cases {
             a_sign_is_renewed_and_removed
             a_sign_is_no_session
             one_machine_has_a_session_s_server
+
+            all_daemons_tell_the_same_secret
+            a_key_that_was_rotated_out_counts_for_a_day
 
             to_an_identity
             to_a_credential_that_is_rotated

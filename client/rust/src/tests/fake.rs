@@ -18,7 +18,9 @@ use mcp_sessiond_proto::debug::{
 use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, FRAME_MAX, Hello};
 use mcp_sessiond_proto::service::Sessiond as Service;
-use mcp_sessiond_proto::services::{FindRequest, ServeRequest, Served, ServiceLease};
+use mcp_sessiond_proto::services::{
+    FindRequest, SecretRequest, ServeRequest, Served, ServiceLease, ServiceSecret,
+};
 use mcp_sessiond_proto::sessions::{
     CreateRequest, MintRequest, Minted, OpenHandleRequest, OwnSessions, ResetRequest, RotateRequest, Session,
     SessionRef, UpdateRequest,
@@ -331,6 +333,10 @@ impl Service for Daemon {
 
     async fn release_service(self, _: Context, request: ServiceLease) -> Result<(), Error> {
         self.told("release_service", &request).await
+    }
+
+    async fn service_secret(self, _: Context, request: SecretRequest) -> Result<ServiceSecret, Error> {
+        self.told("service_secret", &request).await
     }
 
     async fn find_backend(self, _: Context, request: FindRequest) -> Result<Option<Backend>, Error> {

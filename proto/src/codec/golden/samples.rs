@@ -40,6 +40,16 @@ pub(super) fn written() -> Vec<StateEntry> {
     vec![StateEntry { key: "k".parse().expect("a key"), version: StateVersion(7), value: None }]
 }
 
+pub(super) fn secret() -> SecretRequest {
+    let request = Some("r2".parse().expect("id"));
+    SecretRequest { service: "web".parse().expect("name"), rotate: true, request }
+}
+
+pub(super) fn secrets() -> ServiceSecret {
+    let key = |digits: &str, last: &str| SecretKey(digits.repeat(10) + last);
+    ServiceSecret { current: key("AQEB", "AQE"), former: vec![key("AgIC", "AgI")] }
+}
+
 pub(super) fn web() -> SessionRef {
     let service = Some("web".parse().expect("name"));
     SessionRef { session: "s1".parse().expect("id"), service, epoch: None, caller: None }
