@@ -39,13 +39,16 @@ Servers that `serve` has started survive it. When `serve` is started again under
 rest of its calls once. If nobody serves the name for ten minutes (`http.linger_ms`), the servers end. The sessions stay: when their \
 clients come back, `serve` starts new servers and sends them the recorded handshake.
 
+With `--unkept`, `serve` also serves where no daemon runs and none can be started. It keeps nothing then, says so on standard error, and \
+does not look for a daemon later.
+
 SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too, unless `--keep` is given. A session that no client reads or calls for \
 half an hour (`http.idle_ms`) ends.
 
 With `--inspect` there is a page for a browser at /inspect. It shows sessions, streams, servers and events, and never a message; it has \
 buttons that end a session and restart its server, and a client that calls tools.
 
-Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 70 `serve` has failed; 75 no daemon, or another process serves \
+Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 70 `serve` has failed; 75 no daemon (without `--unkept`), or another process serves \
 the name or listens there.
 
 `mcp-sessiond install --serve NAME` makes it a service. `mcp-sessiond demo http` shows what it does.
@@ -85,6 +88,9 @@ pub(super) struct Arguments {
     /// Do not start a daemon where none runs
     #[arg(long)]
     no_start: bool,
+    /// Where no daemon can be had, serve all the same, and keep nothing: no stream can be resumed, and sessions end with `serve`
+    #[arg(long)]
+    unkept: bool,
     /// In place of a command: the http:// URL of a server that speaks Streamable HTTP itself
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     upstream: Option<Url>,
@@ -178,6 +184,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
         cookie,
         inspect,
         keep,
+        unkept,
         command,
         upstream,
         ..
@@ -191,6 +198,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
     Ok(Settings {
         service: format!("serve.{name}").parse().map_err(|error| format!("--name: {error}"))?,
         start,
+        unkept,
         // systemd gives a service up that exits with 75.
         waits: std::env::var_os("NOTIFY_SOCKET").is_some(),
         keep,

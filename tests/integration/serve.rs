@@ -14,6 +14,7 @@ mod modern;
 mod page;
 mod streams;
 mod thin;
+mod unkept;
 mod upstream;
 mod who;
 

@@ -56,11 +56,15 @@ pub trait Backend: Send + Sync {
 
 /// Where backends come from.
 pub trait Backends: Send + Sync {
-    /// The backend of a session: the one that runs, or else a new one.
+    /// The backend of a session: the one that runs, or else a new one. None: the daemon does not keep the session, so each call
+    /// starts a new backend.
     ///
     /// # Errors
     /// When there is no such session any more, or no server can be started or reached.
-    fn backend<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>>;
+    fn backend<'a>(
+        &'a self,
+        session: Option<&'a Session>,
+    ) -> BoxFuture<'a, Result<Arc<dyn Backend>, Refusal>>;
 
     /// Makes sure that this machine may have the backend of a session that another process has begun.
     ///

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse;
 use axum::routing::post;
@@ -22,14 +22,13 @@ use mcp_sessiond_client::{Caller, SessionId};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::inspect;
-use crate::live::Live;
 use crate::modern;
 use crate::record::{ASSUMED, VERSIONS};
 use crate::refusal::Refusal;
 use crate::response::event_stream;
+use crate::served::{Parts, Served};
 use crate::settings::Settings;
 use crate::table::Table;
-use crate::tail::Tail;
 use crate::who;
 
 /// Where it is served.
@@ -82,7 +81,7 @@ fn cors(settings: &Settings) -> CorsLayer {
         settings.origins.iter().filter_map(|origin| origin.parse().ok()).collect();
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
-        .allow_methods([axum::http::Method::GET, axum::http::Method::POST, axum::http::Method::DELETE])
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // Tools name headers of their own (`Mcp-Param-…`).
         .allow_headers(AllowHeaders::mirror_request())
         .allow_credentials(true)
@@ -108,41 +107,40 @@ async fn delete(
     State(table): State<Server>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-) -> Result<StatusCode, Refusal> {
+) -> Result<Response<Body>, Refusal> {
     modern::only_posts(&headers)?;
-    let live = session(&table, &caller, &headers).await?;
+    if let Some(through) = table.through() {
+        return through.pass(Method::DELETE, &caller, &headers, Bytes::new()).await;
+    }
+    let served = session(&table, &caller, &headers).await?;
     // In a task of its own, which goes on when the client hangs up.
-    let ended = tokio::spawn(async move { live.end().await });
+    let ended = tokio::spawn(async move { served.end().await });
     ended.await.unwrap_or(Ok(()))?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// The session that a request names.
-async fn session(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Arc<Live>, Refusal> {
-    let live = match named(headers, &SESSION) {
+async fn session(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Served, Refusal> {
+    let served = match named(headers, &SESSION) {
         Some(named) => found(table, caller, named).await?,
         None => by_cookie(table, caller, headers).await?.ok_or_else(Refusal::no_session)?,
     };
-    speaks(&live, headers)?;
-    Ok(live)
+    speaks(&served, headers)?;
+    Ok(served)
 }
 
 /// The session of this id.
-async fn found(table: &Server, caller: &Caller, id: &str) -> Result<Arc<Live>, Refusal> {
+async fn found(table: &Server, caller: &Caller, id: &str) -> Result<Served, Refusal> {
     let id: SessionId = id.parse().map_err(|_| Refusal::unknown_session())?;
     table.find(&id, caller).await
 }
 
 /// The session that a cookie names, where cookies are taken. None: there is no cookie.
-async fn by_cookie(
-    table: &Server,
-    caller: &Caller,
-    headers: &HeaderMap,
-) -> Result<Option<Arc<Live>>, Refusal> {
+async fn by_cookie(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Option<Served>, Refusal> {
     let mut refused = None;
     for named in named_by_cookies(headers).filter(|_| table.shared().settings.cookie) {
         match found(table, caller, named).await {
-            Ok(live) => return Ok(Some(live)),
+            Ok(served) => return Ok(Some(served)),
             Err(refusal) => refused = Some(refusal),
         }
     }
@@ -150,9 +148,9 @@ async fn by_cookie(
 }
 
 /// Checks the version of MCP that a request names.
-fn speaks(live: &Live, headers: &HeaderMap) -> Result<(), Refusal> {
+fn speaks(served: &Served, headers: &HeaderMap) -> Result<(), Refusal> {
     let version = named(headers, &VERSION).unwrap_or(ASSUMED);
-    if version == live.record().version || VERSIONS.contains(&version) {
+    if version == served.record().version || VERSIONS.contains(&version) {
         return Ok(());
     }
     let known = VERSIONS.join(", ");
@@ -178,11 +176,8 @@ async fn body(body: Body, wait: Duration) -> Result<Bytes, Refusal> {
 }
 
 /// The answer to a request with these headers that is a stream of a session's events.
-fn events(headers: &HeaderMap, session: &SessionId, tail: Tail) -> Response<Body> {
-    let mut response = event_stream(futures::stream::unfold(tail, async |mut tail| {
-        let part = tail.next().await?;
-        Some((part, tail))
-    }));
+fn events(headers: &HeaderMap, session: &SessionId, parts: Parts) -> Response<Body> {
+    let mut response = event_stream(parts);
     // Scripts of a page can read the header, and not the cookie.
     if headers.contains_key(SESSION) {
         name_session(response.headers_mut(), session);

@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::routing::{get, post};
 use axum::{Extension, Router, middleware};
 use mcp_sessiond_client::{
-    Caller, Control, Error, Options, Session, SessionError, SessionId, SessionStatus, SessionView,
+    Caller, Control, Error, Options, Session, SessionError, SessionId, SessionStatus, SessionView, Sessions,
 };
 use mcp_sessiond_proto::ServiceName;
 use mcp_sessiond_proto::backends::{Backend, StopRequest};
@@ -56,6 +56,7 @@ type Server = Arc<Inspector>;
 /// What the page asks.
 struct Inspector {
     table: Arc<Table>,
+    sessions: Sessions,
     control: Control,
     /// Whose the sessions are that this process does not serve: to ask the daemon is to use the session, so
     /// it is done once.
@@ -63,15 +64,16 @@ struct Inspector {
     watchers: Arc<Semaphore>,
 }
 
-/// The routes; none without `--inspect`.
+/// The routes; none without `--inspect`, or where nothing is kept.
 pub fn router(table: &Arc<Table>) -> Router {
     let settings = &table.shared().settings;
-    if !settings.inspect {
+    let Some(sessions) = table.shared().sessions.clone().filter(|_| settings.inspect) else {
         return Router::new();
-    }
+    };
     let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
     let inspector = Arc::new(Inspector {
         table: table.clone(),
+        sessions,
         control: Control::new(options),
         known: Mutex::default(),
         watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
@@ -217,7 +219,7 @@ impl Inspector {
 
     /// The service's sessions that have not ended.
     async fn living(&self) -> Result<Vec<SessionView>, Refusal> {
-        let mut views = self.daemons(self.table.shared().sessions.list()).await?;
+        let mut views = self.daemons(self.sessions.list()).await?;
         views.retain(|view| view.status != SessionStatus::Terminated);
         Ok(views)
     }
@@ -232,7 +234,7 @@ impl Inspector {
 
     /// Takes up a session of the caller's in the daemon, without serving it.
     async fn open(&self, id: &SessionId, caller: &Caller) -> Result<Session, Refusal> {
-        let sessions = self.table.shared().sessions.on_behalf_of(caller.clone());
+        let sessions = self.sessions.on_behalf_of(caller.clone());
         let opened = self.daemons(sessions.open(id)).await;
         opened.map_err(|refusal| {
             if refusal.status == StatusCode::FORBIDDEN { crate::who::bound_to_another() } else { refusal }

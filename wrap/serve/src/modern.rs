@@ -9,8 +9,8 @@
 //!
 //! - `envelope.rs`: what a POST says of itself. `params.rs`: arguments that are repeated in headers.
 //! - `callers.rs`: the servers of all callers. `discover.rs`: what a server speaks.
-//! - `server.rs`: one of them. `asking.rs`: requests that it was sent. `open.rs`: to which of them a message of the server belongs.
-//!   `unsent.rs`: bytes that it does not read. `uses.rs`: whether it is in use.
+//! - `session.rs`: where the next process finds a server. `server.rs`: one of them. `asking.rs`: requests that it was sent. `open.rs`: to which of them a message of the server belongs.
+//!   `uses.rs`: whether it is in use.
 //! - `reply.rs`: the response.
 //!
 //! A server that speaks HTTP itself gets the requests as they came.
@@ -23,14 +23,14 @@ mod open;
 mod params;
 mod reply;
 mod server;
-mod unsent;
+mod session;
 mod uses;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{HeaderMap, Method, Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::Bytes;
 use mcp_sessiond_client::Caller;
@@ -100,7 +100,7 @@ async fn through(
     body: Bytes,
 ) -> Response<Body> {
     let id = if let Posted::Request(request) = posted { &*request.id } else { "null" };
-    match forward(url, hold, headers, body).await {
+    match forward(url, hold, Method::POST, headers, body).await {
         Ok(response) => response,
         Err(NotForwarded::Refused(refusal)) => refusal.answering(id),
         Err(NotForwarded::Unknown) => {

@@ -14,7 +14,7 @@ use hyper::service::Service as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use mcp_sessiond_client::{Options, ServiceName, Sessions};
+use mcp_sessiond_client::{Options, ServiceName, SessionError, Sessions};
 use mcp_sessiond_process::{descriptors, tcp};
 use mcp_sessiond_wrap::service::NotLeased;
 use sd_notify::NotifyState;
@@ -32,6 +32,8 @@ use crate::kept::Keepers;
 use crate::live::Shared;
 use crate::settings::{Behind, Listen, Settings};
 use crate::table::Table;
+use crate::unkept::child::Children;
+use crate::unkept::through::NoBackends;
 use crate::upstream::Upstreams;
 
 /// How often a client of HTTP/2 gets a ping, and how long it may take to answer.
@@ -48,6 +50,9 @@ const CONNECTIONS_MAX: usize = 1_024;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pause before a daemon is looked for again.
 const DAEMON_PAUSE: Duration = Duration::from_secs(1);
+/// What `--unkept` means, where there is no daemon.
+const UNKEPT: &str = "Nothing is kept (--unkept): clients can't resume anything, and their sessions end with this process. \
+    To keep sessions, start a daemon (`mcp-sessiond install`), and then restart `serve`";
 /// The answer to a connection of another user's.
 const NOT_OURS: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
     The kernel does not say that this is of the user who runs mcp-sessiond serve";
@@ -57,7 +62,7 @@ const NOT_OURS: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent
 pub enum NotServed {
     /// There is no daemon.
     #[error("there is no daemon to keep sessions: {0}")]
-    NoDaemon(mcp_sessiond_client::SessionError),
+    NoDaemon(SessionError),
     /// Another process serves this name.
     #[error("process {pid} serves {service} already; end it, or take another --name")]
     Taken {
@@ -95,27 +100,37 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
     let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
     let sessions = Sessions::of_service(settings.service.clone(), options);
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        found = find_daemon(&sessions, settings.waits) => found?,
+    let found = tokio::select! {
+        found = find_daemon(&sessions, settings.waits && !settings.unkept) => found,
         _ = term.recv() => return Ok(()),
         _ = int.recv() => return Ok(()),
-    }
-    // One for each client's connection, and two for each server's keeper.
-    let former = descriptors::raise();
-    let backends = backends(&settings, former).await.map_err(|error| match error {
-        NotLeased::Taken { pid, .. } => NotServed::Taken { pid, service: settings.service.clone() },
-        error => NotServed::NotLeased(error),
-    })?;
+    };
+    let sessions = match found {
+        // A daemon that refuses is there.
+        Err(error @ NotServed::NoDaemon(SessionError::Connect(_))) if settings.unkept => {
+            complain(format_args!("{error}. {UNKEPT}"));
+            None
+        }
+        found => Some(found.map(|()| sessions)?),
+    };
+    let backends = match sessions {
+        Some(_) => backends(&settings).await.map_err(|error| match error {
+            NotLeased::Taken { pid, .. } => NotServed::Taken { pid, service: settings.service.clone() },
+            error => NotServed::NotLeased(error),
+        })?,
+        None => unkept(&settings),
+    };
     let (listener, at) = bind(&settings.listen).await?;
     let table = Arc::new(Table::new(Shared { settings, sessions, backends, counts: Counts::default() }));
-    announce(&at, table.shared().settings.inspect);
+    let is_kept = table.shared().sessions.is_some();
+    announce(&at, is_kept && table.shared().settings.inspect);
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     let serving = accept(&listener, router(&table), table.shared());
     let ends = tokio::select! {
         () = serving => false,
         () = table.look_after() => false,
-        _ = term.recv() => false,
-        _ = int.recv() => !table.shared().settings.keep,
+        _ = term.recv() => !is_kept,
+        _ = int.recv() => !is_kept || !table.shared().settings.keep,
     };
     if let Listener::Unix(_, path) = &listener {
         let _ = std::fs::remove_file(path);
@@ -145,7 +160,17 @@ async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), NotServed> 
     Ok(())
 }
 
-async fn backends(settings: &Settings, descriptors: Option<u64>) -> Result<Arc<dyn Backends>, NotLeased> {
+/// Servers without a daemon.
+fn unkept(settings: &Settings) -> Arc<dyn Backends> {
+    match &settings.behind {
+        Behind::Program(program) => Arc::new(Children::of(program.clone())),
+        Behind::Upstream(_) => Arc::new(NoBackends),
+    }
+}
+
+async fn backends(settings: &Settings) -> Result<Arc<dyn Backends>, NotLeased> {
+    // One for each client's connection, and two for each server's keeper.
+    let descriptors = descriptors::raise();
     Ok(match settings.behind.clone() {
         Behind::Program(program) => Arc::new(Keepers::of(settings, program, descriptors).await?),
         Behind::Upstream(url) => Arc::new(Upstreams::of(settings, url).await?),

@@ -18,7 +18,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::refusal::{CONNECTION, Refusal, UNREADABLE};
-use crate::which::{Id, Said};
+use crate::which::{Id, Said, Which};
 
 /// A message of a client.
 #[derive(Debug)]
@@ -54,6 +54,57 @@ impl PostedKind {
     pub fn call(&self) -> Option<&Id> {
         if let Self::Call(id) = self { Some(id) } else { None }
     }
+}
+
+/// The messages of a POST that has calls.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// The ids of the calls.
+    pub calls: Vec<Id>,
+    /// The calls, in the same order.
+    pub lines: Vec<Bytes>,
+    /// Messages that want no answer.
+    pub rest: Vec<Posted>,
+}
+
+impl Calls {
+    /// Divides the messages of a POST.
+    ///
+    /// # Errors
+    /// When two calls have one id.
+    pub fn of(messages: Vec<Posted>) -> Result<Self, Refusal> {
+        let mut of = Self::default();
+        for message in messages {
+            let PostedKind::Call(id) = message.kind else {
+                of.rest.push(message);
+                continue;
+            };
+            if of.calls.contains(&id) {
+                return Err(Refusal::invalid("two requests of one batch have the same id"));
+            }
+            of.calls.push(id);
+            of.lines.push(message.line);
+        }
+        Ok(of)
+    }
+}
+
+/// A message that wants no answer, as this server gets it. None: it is about a request of a former server.
+#[must_use]
+pub fn inward(kind: &PostedKind, line: Bytes, incarnation: &str, which: &mut Which) -> Option<Bytes> {
+    Some(match kind {
+        PostedKind::Answer(id) => {
+            let asked = asked_by(incarnation, id)?;
+            which.ask_answered(&asked);
+            answering(&line, &asked)
+        }
+        PostedKind::Progress(token) => answering(&line, &asked_by(incarnation, token)?),
+        PostedKind::Cancelled(id) => match which.stream_of(id) {
+            Some(stream) => cancelling(&line, stream),
+            None => line,
+        },
+        _ => line,
+    })
 }
 
 /// The messages of a POST, and whether they came as a batch.
@@ -322,12 +373,9 @@ pub fn refused(id: &str, refusal: &Refusal) -> Json {
     Json::trusted(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
 }
 
-/// What the server gets for a request of its own that no client will see.
+/// What the server gets for a request of its own that no client will see, for this reason.
 #[must_use]
-pub fn not_asked(id: &str, bytes: usize) -> String {
-    let message = format!(
-        "the request has {bytes} bytes, more than can be stored for the client (limits.message_bytes)"
-    );
+pub fn not_asked(id: &str, message: &str) -> String {
     let error = json!({"code": CONNECTION, "message": message});
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
 }
@@ -360,53 +408,4 @@ pub struct Handshaken {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_server_gets_ids_of_its_own_and_the_client_gets_back_the_ones_that_it_sent() {
-        let stream: StreamId = "call-x".parse().expect("an id");
-        for id in ["1", "-7", "\"a/\\\"b\"", "18446744073709551615"] {
-            let call = format!(
-                r#"{{"id":{id},"method":"tools/call","params":{{"_meta":{{"progressToken":{id}}}}},"jsonrpc":"2.0"}}"#
-            );
-            let sent = to_server(&call.into(), stream.as_str());
-            let sent: serde_json::Value = serde_json::from_slice(&sent).expect("JSON");
-            assert_eq!(sent["id"], format!("call-x/{id}"));
-            assert_eq!(sent["params"]["_meta"]["progressToken"], sent["id"]);
-            let answer =
-                json!({"jsonrpc": "2.0", "id": sent["id"], "result": {"id": "call-x/1"}}).to_string();
-            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
-                "params": {"progressToken": sent["id"], "progress": 1}})
-            .to_string();
-            let mut got = Vec::new();
-            heard(&format!("[{answer},{progress}]").into(), "x", |said, message| got.push((said, message)));
-            assert_eq!(got[0].0, Said::Answer(stream.clone(), id.into()));
-            assert_eq!(answers(&got[0].1).as_deref(), Some(id));
-            assert!(got[0].1.as_str().contains(r#""result":{"id":"call-x/1"}"#), "only the id is replaced");
-            assert_eq!(got[1].0, Said::Progress(stream.clone()));
-            assert!(
-                got[1].1.as_str().contains(&format!("\"progressToken\":{id}")),
-                "{:?}",
-                got[1].1.as_str()
-            );
-        }
-        heard(&r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.into(), "x", |said, _| panic!("{said:?}"));
-    }
-
-    #[test]
-    fn an_answer_to_a_request_of_a_former_server_is_known() {
-        let ask = json!({"jsonrpc": "2.0", "id": 0, "method": "elicitation/create"}).to_string();
-        let mut id = None;
-        heard(&ask.into(), "server-1", |said, message| {
-            assert_eq!(said, Said::Ask("0".into()));
-            let message: serde_json::Value = serde_json::from_str(message.as_str()).expect("JSON");
-            id = Some(message["id"].to_string());
-        });
-        let id = id.expect("it is heard");
-        assert_eq!(asked_by("server-1", &id).as_deref(), Some("0"));
-        assert_eq!((asked_by("server-2", &id), asked_by("server-1", "0")), (None, None));
-        let answer: Bytes = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into();
-        assert_eq!(&answering(&answer, "0")[..], br#"{"jsonrpc":"2.0","id":0,"result":{}}"#);
-    }
-}
+mod tests;

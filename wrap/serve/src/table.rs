@@ -14,11 +14,14 @@ use tokio::time::sleep;
 use crate::live::{Began, Live, Shared};
 use crate::modern::{self, Callers};
 use crate::refusal::Refusal;
+use crate::served::Served;
+use crate::unkept::Unkept;
+use crate::unkept::through::Through;
 
 /// So many times within `http.idle_ms` each session is checked for whether it is in use.
 const LOOKS: u32 = 4;
 
-type Slot = Arc<OnceCell<Arc<Live>>>;
+type Slot = Arc<OnceCell<Served>>;
 
 /// The sessions that this process has begun, or has taken up from a former one.
 pub struct Table {
@@ -27,6 +30,7 @@ pub struct Table {
     /// One reference for each session that is about to begin, and one for the table.
     beginning: Arc<()>,
     modern: Arc<Callers>,
+    through: Option<Through>,
 }
 
 impl std::fmt::Debug for Table {
@@ -39,11 +43,13 @@ impl Table {
     /// A table with no sessions.
     #[must_use]
     pub fn new(shared: Shared) -> Self {
+        let through = Through::of(&shared);
         Self {
             shared: Arc::new(shared),
             slots: Mutex::default(),
             beginning: Arc::default(),
             modern: Arc::default(),
+            through,
         }
     }
 
@@ -55,7 +61,7 @@ impl Table {
 
     fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Slot>> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|_, slot| slot.get().is_none_or(|live| !live.has_ended()));
+        slots.retain(|_, slot| slot.get().is_none_or(|served| !served.has_ended()));
         slots
     }
 
@@ -63,7 +69,7 @@ impl Table {
     ///
     /// # Errors
     /// When there are as many sessions as there may be and all are in use, no daemon, or no server can be started.
-    pub async fn begin(&self, caller: Caller, params: Box<RawValue>) -> Result<Began, Refusal> {
+    pub async fn begin(&self, caller: Caller, params: Box<RawValue>) -> Result<Began<Served>, Refusal> {
         let beginning = loop {
             match self.reserve() {
                 Ok(beginning) => break beginning,
@@ -71,13 +77,27 @@ impl Table {
                 Err(_) => {}
             }
         };
-        let began = Live::begin(&self.shared, caller, params).await;
-        if let Ok(Began::Session(live)) = &began {
-            let slot = Arc::new(OnceCell::new_with(Some(live.clone())));
-            self.slots().insert(live.id().clone(), slot);
+        let began = match self.keeps() {
+            true => began(Live::begin(&self.shared, caller, params).await?, Served::Kept),
+            false => began(Unkept::begin(&self.shared, caller, params).await?, Served::Unkept),
+        };
+        if let Began::Session(served) = &began {
+            let slot = Arc::new(OnceCell::new_with(Some(served.clone())));
+            self.slots().insert(served.id().clone(), slot);
         }
         drop(beginning);
-        began
+        Ok(began)
+    }
+
+    /// Whether there is a daemon that keeps sessions.
+    fn keeps(&self) -> bool {
+        self.shared.sessions.is_some()
+    }
+
+    /// What passes HTTP on, where nothing is kept and the server speaks HTTP itself.
+    #[must_use]
+    pub fn through(&self) -> Option<&Through> {
+        self.through.as_ref()
     }
 
     /// Counts one more session, which is about to begin, for as long as what this returns is there.
@@ -85,7 +105,7 @@ impl Table {
         let slots = self.slots();
         let beginning = self.beginning.clone();
         // Without the references of the table and of this call.
-        self.room(served(&slots) + Arc::strong_count(&beginning) - 2)?;
+        self.room(count(&slots) + Arc::strong_count(&beginning) - 2)?;
         Ok(beginning)
     }
 
@@ -96,16 +116,16 @@ impl Table {
         if least.is_zero() {
             return false;
         }
-        let lives: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
-        let unused = lives.iter().filter_map(|live| Some((live.unused_for(caller)?, live)));
+        let all: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
+        let unused = all.iter().filter_map(|served| Some((served.unused_for(caller)?, served)));
         match unused.max_by_key(|(time, _)| *time) {
-            Some((time, live)) if time >= least => {
+            Some((time, served)) if time >= least => {
                 let seconds = time.as_secs();
                 crate::complain(format_args!(
                     "session {} ends, to make room for a new one: nobody has used it for {seconds} s",
-                    live.id()
+                    served.id()
                 ));
-                live.end().await.is_ok()
+                served.end().await.is_ok()
             }
             _ => false,
         }
@@ -113,14 +133,15 @@ impl Table {
 
     /// Carries out a POST of MCP 2026-07-28. None: it is none.
     pub async fn modern(&self, caller: &Caller, headers: &HeaderMap, body: &Bytes) -> Option<Response<Body>> {
-        let room = || self.room(served(&self.slots()));
+        let room = || self.room(count(&self.slots()));
         modern::post(&self.modern, &self.shared, room, caller, headers, body).await
     }
 
     /// How many sessions are served.
     #[must_use]
     pub fn count(&self) -> usize {
-        served(&self.slots()) + self.modern.count()
+        let passed_on = self.through.as_ref().map_or(0, Through::count);
+        count(&self.slots()) + self.modern.count() + passed_on
     }
 
     fn room(&self, sessions: usize) -> Result<(), Refusal> {
@@ -138,7 +159,7 @@ impl Table {
     ///
     /// # Errors
     /// When there is no such session, it was made for another caller, or there is no daemon.
-    pub async fn find(&self, id: &SessionId, caller: &Caller) -> Result<Arc<Live>, Refusal> {
+    pub async fn find(&self, id: &SessionId, caller: &Caller) -> Result<Served, Refusal> {
         let slot = loop {
             match self.slot(id) {
                 Ok(slot) => break slot,
@@ -151,16 +172,22 @@ impl Table {
                 }
             }
         };
-        let found = slot.get_or_try_init(|| Live::restore(&self.shared, caller.clone(), id)).await;
+        let restored = || async {
+            match self.keeps() {
+                true => Live::restore(&self.shared, caller.clone(), id).await.map(Served::Kept),
+                false => Err(Refusal::unknown_session()),
+            }
+        };
+        let found = slot.get_or_try_init(restored).await;
         if found.is_err() {
             let mut slots = self.slots();
             if slots.get(id).is_some_and(|held| Arc::ptr_eq(held, &slot) && held.get().is_none()) {
                 slots.remove(id);
             }
         }
-        let live = found?;
-        live.admit(caller)?;
-        Ok(live.clone())
+        let served = found?;
+        served.admit(caller)?;
+        Ok(served.clone())
     }
 
     /// Where the session of an id is, or will be.
@@ -169,14 +196,17 @@ impl Table {
         if let Some(slot) = slots.get(id) {
             return Ok(slot.clone());
         }
-        self.room(served(&slots))?;
+        self.room(count(&slots))?;
         Ok(slots.entry(id.clone()).or_default().clone())
     }
 
     /// The session of an id, if this process serves it already. That does not count as use.
     #[must_use]
     pub fn served(&self, id: &SessionId) -> Option<Arc<Live>> {
-        self.slots().get(id)?.get().cloned()
+        match self.slots().get(id)?.get()? {
+            Served::Kept(live) => Some(live.clone()),
+            Served::Unkept(_) => None,
+        }
     }
 
     /// How many requests of MCP 2026-07-28 are open at the server of this session. None: this process has no such server.
@@ -193,8 +223,8 @@ impl Table {
         }
         loop {
             sleep(idle / LOOKS).await;
-            let lives: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
-            let looks = futures::future::join_all(lives.iter().map(|live| live.look()));
+            let all: Vec<_> = self.slots().values().filter_map(|slot| slot.get().cloned()).collect();
+            let looks = futures::future::join_all(all.iter().map(Served::look));
             futures::future::join(looks, self.modern.look()).await;
         }
     }
@@ -202,21 +232,32 @@ impl Table {
     /// Lets go of all sessions. They go on, with their servers, for the process that serves the name next.
     pub fn close(&self) {
         self.modern.close();
-        self.slots().drain().filter_map(|(_, slot)| slot.get().cloned()).for_each(|live| live.close());
+        for (_, slot) in self.slots().drain() {
+            if let Some(Served::Kept(live)) = slot.get() {
+                live.close();
+            }
+        }
     }
 
     /// Ends all sessions.
     pub async fn end(&self) {
         self.modern.end().await;
-        let lives: Vec<_> = self.slots().drain().filter_map(|(_, slot)| slot.get().cloned()).collect();
-        futures::future::join_all(lives.iter().map(|live| async {
-            drop(live.end().await);
+        let all: Vec<_> = self.slots().drain().filter_map(|(_, slot)| slot.get().cloned()).collect();
+        futures::future::join_all(all.iter().map(|served| async {
+            drop(served.end().await);
         }))
         .await;
     }
 }
 
+fn began<S>(began: Began<S>, served: impl FnOnce(S) -> Served) -> Began<Served> {
+    match began {
+        Began::Session(session) => Began::Session(served(session)),
+        Began::Refused(error) => Began::Refused(error),
+    }
+}
+
 /// How many sessions are served. An id that is being looked up does not count.
-fn served(slots: &HashMap<SessionId, Slot>) -> usize {
+fn count(slots: &HashMap<SessionId, Slot>) -> usize {
     slots.values().filter(|slot| slot.initialized()).count()
 }

@@ -9,6 +9,7 @@ use mcp_sessiond_client::{Cursor, EventId, StreamId};
 use tokio::time::sleep;
 
 use crate::live::{Live, Over, Reading};
+use crate::refusal::Refusal;
 use crate::said::gap;
 
 /// A comment, so that proxies and clients see that the connection is alive.
@@ -147,4 +148,47 @@ impl Tail {
     fn wait(&mut self, part: impl Into<Bytes>) {
         self.waiting.push_back((part.into(), None));
     }
+}
+
+/// A stream from an event on. None: it has ended, and that was its last event.
+///
+/// # Errors
+/// When there is no such event, or no daemon.
+pub async fn resumed(live: &Arc<Live>, event: EventId) -> Result<Option<Tail>, Refusal> {
+    let found = live.held(live.session().find_event(&event)).await?;
+    if found.ended {
+        return Ok(None);
+    }
+    let stream = found.stream.stream;
+    // Before what is stored is read: this reader is sent everything that comes after that.
+    let reading = live.read(&stream);
+    let after = Cursor::Event(event.clone());
+    let mut tail = Tail::new(live.clone(), stream, found.position, after, reading).catching_up();
+    // Some clients forget the id of the last event with each connection.
+    tail.prime(&event);
+    Ok(Some(tail))
+}
+
+/// The standalone stream, from the first event that no reader of it was sent.
+///
+/// # Errors
+/// When there is no daemon, or no server can be started.
+pub async fn standalone(live: &Arc<Live>) -> Result<Tail, Refusal> {
+    live.wake().await?;
+    if let Some(event) = live.told()
+        && let Some(tail) = resumed(live, event).await?
+    {
+        return Ok(tail);
+    }
+    let stream = StreamId::standalone();
+    let reading = live.read(&stream);
+    let after = Cursor::Stream(stream.clone());
+    let mut tail = Tail::new(live.clone(), stream.clone(), 0, after, reading).catching_up();
+    let said = live.held(live.session().replay(&Cursor::Stream(stream.clone()))).await?;
+    if said.events.is_empty() {
+        let primed = live.held(live.session().stream(stream).prime()).await?;
+        live.tell(primed.position, &primed.id);
+        tail.prime(&primed.id);
+    }
+    Ok(tail)
 }

@@ -11,16 +11,18 @@ use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header};
 use axum::routing::{get, post};
 use axum::{Extension, Router, middleware};
 use bytes::Bytes;
+use futures::StreamExt as _;
 use mcp_sessiond_client::{Caller, RequestId};
 use tokio::sync::{OnceCell, mpsc};
 use tokio::time::timeout;
 
 use super::accept::{EVENTS, is_json, takes};
 use super::{Server, admitted, body};
-use crate::live::{Began, Live};
+use crate::live::Began;
 use crate::refusal::Refusal;
 use crate::said::{self, Posted, PostedKind, posted};
-use crate::tail::{COMMENT, Tail};
+use crate::served::{Parts, Served};
+use crate::tail::COMMENT;
 
 /// The path of the stream.
 const STREAM: &str = "/sse";
@@ -38,7 +40,7 @@ struct Streams {
 struct Connection {
     caller: Caller,
     out: mpsc::Sender<Bytes>,
-    live: OnceCell<Arc<Live>>,
+    served: OnceCell<Served>,
 }
 
 /// The routes of this transport.
@@ -67,8 +69,8 @@ struct Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let connection = self.streams.open().remove(&self.key);
-        if let Some(live) = connection.and_then(|connection| connection.live.get().cloned()) {
-            tokio::spawn(async move { live.end().await });
+        if let Some(served) = connection.and_then(|connection| connection.served.get().cloned()) {
+            tokio::spawn(async move { served.end().await });
         }
     }
 }
@@ -83,7 +85,7 @@ async fn stream(
     let key = RequestId::mint().to_string();
     let first = format!("event: endpoint\ndata: {MESSAGES}?sessionId={key}\n\n");
     drop(out.try_send(first.into()));
-    let connection = Connection { caller, out, live: OnceCell::new() };
+    let connection = Connection { caller, out, served: OnceCell::new() };
     streams.open().insert(key.clone(), Arc::new(connection));
     let open = Open { streams, key, events };
     let keep_alive = open.streams.table.shared().settings.keep_alive;
@@ -131,28 +133,29 @@ impl Connection {
         is_batch: bool,
     ) -> Result<(), Refusal> {
         if let [Posted { kind: PostedKind::Initialize(id, params), .. }] = &messages[..] {
-            if self.live.initialized() {
+            if self.served.initialized() {
                 return Err(Refusal::invalid("this session has begun already"));
             }
             let answer = match table.begin(self.caller.clone(), params.clone()).await? {
                 Began::Refused(error) => said::error(id, &error),
-                Began::Session(live) => {
-                    let answer = said::result(id, &live.record().result);
-                    if self.out.is_closed() || self.live.set(live.clone()).is_err() {
-                        return live.end().await;
+                Began::Session(served) => {
+                    let answer = said::result(id, &served.record().result);
+                    if self.out.is_closed() || self.served.set(served.clone()).is_err() {
+                        return served.end().await;
                     }
-                    self.forward(super::get::standalone(&live).await?);
+                    self.forward(served.listen().await?);
                     answer
                 }
             };
             drop(self.out.send(format!("event: message\ndata: {answer}\n\n").into()).await);
             return Ok(());
         }
-        let live = self.live.get().ok_or_else(|| Refusal::invalid("`initialize` comes first, and alone"))?;
+        let served =
+            self.served.get().ok_or_else(|| Refusal::invalid("`initialize` comes first, and alone"))?;
         if messages.iter().any(|message| matches!(message.kind, PostedKind::Call(_))) {
             let calls: Vec<_> = messages.iter().filter_map(|message| message.kind.call().cloned()).collect();
-            match live.call(messages, is_batch).await {
-                Ok(tail) => self.forward(tail),
+            match served.call(messages, is_batch).await {
+                Ok(parts) => self.forward(parts),
                 // Some clients give up their session at a status that tells of an error.
                 Err(refusal) => {
                     for id in calls {
@@ -164,15 +167,15 @@ impl Connection {
             }
             Ok(())
         } else {
-            live.post(messages).await
+            served.post(messages).await
         }
     }
 
     /// Copies the messages of a stream to the client's only one.
-    fn forward(&self, mut tail: Tail) {
+    fn forward(&self, mut parts: Parts) {
         let out = self.out.clone();
         tokio::spawn(async move {
-            while let Some(part) = tail.next().await {
+            while let Some(part) = parts.next().await {
                 // Comments and events without data serve to resume a stream.
                 if part.starts_with(b"event: message") && out.send(part).await.is_err() {
                     return;

@@ -1,7 +1,5 @@
 //! POST: messages of the client.
 
-use std::sync::Arc;
-
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -14,10 +12,11 @@ use tokio::sync::oneshot;
 
 use super::accept::{EVENTS, JSON, is_json, takes};
 use super::{PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named, session};
-use crate::live::{Began, Live};
+use crate::live::Began;
 use crate::refusal::Refusal;
 use crate::response::json;
 use crate::said::{self, Posted, PostedKind, posted};
+use crate::served::Served;
 use crate::settings::Settings;
 use crate::which::Id;
 
@@ -34,6 +33,9 @@ pub(super) async fn post(
         return Ok(answered);
     }
     let (messages, is_batch) = posted(&sent)?;
+    if let Some(through) = table.through() {
+        return through.post(&caller, &headers, &messages, sent).await;
+    }
     if messages.iter().any(|message| matches!(message.kind, PostedKind::Initialize(..))) {
         return match <[Posted; 1]>::try_from(messages) {
             Ok([Posted { kind: PostedKind::Initialize(id, params), .. }]) if !is_batch => {
@@ -42,24 +44,24 @@ pub(super) async fn post(
             _ => Err(Refusal::invalid("`initialize` comes alone")),
         };
     }
-    let live = session(&table, &caller, &headers).await?;
-    if is_batch && !live.record().batches() {
-        return Err(Refusal::invalid(format!("MCP {} has no batches", live.record().version)));
+    let served = session(&table, &caller, &headers).await?;
+    if is_batch && !served.record().batches() {
+        return Err(Refusal::invalid(format!("MCP {} has no batches", served.record().version)));
     }
-    let session = live.id().clone();
+    let session = served.id().clone();
     let calls: Vec<Id> = messages.iter().filter_map(|message| message.kind.call().cloned()).collect();
     // In tasks of their own: when the client hangs up, that cancels nothing (MCP 2025-11-25, Sending Messages to the Server).
     if calls.is_empty() {
-        tokio::spawn(async move { live.post(messages).await }).await.map_err(|_| broken())??;
+        tokio::spawn(async move { served.post(messages).await }).await.map_err(|_| broken())??;
         return Ok(StatusCode::ACCEPTED.into_response());
     }
-    let called = tokio::spawn(async move { live.call(messages, is_batch).await });
+    let called = tokio::spawn(async move { served.call(messages, is_batch).await });
     let Ok(called) = called.await else {
         let unknown: Vec<_> = calls.iter().map(|id| said::unknown(id)).collect();
         return Ok(json(errors(&unknown, is_batch)));
     };
     match called {
-        Ok(tail) => Ok(events(&headers, &session, tail)),
+        Ok(parts) => Ok(events(&headers, &session, parts)),
         Err(refusal) if is_about_the_call(&refusal) => {
             let refused: Vec<_> = calls.iter().map(|id| said::refused(id, &refusal)).collect();
             Ok(json(errors(&refused, is_batch)))
@@ -97,8 +99,8 @@ async fn initialize(
     params: Box<RawValue>,
 ) -> Result<Response<Body>, Refusal> {
     let settings = &table.shared().settings;
-    if let Some(live) = known(table, &caller, headers).await? {
-        let mut response = handshaken(settings, &live, id);
+    if let Some(served) = known(table, &caller, headers).await? {
+        let mut response = handshaken(settings, &served, id);
         // As for streams: what a cookie has named, scripts don't get to know.
         if !headers.contains_key(SESSION) && !headers.contains_key(RECONNECT) {
             response.headers_mut().remove(SESSION);
@@ -111,19 +113,19 @@ async fn initialize(
         let table = table.clone();
         async move {
             let began = table.begin(caller, params).await;
-            if let Err(Ok(Began::Session(live))) = told.send(began) {
-                drop(live.end().await);
+            if let Err(Ok(Began::Session(served))) = told.send(began) {
+                drop(served.end().await);
             }
         }
     });
     match began.await.map_err(|_| broken())?? {
-        Began::Session(live) => Ok(handshaken(settings, &live, id)),
+        Began::Session(served) => Ok(handshaken(settings, &served, id)),
         Began::Refused(error) => Ok(json(said::error(id, &error))),
     }
 }
 
 /// The session that an `initialize` would go on with.
-async fn known(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Option<Arc<Live>>, Refusal> {
+async fn known(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<Option<Served>, Refusal> {
     if let Some(own) = named(headers, &SESSION) {
         return found(table, caller, own).await.map(Some);
     }
@@ -141,13 +143,13 @@ async fn known(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<O
 }
 
 /// The answer to `initialize` that is on record.
-fn handshaken(settings: &Settings, live: &Live, id: &Id) -> Response<Body> {
-    let mut response = json(said::result(id, &live.record().result));
+fn handshaken(settings: &Settings, served: &Served, id: &Id) -> Response<Body> {
+    let mut response = json(said::result(id, &served.record().result));
     let headers = response.headers_mut();
-    name_session(headers, live.id());
+    name_session(headers, served.id());
     if settings.cookie {
         let secure = settings.origins.iter().any(|origin| origin.starts_with("https://"));
-        SessionCookie::default().path(PATH).secure(secure).name_session(headers, live.id());
+        SessionCookie::default().path(PATH).secure(secure).name_session(headers, served.id());
     }
     response
 }

@@ -10,7 +10,7 @@ use super::pump::closed;
 use super::{Live, Reading};
 use crate::backend::{Backend, Ended};
 use crate::refusal::Refusal;
-use crate::said::{Posted, PostedKind, answering, asked_by, cancelling, not_started, to_server, unknown};
+use crate::said::{Calls, Posted, PostedKind, inward, not_started, to_server, unknown};
 use crate::tail::Tail;
 use crate::which::Id;
 
@@ -24,30 +24,21 @@ impl Live {
     /// When there is no server to take them.
     pub async fn post(self: &Arc<Self>, messages: Vec<Posted>) -> Result<(), Refusal> {
         let server = self.server().await?;
-        for Posted { kind, mut line } in messages {
-            let mut initialized = false;
-            match kind {
-                // A client says it again when it has sent `initialize` again. The server gets it once.
-                PostedKind::Initialized if self.is_welcomed(server.incarnation()) => continue,
-                PostedKind::Initialized => initialized = true,
-                PostedKind::Answer(id) => {
-                    let Some(asked) = asked_by(server.incarnation(), &id) else { continue };
-                    line = answering(&line, &asked);
-                    self.state().which.ask_answered(&asked);
-                }
-                PostedKind::Progress(token) => {
-                    let Some(token) = asked_by(server.incarnation(), &token) else { continue };
-                    line = answering(&line, &token);
-                }
-                PostedKind::Cancelled(id) => {
-                    let stream = self.state().which.stream_of(&id).cloned();
-                    if let Some(stream) = stream {
-                        line = cancelling(&line, &stream);
-                        // At once, though the server may be busy, or gone.
-                        self.drop_call(&stream, &id).await;
-                    }
-                }
-                _ => {}
+        for Posted { kind, line } in messages {
+            let initialized = matches!(kind, PostedKind::Initialized);
+            // A client says it again when it has sent `initialize` again. The server gets it once.
+            if initialized && self.is_welcomed(server.incarnation()) {
+                continue;
+            }
+            let stream = match &kind {
+                PostedKind::Cancelled(id) => self.state().which.stream_of(id).cloned(),
+                _ => None,
+            };
+            let line = inward(&kind, line, server.incarnation(), &mut self.state().which);
+            let Some(line) = line else { continue };
+            if let (PostedKind::Cancelled(id), Some(stream)) = (&kind, stream) {
+                // At once, though the server may be busy, or gone.
+                self.drop_call(&stream, id).await;
             }
             if server.send(line).await.is_err() {
                 return Err(Refusal::for_now("the server has ended, and is started again"));
@@ -79,18 +70,7 @@ impl Live {
     /// # Errors
     /// When there is no daemon or no server; when two calls have one id.
     pub async fn call(self: &Arc<Self>, messages: Vec<Posted>, is_batch: bool) -> Result<Tail, Refusal> {
-        let (mut calls, mut lines, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        for message in messages {
-            if let PostedKind::Call(id) = message.kind {
-                if calls.contains(&id) {
-                    return Err(Refusal::invalid("two requests of one batch have the same id"));
-                }
-                calls.push(id);
-                lines.push(message.line);
-            } else {
-                rest.push(message);
-            }
-        }
+        let Calls { calls, lines, rest } = Calls::of(messages)?;
         if !rest.is_empty() {
             self.post(rest).await?;
         }

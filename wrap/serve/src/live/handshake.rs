@@ -26,9 +26,9 @@ const ID: &str = r#""mcp-sessiond-serve""#;
 
 /// How a session has begun.
 #[derive(Debug)]
-pub enum Began {
+pub enum Began<S> {
     /// The server has answered `initialize`.
-    Session(Arc<Live>),
+    Session(S),
     /// The server has refused `initialize`, with this error.
     Refused(Box<RawValue>),
 }
@@ -45,11 +45,12 @@ impl Live {
         shared: &Arc<Shared>,
         caller: Caller,
         params: Box<RawValue>,
-    ) -> Result<Began, Refusal> {
+    ) -> Result<Began<Arc<Self>>, Refusal> {
         let hold = shared.settings.hold;
-        let session = shared.create(SessionId::mint(), &caller).await?;
+        let session =
+            shared.create(SessionId::mint(), &caller).await?.ok_or_else(Refusal::unknown_session)?;
         let made = async {
-            let backend = shared.backends.backend(&session).await?;
+            let backend = shared.backends.backend(Some(&session)).await?;
             let (handshaken, early) = shake(&*backend, &params).await?;
             Ok((backend, handshaken, early))
         };
@@ -63,8 +64,7 @@ impl Live {
         let Some(result) = handshaken.result else {
             backend.end().await;
             drop(session.terminate().await);
-            let null = || RawValue::from_string("null".into()).map_err(|_| mute());
-            return Ok(Began::Refused(handshaken.error.map_or_else(null, Ok)?));
+            return Ok(Began::Refused(refused(handshaken)?));
         };
         let record = Record::new(params, result);
         if let Err(refusal) = held(hold, record.store(&session)).await {
@@ -89,7 +89,7 @@ impl Live {
         if self.has_ended() {
             return Err(Refusal::unknown_session());
         }
-        let backend = self.shared.backends.backend(&self.session).await;
+        let backend = self.shared.backends.backend(Some(&self.session)).await;
         let backend = backend.map_err(|refusal| self.notice(refusal))?;
         self.settle_left(&*backend).await;
         let early = self.ready(&*backend).await.inspect_err(|_| self.unsettle())?;
@@ -139,11 +139,12 @@ impl Live {
 }
 
 impl Shared {
-    /// A new session of this service, bound to its caller.
+    /// A new session of this service, bound to its caller. None: the daemon keeps none.
     ///
     /// # Errors
     /// When the daemon does not make it in time.
-    pub(crate) async fn create(&self, id: SessionId, caller: &Caller) -> Result<Session, Refusal> {
+    pub(crate) async fn create(&self, id: SessionId, caller: &Caller) -> Result<Option<Session>, Refusal> {
+        let Some(sessions) = &self.sessions else { return Ok(None) };
         // This process ends an idle session, as it knows whether a client reads. If nobody serves the name any more, the
         // daemon ends it.
         let idle_ms = u64::try_from(self.settings.idle.as_millis()).unwrap_or(u64::MAX).saturating_mul(2);
@@ -151,7 +152,7 @@ impl Shared {
             .id(id)
             .binding(Binding { caller: caller.clone(), on_mismatch: OnMismatch::Refuse })
             .lifetimes(Lifetimes { idle_ms: Some(idle_ms), absolute_ms: Some(0), grace_ms: Some(0) });
-        held(self.settings.hold, self.sessions.create(options)).await
+        held(self.settings.hold, sessions.create(options)).await.map(Some)
     }
 }
 
@@ -166,8 +167,17 @@ pub(crate) async fn held<T>(
     }
 }
 
+/// The error by which a server has refused `initialize`.
+///
+/// # Errors
+/// None.
+pub(crate) fn refused(handshaken: Handshaken) -> Result<Box<RawValue>, Refusal> {
+    let null = || RawValue::from_string("null".into()).map_err(|_| mute());
+    handshaken.error.map_or_else(null, Ok)
+}
+
 /// Sends `initialize`, and waits for the answer.
-async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, Early), Refusal> {
+pub(crate) async fn shake(backend: &dyn Backend, params: &RawValue) -> Result<(Handshaken, Early), Refusal> {
     match asked(backend, "initialize", params, HANDSHAKE_WAIT).await {
         Ok(Some(answered)) => Ok(answered),
         Ok(None) => {

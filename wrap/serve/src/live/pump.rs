@@ -61,7 +61,7 @@ impl Live {
             }
             if let (Stored::No, Said::Ask(id)) = (stored, said) {
                 // Else the server would wait for ever.
-                let _ = backend.send(not_asked(&id, bytes).into()).await;
+                let _ = backend.send(not_asked(&id, &too_large(bytes)).into()).await;
             }
         }
         backend.confirm(number);
@@ -157,6 +157,10 @@ impl Live {
     pub(super) fn is_welcomed(&self, incarnation: &str) -> bool {
         self.state().welcomed.as_deref() == Some(incarnation)
     }
+}
+
+fn too_large(bytes: usize) -> String {
+    format!("the request has {bytes} bytes, more than can be stored for the client (limits.message_bytes)")
 }
 
 /// Whether a message is too large, however much room there is.

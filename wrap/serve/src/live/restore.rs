@@ -27,7 +27,8 @@ impl Live {
     /// # Errors
     /// When there is no such session, it was made for another caller, or there is no daemon.
     pub async fn restore(shared: &Arc<Shared>, caller: Caller, id: &SessionId) -> Result<Arc<Self>, Refusal> {
-        let sessions = shared.sessions.on_behalf_of(caller.clone());
+        let sessions = shared.sessions.as_ref().ok_or_else(Refusal::unknown_session)?;
+        let sessions = sessions.on_behalf_of(caller.clone());
         let (session, view, streams, record) = held(shared.settings.hold, async {
             let session = sessions.open(id).await?;
             let view = session.view().await?;
@@ -79,7 +80,8 @@ impl Live {
     /// # Errors
     /// As [`Self::restore`].
     pub async fn exists(shared: &Arc<Shared>, caller: &Caller, id: &SessionId) -> Result<(), Refusal> {
-        let sessions = shared.sessions.on_behalf_of(caller.clone());
+        let sessions = shared.sessions.as_ref().ok_or_else(Refusal::unknown_session)?;
+        let sessions = sessions.on_behalf_of(caller.clone());
         let seen = held(shared.settings.hold, async { sessions.open(id).await?.view().await });
         seen.await.map(drop).map_err(bound)
     }

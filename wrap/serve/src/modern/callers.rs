@@ -9,13 +9,14 @@ use std::time::Duration;
 use axum::http::{HeaderMap, StatusCode};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared, join_all};
-use mcp_sessiond_client::{Caller, Session, SessionId, SessionStatus, Update};
+use mcp_sessiond_client::{Caller, SessionId, SessionStatus};
 use tokio::time::{Instant, timeout};
 
 use super::asking::{Waiting, ask};
 use super::discover::{Speaks, discover};
 use super::envelope::{self, VERSION, unsupported};
 use super::server::{Server, Using};
+use super::session::Session;
 use crate::backend::Backend;
 use crate::live::handshake::{Early, held};
 use crate::live::{self, same};
@@ -223,8 +224,9 @@ impl Callers {
         if let Some(session) = former(shared, caller).await? {
             return Ok(Server::new(shared.clone(), session));
         }
-        let id = format!("{PREFIX}{}", SessionId::mint()).parse().map_err(|_| Refusal::unknown_session())?;
-        let session = shared.create(id, caller).await?;
+        let id = format!("{PREFIX}{}", SessionId::mint());
+        let id: SessionId = id.parse().map_err(|_| Refusal::unknown_session())?;
+        let session = Session::new(id.clone(), shared.create(id, caller).await?);
         match self.begin_in(shared, &session).await {
             Ok((backend, early)) => {
                 let server = Server::new(shared.clone(), session);
@@ -243,7 +245,7 @@ impl Callers {
         shared: &Arc<live::Shared>,
         session: &Session,
     ) -> Result<(Arc<dyn Backend>, Early), Unfit> {
-        let backend = shared.backends.backend(session).await?;
+        let backend = shared.backends.backend(session.kept()).await?;
         self.asked().insert(session.id().clone(), (session.clone(), backend.clone()));
         let (speaks, early) = match self.has_ended.load(Ordering::Relaxed) {
             true => (Speaks::Unknown, Vec::new()),
@@ -252,8 +254,7 @@ impl Callers {
         self.asked().remove(session.id());
         *self.older() = match speaks {
             Speaks::Modern => {
-                let ready = Update::default().status(SessionStatus::Ready);
-                held(shared.settings.hold, session.update(ready)).await?;
+                session.ready(shared.settings.hold).await?;
                 return Ok((backend, early));
             }
             Speaks::Older => Older::Yes,
@@ -288,7 +289,8 @@ impl From<Refusal> for Unfit {
 /// The session that a former process has made for this caller. Ends those that it has left half made.
 async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Session>, Refusal> {
     let hold = shared.settings.hold;
-    let sessions = shared.sessions.on_behalf_of(caller.clone());
+    let Some(sessions) = &shared.sessions else { return Ok(None) };
+    let sessions = sessions.on_behalf_of(caller.clone());
     let listed = held(hold, sessions.list()).await?;
     let of_this_era = listed.iter().filter(|view| view.session.as_str().starts_with(PREFIX));
     let mut found = None;
@@ -298,7 +300,9 @@ async fn former(shared: &Arc<live::Shared>, caller: &Caller) -> Result<Option<Se
             refused => refused,
         };
         match opened {
-            Ok(session) if view.status == SessionStatus::Ready && found.is_none() => found = Some(session),
+            Ok(session) if view.status == SessionStatus::Ready && found.is_none() => {
+                found = Some(Session::new(view.session.clone(), Some(session)));
+            }
             Ok(session) => drop(session.terminate().await),
             // It is another caller's or another machine's, or has ended.
             Err(refusal) if [StatusCode::FORBIDDEN, StatusCode::NOT_FOUND].contains(&refusal.status) => {}

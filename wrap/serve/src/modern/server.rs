@@ -2,26 +2,27 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use mcp_sessiond_client::{RequestId, Session, SessionId};
+use mcp_sessiond_client::{RequestId, SessionId};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::open::{Asked, Cancelled, Key, Messages, Open, Todo};
 use super::params::Tools;
-use super::unsent::Unsent;
+use super::session::Session;
 use super::uses::{Met, Uses};
 use crate::backend::{Backend, Ended, Slot};
+use crate::live::Shared;
 use crate::live::handshake::Early;
-use crate::live::{Shared, terminated};
 use crate::refusal::Refusal;
 use crate::said::to_server;
+use crate::unsent::Unsent;
 
 /// How long a server may say something of a request that was cancelled.
 const CANCEL_WAIT: Duration = Duration::from_secs(60);
@@ -34,7 +35,7 @@ pub(super) struct Server {
     state: Mutex<State>,
     backend: Slot,
     /// Bytes that wait for the server.
-    unsent: Arc<AtomicUsize>,
+    unsent: Unsent,
     /// Whether this process has asked the server for its tools.
     has_listed: tokio::sync::Mutex<bool>,
     /// What the keys of this process begin with, and the number of the last one.
@@ -83,7 +84,7 @@ impl Server {
             session,
             state,
             backend,
-            unsent: Arc::default(),
+            unsent: Unsent::default(),
             has_listed: tokio::sync::Mutex::default(),
             keys,
         })
@@ -155,7 +156,7 @@ impl Server {
         if self.has_ended() {
             return Err(Refusal::unknown_session());
         }
-        let backend = self.shared.backends.backend(&self.session).await;
+        let backend = self.shared.backends.backend(self.session.kept()).await;
         let backend = backend.inspect_err(|refusal| {
             if *refusal == Refusal::unknown_session() {
                 self.close();
@@ -186,7 +187,7 @@ impl Server {
     ) -> Result<Sending, Refusal> {
         loop {
             let backend = self.server().await?;
-            let unsent = Unsent::take(&self.unsent, line.len())?;
+            let share = self.unsent.take(line.len())?;
             let key: Key = format!("{}-{}", self.keys.0, self.keys.1.fetch_add(1, Ordering::Relaxed)).into();
             let messages = {
                 let mut state = self.state();
@@ -202,7 +203,7 @@ impl Server {
                 let backend = backend.clone();
                 async move {
                     let sent = backend.send(line).await;
-                    drop(unsent);
+                    drop(share);
                     sent
                 }
             });
@@ -294,7 +295,7 @@ impl Server {
         let mut slot = self.backend.lock().await;
         if self.state().uses.begins_to_end(Instant::now(), self.shared.settings.idle) {
             // Without the daemon it goes on: the session would be found again, and with it the server.
-            if terminated(&self.session).await.is_err() {
+            if self.session.terminate().await.is_err() {
                 return self.state().uses.goes_on();
             }
             self.close();
@@ -316,7 +317,7 @@ impl Server {
     /// # Errors
     /// When the daemon could not be told. Then the session goes on.
     pub(super) async fn end(&self) -> Result<(), Refusal> {
-        terminated(&self.session).await?;
+        self.session.terminate().await?;
         self.close();
         self.backend.end().await;
         Ok(())

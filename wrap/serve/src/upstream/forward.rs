@@ -1,23 +1,26 @@
-//! A request of MCP 2026-07-28, which is passed on as it came. It needs no session, so there is nothing to keep: the connection to the
+//! A request that is passed on as it came: one of MCP 2026-07-28, which needs no session, or any where nothing is kept. The connection to the
 //! server ends with that of the client, by which the server knows that the request is cancelled, and the other way round.
 
 use std::io;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, Response, header};
+use axum::http::{HeaderMap, HeaderName, Method, Response, header};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use mcp_sessiond_client::tower::SESSION_HEADER as SESSION;
 
 use super::url::Url;
 use super::wire::{Connection, connect};
 use crate::refusal::{Refusal, no_server};
 
 /// The headers of a request that the server gets, beside those that begin with `mcp-`. Not ours: `Authorization`, `Cookie`.
-const PASSED_ON: [&str; 5] = ["accept", "content-type", "traceparent", "tracestate", "baggage"];
+const PASSED_ON: [&str; 6] =
+    ["accept", "content-type", "last-event-id", "traceparent", "tracestate", "baggage"];
 /// The headers of a response that the client gets.
-const PASSED_BACK: [HeaderName; 5] = [
+const PASSED_BACK: [HeaderName; 6] = [
+    SESSION,
     header::CONTENT_TYPE,
     header::CACHE_CONTROL,
     header::RETRY_AFTER,
@@ -34,6 +37,12 @@ pub enum NotForwarded {
     Unknown,
 }
 
+impl From<Refusal> for NotForwarded {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 /// Passes a request on, and the response back, while it comes.
 ///
 /// # Errors
@@ -41,6 +50,7 @@ pub enum NotForwarded {
 pub async fn forward(
     url: &Url,
     wait: Duration,
+    method: Method,
     headers: &HeaderMap,
     body: Bytes,
 ) -> Result<Response<Body>, NotForwarded> {
@@ -50,7 +60,8 @@ pub async fn forward(
     let is_ours = |name: &HeaderName| PASSED_ON.contains(&name.as_str()) || name.as_str().starts_with("mcp-");
     let headers = headers.iter().filter(|(name, _)| is_ours(name));
     let headers = headers.map(|(name, value)| (name.clone(), value.clone())).collect();
-    let (response, connection) = connected.pass_on(headers, body).await.map_err(|_| NotForwarded::Unknown)?;
+    let (response, connection) =
+        connected.pass_on(method, headers, body).await.map_err(|_| NotForwarded::Unknown)?;
     let (head, body) = response.into_parts();
     let mut back = Response::new(Body::from_stream(parts(body, connection)));
     *back.status_mut() = head.status;

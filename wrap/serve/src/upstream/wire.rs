@@ -210,11 +210,12 @@ impl Connected {
     /// [`Broken`].
     pub(super) async fn pass_on(
         mut self,
+        method: Method,
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<(Response<Incoming>, Connection), Broken> {
         let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
+        *request.method_mut() = method;
         *request.uri_mut() = self.path.parse().map_err(|_| Broken)?;
         *request.headers_mut() = headers;
         request.headers_mut().insert(HOST, self.host.clone());

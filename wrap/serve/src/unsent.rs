@@ -8,26 +8,30 @@ use crate::refusal::Refusal;
 /// Bytes that wait for a server which does not read.
 const UNSENT_MAX: usize = 32 * 1024 * 1024;
 
+/// How many bytes wait for a server.
+#[derive(Debug, Default)]
+pub(crate) struct Unsent(Arc<AtomicUsize>);
+
 /// A share of the bytes that may wait for a server. It is given back when this is dropped.
 #[derive(Debug)]
-pub(super) struct Unsent(Arc<AtomicUsize>, usize);
+pub(crate) struct Share(Arc<AtomicUsize>, usize);
 
 impl Unsent {
     /// Takes a share.
     ///
     /// # Errors
     /// When there is none left.
-    pub(super) fn take(all: &Arc<AtomicUsize>, bytes: usize) -> Result<Self, Refusal> {
-        let unsent = Self(all.clone(), bytes);
-        if all.fetch_add(bytes, Ordering::Relaxed) + bytes > UNSENT_MAX {
+    pub(crate) fn take(&self, bytes: usize) -> Result<Share, Refusal> {
+        let share = Share(self.0.clone(), bytes);
+        if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes > UNSENT_MAX {
             let message = format!("the server does not read: {UNSENT_MAX} bytes wait for it already");
             return Err(Refusal::for_now(message));
         }
-        Ok(unsent)
+        Ok(share)
     }
 }
 
-impl Drop for Unsent {
+impl Drop for Share {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
@@ -39,12 +43,12 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_and_what_is_read_makes_room() {
-        let all = Arc::default();
-        let most = Unsent::take(&all, UNSENT_MAX).expect("room");
+        let all = Unsent::default();
+        let most = all.take(UNSENT_MAX).expect("room");
         for _ in 0..2 {
-            assert_eq!(Unsent::take(&all, 1).expect_err("none left").status, 503);
+            assert_eq!(all.take(1).expect_err("none left").status, 503);
         }
         drop(most);
-        assert!(Unsent::take(&all, 1).is_ok());
+        assert!(all.take(1).is_ok());
     }
 }
