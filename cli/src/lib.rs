@@ -60,7 +60,7 @@ enum Verb {
     /// Run an MCP server so that it outlives its own process, and its host finds it as it was
     Wrap(wrap::Arguments),
     /// Serve an MCP server over HTTP; sessions survive lost connections and a kill of `serve` or the daemon
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// Hold a server for `wrap` (internal)
     Keep(keep::Arguments),
     /// Show which servers are kept, and how they are
@@ -93,7 +93,7 @@ pub fn main() -> ExitCode {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Token(arguments) => token::run(arguments),
         Verb::Wrap(arguments) => wrap::run(arguments),
-        Verb::Serve(arguments) => serve::run(arguments),
+        Verb::Serve(arguments) => serve::run(*arguments),
         Verb::Keep(arguments) => keep::run(arguments),
         Verb::Debug(arguments) => debug::run(&arguments),
         Verb::Status(arguments) => status::run(&arguments),

@@ -1,5 +1,7 @@
 //! `mcp-sessiond serve`: an MCP server over HTTP, whose clients can resume everything.
 
+mod who;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,11 +15,11 @@ use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
 use mcp_sessiond_serve::run::{NotServed, run as serve};
 use mcp_sessiond_serve::settings::{Behind, Listen, Settings};
-use mcp_sessiond_serve::token::Token;
 use mcp_sessiond_serve::upstream::url::Url;
 
 use mcp_sessiond_wrap::signals::GivenMask;
 
+use self::who::Who;
 use super::{FAILED, USAGE, block_on, complain, wrap};
 
 /// Try again later (EX_TEMPFAIL of sysexits.h).
@@ -44,6 +46,9 @@ does not look for a daemon later.
 
 SIGTERM ends `serve`, and the sessions stay. SIGINT (Ctrl-C) ends the sessions, too, unless `--keep` is given. A session that no client reads or calls for \
 half an hour (`http.idle_ms`) ends.
+
+With `--identity-header`, sessions belong to the user whom a proxy names; with `--jwt-issuer`, to whom a verified token names. A client that has \
+signed in again keeps its session.
 
 With `--inspect` there is a page for a browser at /inspect. It shows sessions, streams, servers and events, and never a message; it has \
 buttons that end a session and restart its server, and a client that calls tools.
@@ -73,12 +78,8 @@ pub(super) struct Arguments {
     /// Give the session id to browsers as a cookie, too, and take it from there
     #[arg(long)]
     cookie: bool,
-    /// Demand the bearer token of every caller. `serve` always does on macOS, and at an address other than loopback
-    #[arg(long)]
-    token: bool,
-    /// The file with the token, which is made if it is missing; by default `serve.token` beside the configuration
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    who: Who,
     /// Serve a page at /inspect: sessions, streams and servers, with buttons to end and restart them, and a client for trying tools
     #[arg(long)]
     inspect: bool,
@@ -174,7 +175,8 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
 }
 
 fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
-    let token = token(&arguments)?;
+    let At(listen) = &arguments.listen;
+    let (proof, identity) = (arguments.who.proof(listen)?, arguments.who.identity(listen)?);
     let start = if arguments.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
     let Arguments {
         listen: At(listen),
@@ -216,7 +218,8 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
         origins,
         cookie,
         inspect,
-        token,
+        proof,
+        identity,
     })
 }
 
@@ -224,23 +227,6 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
 fn host(at: &SocketAddr) -> Option<String> {
     let host = if at.is_ipv6() { format!("[{}]", at.ip()) } else { at.ip().to_string() };
     (!at.ip().is_unspecified()).then_some(host)
-}
-
-/// The token, where one is needed.
-fn token(arguments: &Arguments) -> Result<Option<Token>, String> {
-    let vouched = match &arguments.listen.0 {
-        Listen::Tcp(at) => at.ip().is_loopback() && cfg!(target_os = "linux"),
-        Listen::Unix(_) => true,
-    };
-    if vouched && !arguments.token && arguments.token_file.is_none() {
-        return Ok(None);
-    }
-    let usual = || config::usual_path().map(|path| path.with_file_name("serve.token"));
-    let path =
-        arguments.token_file.clone().or_else(usual).ok_or("say where the token is: --token-file FILE")?;
-    let token = Token::at(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    complain(format_args!("every caller has to show the bearer token in {}", path.display()));
-    Ok(Some(token))
 }
 
 /// The name of what was not given one: the same command, or URL, in the same directory.

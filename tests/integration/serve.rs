@@ -6,6 +6,7 @@ mod cuts;
 mod eras;
 mod errors;
 mod forgetful;
+mod identity;
 mod inspect;
 mod killed;
 mod limits;

@@ -85,7 +85,7 @@ fn cors(settings: &Settings) -> CorsLayer {
         // Tools name headers of their own (`Mcp-Param-…`).
         .allow_headers(AllowHeaders::mirror_request())
         .allow_credentials(true)
-        .expose_headers([SESSION, VERSION, header::RETRY_AFTER])
+        .expose_headers([SESSION, VERSION, header::RETRY_AFTER, header::WWW_AUTHENTICATE])
 }
 
 /// Admits a request, and notes on whose behalf it is made.

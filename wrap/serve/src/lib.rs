@@ -4,7 +4,7 @@
 //! handshake, its streams and their events. `serve` stores what a server says before it sends it. So this process may be killed, and
 //! the next one goes on.
 //!
-//! - [`http`]: requests. [`who`]: who may make them. [`refusal`]: why they are refused. [`response`]: messages and
+//! - [`http`]: requests. [`who`]: who may make them; [`jwt`]: verified tokens. [`refusal`]: why they are refused. [`response`]: messages and
 //!   streams.
 //! - [`live`]: a session, its server and its readers. [`which`]: the stream that a message goes to. [`tail`]: the events that a reader
 //!   is sent. [`said`]: the messages themselves.
@@ -22,6 +22,7 @@ pub mod backend;
 pub mod counts;
 pub mod http;
 pub mod inspect;
+pub mod jwt;
 pub mod kept;
 pub mod live;
 pub mod modern;

@@ -30,7 +30,7 @@ use crate::http::{PATH, router};
 use crate::inspect;
 use crate::kept::Keepers;
 use crate::live::Shared;
-use crate::settings::{Behind, Listen, Settings};
+use crate::settings::{Behind, Listen, Proof, Settings};
 use crate::table::Table;
 use crate::unkept::child::Children;
 use crate::unkept::through::NoBackends;
@@ -221,8 +221,8 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
 
 async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
     let settings = &shared.settings;
-    // With a token every caller has to show it. Without one the kernel has to say who has connected.
-    let (asks_kernel, peer_wait) = (settings.token.is_none(), settings.peer_wait);
+    // Where every caller has to show a token, it does so in each request. Else the kernel has to say who has connected.
+    let (asks_kernel, peer_wait) = (matches!(settings.proof, Proof::Kernel), settings.peer_wait);
     let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };

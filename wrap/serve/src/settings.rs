@@ -6,8 +6,10 @@ use std::time::Duration;
 use mcp_sessiond_client::{ServiceName, Start};
 use mcp_sessiond_wrap::keeper::backend::Program;
 
+use crate::jwt::Jwt;
 use crate::token::Token;
 use crate::upstream::url::Url;
+use crate::who::identity::IdentityHeaders;
 
 /// Where `serve` listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +70,19 @@ pub struct Settings {
     pub cookie: bool,
     /// Whether there is a page about the sessions.
     pub inspect: bool,
-    /// The token that every caller has to show. None: the kernel has to say that a connection is of our own user.
-    pub token: Option<Token>,
+    /// How a caller proves that it may connect.
+    pub proof: Proof,
+    /// The headers in which a trusted proxy says on whose behalf a request is made. None: on behalf of whoever has given the proof.
+    pub identity: Option<IdentityHeaders>,
+}
+
+/// How a caller proves that it may connect.
+#[derive(Debug)]
+pub enum Proof {
+    /// The kernel says that the connection is of our own user.
+    Kernel,
+    /// Each request shows this token.
+    Token(Token),
+    /// Each request shows a token that somebody else has issued, and that can be verified.
+    Jwt(Jwt),
 }

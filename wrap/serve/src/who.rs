@@ -1,12 +1,14 @@
 //! Who may connect, which host and origin a request may name, and on whose behalf it is made.
 
+pub mod identity;
+
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use mcp_sessiond_client::tower::caller::{bearer_token, of_uid};
 use mcp_sessiond_client::{Caller, credential};
 
 use crate::refusal::Refusal;
-use crate::settings::Settings;
+use crate::settings::{Proof, Settings};
 
 /// Names of loopback that `Host` may say.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -17,21 +19,34 @@ pub fn bound_to_another() -> Refusal {
     Refusal::new(StatusCode::FORBIDDEN, "the session is bound to another caller")
 }
 
-/// The caller of a request. With a token everybody has to show it: a proxy of our own user's speaks for whoever has reached it.
-/// Without one the listener has let in connections of our own user alone.
+/// The caller of a request. Where there is a token, everybody has to show it: a proxy of our own user's speaks for whoever has
+/// reached it. Else the listener has let in connections of our own user alone. A trusted proxy says who has reached it.
 ///
 /// # Errors
-/// When the token is missing or wrong.
+/// When the token is missing or wrong, or a header is missing by which the proxy says who it is.
 pub fn caller(headers: &HeaderMap, settings: &Settings) -> Result<Caller, Refusal> {
-    let refused = |message: &str| Err(Refusal::new(StatusCode::UNAUTHORIZED, message));
-    let Some(token) = &settings.token else {
-        let uid = nix::unistd::geteuid();
-        return Ok(of_uid(uid.as_raw()));
+    let shown = || headers.get(header::AUTHORIZATION).map(|value| bearer_token(value.as_bytes()));
+    let proven = match &settings.proof {
+        Proof::Kernel => of_uid(nix::unistd::geteuid().as_raw()),
+        Proof::Token(token) => match shown() {
+            Some(Some(shown)) if token.is(shown) => credential(shown),
+            Some(_) => return Err(Refusal::invalid_token("the bearer token is wrong")),
+            None => {
+                let message = "a bearer token is needed: `serve` has said at its start which file has it";
+                return Err(Refusal::unauthorized(message));
+            }
+        },
+        Proof::Jwt(jwt) => match shown() {
+            Some(Some(shown)) => {
+                jwt.caller(shown).map_err(|rejected| Refusal::invalid_token(rejected.to_string()))?
+            }
+            Some(None) => return Err(Refusal::invalid_token("`Authorization` has no bearer token")),
+            None => return Err(Refusal::unauthorized("a bearer token is needed: a JWT of the issuer's")),
+        },
     };
-    match headers.get(header::AUTHORIZATION).map(|value| bearer_token(value.as_bytes())) {
-        Some(Some(shown)) if token.is(shown) => Ok(credential(shown)),
-        Some(_) => refused("the bearer token is wrong"),
-        None => refused("a bearer token is needed: `serve` has said at its start which file has it"),
+    match &settings.identity {
+        Some(identity) => identity.caller(headers),
+        None => Ok(proven),
     }
 }
 

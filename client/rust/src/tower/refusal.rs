@@ -41,6 +41,9 @@ pub struct Refusal {
     pub retry_after: Option<u64>,
     /// The methods that are allowed instead.
     pub allow: Option<&'static str>,
+    /// Why a token is refused, as RFC 6750 (section 3.1) names it, such as `invalid_token`. The header `WWW-Authenticate` says it, with
+    /// the message.
+    pub challenge: Option<&'static str>,
 }
 
 impl Refusal {
@@ -48,7 +51,15 @@ impl Refusal {
     #[must_use]
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { status, code: CONNECTION, message, data: None, retry_after: None, allow: None }
+        Self {
+            status,
+            code: CONNECTION,
+            message,
+            data: None,
+            retry_after: None,
+            allow: None,
+            challenge: None,
+        }
     }
 
     /// The request breaks a rule of the protocol: 400.
@@ -67,6 +78,12 @@ impl Refusal {
     #[must_use]
     pub fn unauthorized(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, message)
+    }
+
+    /// The request shows a token that is not valid: 401 (RFC 6750, `invalid_token`).
+    #[must_use]
+    pub fn invalid_token(message: impl Into<String>) -> Self {
+        Self { challenge: Some("invalid_token"), ..Self::unauthorized(message) }
     }
 
     /// Only these methods are allowed, such as `POST`: 405.
@@ -121,13 +138,23 @@ impl Refusal {
             headers.insert(ALLOW, methods);
         }
         if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            headers.insert(WWW_AUTHENTICATE, self.challenged());
         }
         response
     }
 }
 
 impl Refusal {
+    /// The value of `WWW-Authenticate` (RFC 6750, section 3).
+    fn challenged(&self) -> HeaderValue {
+        let bare = HeaderValue::from_static("Bearer");
+        let Some(challenge) = self.challenge else { return bare };
+        let is_plain = |letter: &char| matches!(letter, ' ' | '!' | '#'..='[' | ']'..='~');
+        let message: String = self.message.chars().filter(is_plain).collect();
+        let value = format!(r#"Bearer error="{challenge}", error_description="{message}""#);
+        HeaderValue::from_str(&value).unwrap_or(bare)
+    }
+
     fn in_ms(retry_after_ms: u32, message: &str) -> Self {
         let seconds = u64::from(retry_after_ms).div_ceil(1_000).max(1);
         Self { retry_after: Some(seconds), ..Self::for_now(message) }
