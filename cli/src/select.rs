@@ -90,8 +90,9 @@ impl Unclear<'_> {
             Self::Nobody(what) => {
                 let unkept = unkept::list(kept.directory.path());
                 let lower = what.to_lowercase();
-                if let Some(unkept) =
-                    unkept.iter().find(|unkept| unkept.program.to_lowercase().contains(&lower))
+                if let Some(unkept) = unkept
+                    .iter()
+                    .find(|unkept| unkept.service.is_none() && unkept.program.to_lowercase().contains(&lower))
                 {
                     let (program, pid) = (&unkept.program, unkept.process.pid);
                     complain(format_args!("{program} (pid {pid}) is not kept; it ends with its host"));

@@ -1,5 +1,7 @@
 //! `mcp-sessiond status`: which servers are kept, one line each.
 
+mod upstreams;
+
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,6 +11,8 @@ use mcp_sessiond_process as process;
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_wrap::unkept::{self, Unkept};
 
+use self::upstreams::Upstream;
+use super::failure::Failure;
 use super::kept::{Kept, Lost, Server, State};
 use super::table::{self, BAD, DOUBTFUL, GOOD, bytes, duration, paint, shown};
 use super::{FAILED, UNAVAILABLE, block_on, complain, install, print, to_json};
@@ -21,13 +25,14 @@ const COLUMNS: usize = 80;
 HOST is the program that uses the server, or the service `serve.NAME`. STATE is `in use`, a host is connected; `waiting`, its \
 host has disconnected, and the server waits for it for `backends.linger_ms` (of `serve`: `http.linger_ms`); `starting`; \
 `stopping`; `silent`, its keeper does not answer; or `not kept`: the command runs as it is, \
-and ends with its host. AGE is that of the server's process, MEMORY has all that it has started. A server is named by its program and the package \
+and ends with its host. AGE is that of the server's process, MEMORY has all that it has started. A server behind `serve --upstream` is named \
+by its address, and PID, AGE and MEMORY are those of `serve`. A server is named by its program and the package \
 or script that it runs; no other argument is ever shown.
 
 With --json: an object. `daemon`: `answers`, and `why` not. `servers`: server, session, service, host, host_name, pid, keeper, \
 keeper_pid, state (in_use, waiting, starting, stopping, silent), age_ms, since_ms (how long the host has been there, or \
 away), restarts, memory (bytes), last_error, known (to the daemon), failure (why its keeper does not say); what is not known \
-is null. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `lost`: host, host_name, because; what is \
+is null. `upstreams`: servers behind `serve --upstream`: url, service, pid (of `serve`), since_ms (Unix epoch), sessions. `unkept`: process (pid, start, inode), program, why, since_ms (Unix epoch). `lost`: host, host_name, because; what is \
 kept no more, until a server of that host is told.
 
 Exit codes: 0; 69 no daemon answers, and there are servers, or a service that should run it.
@@ -43,8 +48,18 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    match block_on(Kept::look()) {
-        Ok(Ok(kept)) => show(arguments, &kept),
+    let look = async {
+        let kept = Kept::look().await?;
+        let notes = unkept::list(kept.directory.path());
+        let mut upstreams = Vec::new();
+        for note in &notes {
+            upstreams.extend(Upstream::of(note, kept.connection.as_ref()).await);
+        }
+        let unkept = notes.into_iter().filter(|note| note.service.is_none()).collect();
+        Ok::<_, Failure>((kept, Others { upstreams, unkept }))
+    };
+    match block_on(look) {
+        Ok(Ok((kept, others))) => show(arguments, &kept, &others),
         Ok(Err(failure)) => ExitCode::from(failure.report()),
         Err(error) => {
             complain(error);
@@ -53,16 +68,27 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn show(arguments: &Arguments, kept: &Kept) -> ExitCode {
-    let unkept = unkept::list(kept.directory.path());
-    let trouble = trouble(kept, &unkept);
+/// Servers that no keeper holds.
+#[derive(Default)]
+struct Others {
+    /// Those that speak HTTP themselves.
+    upstreams: Vec<Upstream>,
+    /// Those that are not kept.
+    unkept: Vec<Unkept>,
+}
+
+fn show(arguments: &Arguments, kept: &Kept, others: &Others) -> ExitCode {
+    let trouble = trouble(kept, &others.unkept);
     let printed = print(&if arguments.json {
         let why = kept.failure.as_ref().map(ToString::to_string);
         let daemon = serde_json::json!({"answers": why.is_none(), "why": why});
         let Kept { servers, lost, .. } = kept;
-        to_json(&serde_json::json!({"daemon": daemon, "servers": servers, "unkept": unkept, "lost": lost}))
+        let Others { upstreams, unkept } = others;
+        to_json(&serde_json::json!({
+            "daemon": daemon, "servers": servers, "upstreams": upstreams, "unkept": unkept, "lost": lost,
+        }))
     } else {
-        text(kept, &unkept, arguments.wide, trouble.is_some())
+        text(kept, others, arguments.wide, trouble.is_some())
     });
     match trouble {
         Some(sentence) => {
@@ -92,23 +118,24 @@ fn trouble(kept: &Kept, unkept: &[Unkept]) -> Option<String> {
     (!unkept.is_empty()).then(|| sentence.to_owned())
 }
 
-fn text(kept: &Kept, unkept: &[Unkept], wide: bool, is_trouble: bool) -> String {
+fn text(kept: &Kept, others: &Others, wide: bool, is_trouble: bool) -> String {
     let servers: Vec<&Server> = kept.servers.iter().collect();
     let width = (!wide).then_some(COLUMNS);
-    let mut text = match (&servers[..], unkept) {
-        ([], []) if is_trouble => String::new(),
-        ([], []) => {
+    let mut text = match (&servers[..], &others.unkept[..], &others.upstreams[..]) {
+        ([], [], []) if is_trouble => String::new(),
+        ([], [], []) => {
             "Nothing is kept: there is no server that was started by `mcp-sessiond wrap` or `serve`.\n"
                 .to_owned()
         }
-        _ => table(&servers, unkept, width),
+        _ => table(&servers, others, width),
     };
     let notes = servers.iter().filter_map(|server| note(server, kept.connection.is_some()));
-    let why = unkept.iter().map(|unkept| {
+    let why = others.unkept.iter().map(|unkept| {
         let Unkept { process, program, why, .. } = unkept;
         format!("{program} (pid {}) is not kept: {why}", process.pid)
     });
-    for note in notes.chain(why).chain(kept.lost.iter().map(Lost::sentence)) {
+    let upstreams = others.upstreams.iter().map(Upstream::note);
+    for note in notes.chain(upstreams).chain(why).chain(kept.lost.iter().map(Lost::sentence)) {
         text += "\n";
         text += &table::wrapped(&shown(&note), width);
     }
@@ -134,16 +161,20 @@ fn note(server: &Server, daemon_answers: bool) -> Option<String> {
 
 /// Shows these servers to whoever reads the complaints.
 pub(super) fn to_stderr(servers: &[&Server]) {
-    let _ = anstream::stderr().lock().write_all(table(servers, &[], Some(COLUMNS)).as_bytes());
+    let _ = anstream::stderr().lock().write_all(table(servers, &Others::default(), Some(COLUMNS)).as_bytes());
 }
 
-fn table(servers: &[&Server], unkept: &[Unkept], width: Option<usize>) -> String {
+fn table(servers: &[&Server], others: &Others, width: Option<usize>) -> String {
     let mut heading = vec!["server", "host", "pid", "state", "age", "restarts", "memory"];
     if width.is_none() {
         heading.extend(["session", "keeper", "last error"]);
     }
     let kept = servers.iter().map(|server| row(server));
-    let rows: Vec<Vec<String>> = kept.chain(unkept.iter().map(unkept_row)).collect();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now = u64::try_from(now).unwrap_or(u64::MAX);
+    let upstreams = others.upstreams.iter().map(|upstream| upstream.row(now));
+    let unkept = others.unkept.iter().map(|unkept| unkept_row(unkept, now));
+    let rows: Vec<Vec<String>> = kept.chain(upstreams).chain(unkept).collect();
     let style = |column: usize, cell: &str| match (column, cell) {
         (3, "in use") => paint(GOOD, cell),
         (3, "silent" | "not kept") => paint(BAD, cell),
@@ -177,9 +208,8 @@ fn row(server: &Server) -> Vec<String> {
     ]
 }
 
-fn unkept_row(unkept: &Unkept) -> Vec<String> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let age = u64::try_from(now).unwrap_or(u64::MAX).saturating_sub(unkept.since_ms);
+fn unkept_row(unkept: &Unkept, now_ms: u64) -> Vec<String> {
+    let age = now_ms.saturating_sub(unkept.since_ms);
     let pid = unkept.process.pid;
     let none = || "-".to_owned();
     vec![

@@ -1,4 +1,4 @@
-//! Servers that run unkept, each noted in a file of its own, so that `mcp-sessiond status` can say so: there may be no daemon that
+//! Servers that run without a keeper, each noted in a file of its own, so that `mcp-sessiond status` can say so: there may be no daemon that
 //! could be told.
 //!
 //! The files are `unkept/PID-START` in the runtime directory, one line of JSON each, mode 0600. Whoever looks deletes those of
@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
 use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::ProcessRef;
-use mcp_sessiond_proto::paths;
+use mcp_sessiond_proto::{ServiceName, paths};
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,10 @@ pub struct Unkept {
     pub why: String,
     /// Since when, in ms since the Unix epoch.
     pub since_ms: u64,
+    /// The service whose sessions are with this server, which speaks HTTP itself: the process is `serve`, and the daemon keeps
+    /// the sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceName>,
 }
 
 impl Unkept {
@@ -50,6 +54,7 @@ impl Unkept {
             program,
             why: why.to_string().chars().take(WHY_MAX).collect(),
             since_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            service: None,
         }
     }
 

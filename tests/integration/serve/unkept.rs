@@ -40,6 +40,9 @@ fn a_session_begins_calls_and_ends_in_each_version_and_says_that_nothing_is_kept
         said.contains("no daemon") && said.contains("Nothing is kept") && said.contains("install"),
         "{said}"
     );
+    let status = world.sessiond(&["status"]).output().expect("status");
+    let shown = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(shown.contains("tiny.py") && shown.contains("not kept") && shown.contains("--unkept"), "{shown}");
     for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut client = serve.client();
         let result = client.initialize(version);

@@ -378,3 +378,32 @@ fn what_cannot_be_served_is_refused_with_its_reason() {
     reply.must_be(502);
     assert!(reply.text().contains(&url));
 }
+
+#[test]
+fn status_says_where_the_server_is_and_how_many_sessions_it_has() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let server = world.upstream(&express(), &[]);
+    let secret = format!("{}?key=secret", server.url);
+    let mut serve = world.serve(&["--name", "test", "--upstream", &secret], &[]);
+    let clients = [serve.connected("2025-11-25"), serve.connected("2025-11-25")];
+    assert_eq!(clients[0].ask("DELETE", &[], "").status, 204);
+    let said = |options: &[&str]| {
+        let said = world.sessiond(&[&["status"], options].concat()).output().expect("status");
+        (said.status.code(), String::from_utf8_lossy(&said.stdout).into_owned())
+    };
+    let (code, json) = said(&["--json"]);
+    let known: Value = serde_json::from_str(&json).expect("JSON");
+    let expected = json!({"url": server.url, "service": "serve.test", "pid": serve.pid(), "sessions": 1});
+    let known = known["upstreams"][0].as_object().expect("an upstream").clone();
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&known[name], value, "{name}");
+    }
+    let (_, text) = said(&["--wide"]);
+    let line = text.lines().find(|line| line.starts_with(&server.url)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("serve.test") && line.contains("in use"), "{text}");
+    assert!(code == Some(0) && text.contains("one session") && !text.contains("not kept"), "{text}");
+    assert!(!text.contains("secret") && !json.contains("secret"));
+    serve.kill();
+    assert!(!said(&[]).1.contains("http://"));
+}

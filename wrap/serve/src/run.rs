@@ -15,8 +15,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use mcp_sessiond_client::{Options, ServiceName, SessionError, Sessions};
-use mcp_sessiond_process::{descriptors, tcp};
+use mcp_sessiond_process::{Pinned, descriptors, tcp};
+use mcp_sessiond_proto::paths;
 use mcp_sessiond_wrap::service::NotLeased;
+use mcp_sessiond_wrap::unkept::{self, Unkept};
 use sd_notify::NotifyState;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -118,12 +120,13 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
             NotLeased::Taken { pid, .. } => NotServed::Taken { pid, service: settings.service.clone() },
             error => NotServed::NotLeased(error),
         })?,
-        None => unkept(&settings),
+        None => without_daemon(&settings),
     };
     let (listener, at) = bind(&settings.listen).await?;
     let table = Arc::new(Table::new(Shared { settings, sessions, backends, counts: Counts::default() }));
     let is_kept = table.shared().sessions.is_some();
     announce(&at, is_kept && table.shared().settings.inspect);
+    note(table.shared());
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     let serving = accept(&listener, router(&table), table.shared());
     let ends = tokio::select! {
@@ -160,8 +163,23 @@ async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), NotServed> 
     Ok(())
 }
 
+/// Notes a server that no keeper holds, where `mcp-sessiond status` finds it.
+fn note(shared: &Shared) {
+    let settings = &shared.settings;
+    let is_kept = shared.sessions.is_some();
+    let (server, service) = match &settings.behind {
+        Behind::Program(_) if is_kept => return,
+        Behind::Program(program) => (program.shown(), None),
+        Behind::Upstream(url) => (url.to_string(), is_kept.then(|| settings.service.clone())),
+    };
+    let why = if is_kept { "it speaks HTTP itself" } else { "`serve --unkept` has found no daemon" };
+    if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
+        unkept::note(&directory, &Unkept { service, ..Unkept::now(&own, server, &why) });
+    }
+}
+
 /// Servers without a daemon.
-fn unkept(settings: &Settings) -> Arc<dyn Backends> {
+fn without_daemon(settings: &Settings) -> Arc<dyn Backends> {
     match &settings.behind {
         Behind::Program(program) => Arc::new(Children::of(program.clone())),
         Behind::Upstream(_) => Arc::new(NoBackends),
