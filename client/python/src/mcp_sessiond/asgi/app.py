@@ -20,7 +20,7 @@ from .http import (
     respond_json,
 )
 from .inner import CURRENT, KEY, Call, Inner
-from .live import AppRefuses
+from .live import AppRefuses, Live
 from .settings import PRIMES, App, Receive, Scope, Send, Settings, header
 from .table import Table, parse
 
@@ -88,7 +88,7 @@ class Durable:
         # The app is heard as soon as its client is back; and it says whether the client may read.
         for _ in range(2):
             live = await self.table.live(id, scope)
-            live.use()
+            live.use(scope)
             refused = await live.refused(scope)
             if refused is None:
                 break
@@ -130,21 +130,29 @@ class Durable:
         own = message.get("id")
         for attempt in range(2):
             live = await self.table.live(id, scope)
-            live.use()
-            inside = {**scope, KEY: live.session}
-            if "method" in message and "id" in message:
-                message["id"] = own
-                request = post.Request(self._settings, self._inner, live, message)
-                if await request.serve(inside, receive, send):
+            live.use(scope)
+            live.working += 1
+            try:
+                if "id" in message:
+                    message["id"] = own
+                if await self._passed(live, message, scope, receive, send):
                     return
-            elif not live.ids.to_app(message):
-                await respond(send, 202)
-                return
-            elif await post.answer(self._inner, live, inside, json.dumps(message).encode(), send) != 404:
-                return
+            finally:
+                live.working -= 1
             if attempt == 0:
                 await live.end()
         raise Refusal(502, -32000, "the server does not know its own session")
+
+    async def _passed(self, live: Live, message: Any, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Whether the app inside knows the session. Else nothing was done."""
+        inside = {**scope, KEY: live.session}
+        if "method" in message and "id" in message:
+            request = post.Request(self._settings, self._inner, live, message)
+            return await request.serve(inside, receive, send)
+        if not live.ids.to_app(message):
+            await respond(send, 202)
+            return True
+        return await post.answer(self._inner, live, inside, json.dumps(message).encode(), send) != 404
 
     async def _initialize(self, message: Any, body: bytes, id: str | None, scope: Scope, send: Send) -> None:
         if id is not None:

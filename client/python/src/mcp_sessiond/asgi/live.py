@@ -46,9 +46,12 @@ class Live:
         self.readers = Readers()
         self.is_over = False
         """Whether the app inside does not know the session any more."""
+        self.working = 0
+        """How many requests of the client's are being looked at."""
         self._settings = settings
         self._inner = inner
         self._standalone: Call | None = None
+        self._scope: Scope | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._used = asyncio.get_running_loop().time()
 
@@ -57,13 +60,14 @@ class Live:
         """Whether streams begin with an event without data."""
         return self.record.version >= PRIMES
 
-    def use(self) -> None:
-        """The client has sent a request."""
+    def use(self, scope: Scope | None = None) -> None:
+        """The client has sent a request, or got an answer."""
+        self._scope = scope or self._scope
         self._used = asyncio.get_running_loop().time()
 
     def idle_for(self) -> float:
         """Seconds since the client's last request; 0 while a call or a stream is open."""
-        is_busy = self.ids.is_busy or self.readers.any
+        is_busy = self.working or self.ids.is_busy or self.readers.any
         return 0.0 if is_busy else asyncio.get_running_loop().time() - self._used
 
     def spawn(self, work: Any) -> None:
@@ -76,6 +80,7 @@ class Live:
         """Opens the standalone stream of the app inside, so that it drops nothing that belongs to no
         request.
         """
+        self._scope = scope
         call = self._standalone = self._inner.sent(scope, "GET", self.inner_id, self.record.version)
         if await call.status == 200:
             self.spawn(self._hear(call))
@@ -134,14 +139,14 @@ class Live:
         if reader := self.readers.of(stream.id):
             reader.end()
 
-    async def end(self, scope: Scope | None = None) -> None:
-        """The app inside forgets the session."""
+    async def end(self) -> None:
+        """The app inside forgets the session, on behalf of whoever has used it last."""
         self.is_over = True
         self.readers.end_all()
         if self._standalone:
             self._standalone.hang_up()
-        if scope:
-            await self._inner.sent(scope, "DELETE", self.inner_id, self.record.version).whole()
+        if self._scope:
+            await self._inner.sent(self._scope, "DELETE", self.inner_id, self.record.version).whole()
 
 
 async def shake(inner: Inner, scope: Scope, params: Any) -> tuple[str, Any]:

@@ -117,7 +117,7 @@ class Table:
         await session.terminate()
         live = self._live.pop(id, None)
         if live:
-            await live.end(scope)
+            await live.end()
 
 
 def parse(body: bytes) -> Any:

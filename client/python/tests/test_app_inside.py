@@ -1,0 +1,160 @@
+"""The middleware around an app of the test's own, which misbehaves as it is told. The daemon is real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import unittest
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import support
+
+from mcp_sessiond import Options
+from mcp_sessiond.asgi import durable, session_of
+
+Answer = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+UNKNOWN = "the server ended before it had answered: the outcome of this call is unknown"
+
+
+class Inside:
+    """An app like an SDK's: `answer` says what it does with a request of a session."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.ended = asyncio.Event()
+        self.handshakes: list[dict[str, Any]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["method"] == "DELETE":
+            self.ended.set()
+            await self.json(send, 200, None)
+        elif scope["method"] == "GET":
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        else:
+            message = json.loads((await receive())["body"])
+            if message["method"] == "initialize":
+                self.handshakes.append(message["params"])
+                told = {"protocolVersion": "2025-11-25", "capabilities": {}}
+                await self.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": told})
+            elif "id" in message and message["method"] != "ping":
+                await self.answer(message, scope, send)
+            else:
+                await self.json(send, 202, None)
+
+    async def json(self, send: Any, status: int, value: object) -> None:
+        headers = [(b"content-type", b"application/json"), (b"mcp-session-id", b"inside")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(value).encode() if value else b""})
+
+
+class Client:
+    """Speaks ASGI to the middleware."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.session: str | None = None
+
+    async def send(self, method: str, message: object = None, **headers: str) -> tuple[int, list[Any]]:
+        """Status, and the messages of the body."""
+        told = [(b"accept", b"application/json, text/event-stream")]
+        told += [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        if self.session:
+            told.append((b"mcp-session-id", self.session.encode()))
+        body, status, parts = json.dumps(message).encode(), 0, []
+        read = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if read.is_set():
+                await asyncio.Event().wait()
+            read.set()
+            return {"type": "http.request", "body": body}
+
+        async def sent(part: dict[str, Any]) -> None:
+            nonlocal status
+            if part["type"] == "http.response.start":
+                status = part["status"]
+                named = dict(part["headers"]).get(b"mcp-session-id")
+                self.session = named.decode() if named else self.session
+            else:
+                parts.append(part["body"])
+
+        scope = {"type": "http", "method": method, "path": "/mcp", "headers": told}
+        await self.app(scope, receive, sent)
+        whole = b"".join(parts).decode()
+        data = [line[6:] for line in whole.split("\n") if line.startswith("data: {")]
+        return status, [json.loads(text) for text in data or [whole] if text]
+
+    async def initialize(self) -> None:
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x"}}
+        await self.request("initialize", params, id=0)
+
+    async def request(self, method: str, params: object = None, id: object = 1) -> tuple[int, list[Any]]:
+        return await self.send("POST", {"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+
+class AnAppInside(unittest.IsolatedAsyncioTestCase):
+    def setUp(self) -> None:
+        self.daemon = support.Daemon().start()
+        self.addCleanup(self.daemon.remove)
+        self.options = Options(directory=self.daemon.directory, binary=support.BINARY)
+
+    async def begun(self, answer: Answer, **options: Any) -> tuple[Inside, Client]:
+        inside = Inside(answer)
+        client = Client(durable(inside, service="test", options=self.options, **options))
+        await client.initialize()
+        return inside, client
+
+    async def test_a_call_that_the_app_does_not_answer_is_answered(self) -> None:
+        async def fails(message: Any, scope: Any, send: Any) -> None:
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+        _, client = await self.begun(fails)
+        status, (said,) = await client.request("tools/call")
+        self.assertEqual((status, said["id"], said["error"]["message"]), (200, 1, UNKNOWN))
+
+    async def test_an_answer_in_json_is_an_event(self) -> None:
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            result = {"jsonrpc": "2.0", "id": message["id"], "result": {"session": session_of().id}}
+            await inside.json(send, 200, result)
+
+        inside, client = await self.begun(answers)
+        status, (said,) = await client.request("tools/call", id="seven")
+        self.assertEqual((status, said["id"], said["result"]), (200, "seven", {"session": client.session}))
+
+    async def test_a_session_that_nobody_uses_leaves_the_app_and_comes_back(self) -> None:
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            await inside.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": {}})
+
+        inside, client = await self.begun(answers, idle=0.01)
+        await inside.ended.wait()
+        self.assertEqual((await client.request("tools/call"))[1][0]["result"], {})
+        self.assertEqual(len(inside.handshakes), 2)
+        self.assertEqual(inside.handshakes[0], inside.handshakes[1])
+
+    async def test_a_session_that_the_app_has_forgotten_is_restored_once(self) -> None:
+        async def forgets(message: Any, scope: Any, send: Any) -> None:
+            is_known = len(inside.handshakes) > 1
+            result = {"jsonrpc": "2.0", "id": message["id"], "result": {}}
+            await inside.json(send, 200 if is_known else 404, result if is_known else {})
+
+        inside, client = await self.begun(forgets)
+        self.assertEqual((await client.request("tools/call"))[1][0]["result"], {})
+        self.assertEqual(len(inside.handshakes), 2)
+
+    async def test_an_answer_that_can_not_be_stored_is_told(self) -> None:
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            result = {"jsonrpc": "2.0", "id": message["id"], "result": {"text": "x" * 2_000_000}}
+            await inside.json(send, 200, result)
+
+        inside, client = await self.begun(answers)
+        status, (said,) = await client.request("tools/call")
+        self.assertEqual((status, said["error"]["data"]), (200, {"outcome": "not_kept"}))
+
+
+if __name__ == "__main__":
+    unittest.main()
