@@ -146,6 +146,25 @@ class Transport:
             numbers.append(worker.tool(id, "visits").answer()["result"]["content"][0]["text"].split()[1])
         self.assertEqual(numbers, ["1", "2", "3", "4"])
 
+    def test_a_call_of_one_worker_is_read_at_another(self: Any) -> None:
+        second = Raw(self.serve().port)
+        second.session = self.raw.session
+        for id, is_killed in ((1, False), (2, True)):
+            response = self.raw.tool(id, "count", key="a", steps=2, hold=1, gate=f"{self.gate}{id}")
+            events = response.events()
+            first, _ = next(events), next(events)
+            response.close()
+            back = second.send("GET", Last_Event_ID=first[0]).messages()
+            self.assertEqual(next(back)[1]["params"]["progress"], 1)
+            if is_killed:
+                self.restart()
+                self.assertEqual(next(back)[1]["error"]["data"], {"outcome": "unknown"})
+            else:
+                os.close(os.open(f"{self.gate}{id}", os.O_CREAT))
+                self.assertEqual(next(back)[1]["params"]["progress"], 2)
+                self.assertEqual(next(back)[1]["result"]["content"][0]["text"], "a 2")
+            self.assertRaises(StopIteration, next, back)
+
     def test_what_the_server_says_of_its_own_accord_waits_for_a_reader(self: Any) -> None:
         self.raw.tool(1, "announce").answer()
         told = self.raw.send("GET").messages()
