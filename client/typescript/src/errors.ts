@@ -21,6 +21,8 @@ export type RefusalCode =
   | 'stream_closed'
   | 'unknown_cursor'
   | 'unknown_backend'
+  | 'unknown_task'
+  | 'task_ended'
   | 'invalid_argument'
   | 'quota_exceeded'
   | 'write_failed'
@@ -61,6 +63,8 @@ const STATUS: Record<ErrorCode, number> = {
   stream_closed: 409,
   unknown_cursor: 400,
   unknown_backend: 400,
+  unknown_task: 400,
+  task_ended: 409,
   invalid_argument: 400,
   quota_exceeded: 429,
   write_failed: 507,

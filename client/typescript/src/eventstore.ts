@@ -4,7 +4,7 @@ import { isCode } from './errors.js';
 import { toStandardError, type Logger } from './options.js';
 import type { Session } from './session.js';
 import { STANDALONE, type Stream } from './stream.js';
-import { jsonText } from './wire.js';
+import { jsonText, shown } from './wire.js';
 
 /** Streams that are kept open after an answer: a batch has several. */
 const ANSWERED_MAX = 16;
@@ -74,7 +74,7 @@ export class SessionEventStore implements EventStore {
       if (!this.#failing)
         this.#log(
           'warn',
-          `mcp-sessiond: messages of session ${this.#session.id} are not kept: ${String(error)}`,
+          `mcp-sessiond: messages of session ${shown(this.#session.id)} are not kept: ${String(error)}`,
         );
       this.#failing = true;
       return '';

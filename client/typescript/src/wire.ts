@@ -21,6 +21,11 @@ export type Wire = Record<string, any>;
 /** A new idempotency key. */
 export const requestId = (): string => randomUUID();
 
+/** What a log may show of a session's id: whoever knows all of it may have the session. */
+export function shown(id: string): string {
+  return `${id.slice(0, 8)}…`;
+}
+
 /**
  * A caller that is known by a credential: an API key, an opaque token. Only its hash ever leaves this
  * process.

@@ -3,7 +3,7 @@ import { Appender } from '../appender.js';
 import { isCode } from '../errors.js';
 import type { EventStore } from '../eventstore.js';
 import type { Session } from '../session.js';
-import { jsonText } from '../wire.js';
+import { jsonText, shown } from '../wire.js';
 import { context, served } from './context.js';
 import { Post } from './post.js';
 import { handshake, record } from './record.js';
@@ -177,7 +177,7 @@ export class Live {
       // Nobody misses what was to be said in a session that was ended.
       if (isCode(error, 'unknown_session', 'session_terminated')) return undefined;
       if (!this.#failing)
-        this.#making.warn(`messages of session ${this.session.id} are not kept: ${String(error)}`);
+        this.#making.warn(`messages of session ${shown(this.session.id)} are not kept: ${String(error)}`);
       this.#failing = true;
       return undefined;
     }

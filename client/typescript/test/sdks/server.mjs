@@ -6,8 +6,8 @@
 //
 //   visit                 counts in the session's state, and answers the count
 //   who                   answers what the server knows of its client
-//   steps {n, gate}       tells n steps as progress, waits for the file `gate`, if one is named, after the first
-//                         one, and answers n
+//   steps {n, gate}       tells n steps as progress, waits for the file `gate`, if one is named, after the
+//                         first one, and answers n
 //   notify {n}            sends n log messages that belong to no call, and answers n
 //   ask                   asks the client for a sample, and answers its text
 //   close                 closes the server, before it has answered
