@@ -221,6 +221,18 @@ test('two processes behind a balancer that alternates serve the same sessions', 
   await kill(other.child);
 });
 
+test('an answer that is too large to be kept is sent, and who comes back for it is told', async () => {
+  const own = await new World({ 'limits.message_bytes': 4096 }).start();
+  const alone = await serveIn(own, '1.32', 0, 'raw');
+  const client = await new Wire(alone.url).begin();
+  const said = await all(events(await client.call('large', { bytes: 10_000 })));
+  assert.equal(JSON.parse(said.at(-1).data).result.content[0].text.length, 10_000);
+  const [told] = await all(messages(await client.get(said[0].id)));
+  assert.deepEqual([told.id, told.error.data], [client.id, { outcome: 'not_kept' }]);
+  await kill(alone.child);
+  await own.end();
+});
+
 test(
   'while the daemon is away requests get 503, and afterwards everything is there',
   { timeout: 60_000 },

@@ -6,7 +6,7 @@ import { isAnswer, isPriming } from '../eventstore.js';
 import type { Session } from '../session.js';
 import type { Stream } from '../stream.js';
 import { jsonText } from '../wire.js';
-import { outcomeUnknown } from './refusal.js';
+import { notKept, outcomeUnknown } from './refusal.js';
 import type { Message } from './sdk.js';
 
 type Id = string | number;
@@ -43,9 +43,18 @@ export class Post {
 
   /** Keeps a message. Its event id. Rejects with a `SessiondError`. */
   async keep(message: unknown): Promise<string> {
-    const { id } = await this.#appender.append(isPriming(message) ? null : jsonText(message));
-    if (isAnswer(message)) this.answered((message as Message).id!);
-    return id;
+    const answered = isAnswer(message) ? (message as Message).id : undefined;
+    try {
+      const { id } = await this.#appender.append(isPriming(message) ? null : jsonText(message));
+      return id;
+    } catch (error) {
+      // Who comes back for the answer is told what became of it.
+      if (answered !== undefined)
+        await this.#appender.append(jsonText(notKept(answered))).catch(() => undefined);
+      throw error;
+    } finally {
+      if (answered !== undefined) this.answered(answered);
+    }
   }
 
   /** The request is answered, or was cancelled. After the last one the stream is closed. */

@@ -112,3 +112,9 @@ export function outcomeUnknown(id: unknown): object {
   const message = 'the server ended before it had answered: the outcome of this call is unknown';
   return { jsonrpc: '2.0', id, error: { code: CONNECTION, message, data: { outcome: 'unknown' } } };
 }
+
+/** What a client gets that comes back for an answer that could not be kept. */
+export function notKept(id: unknown): object {
+  const message = 'the call was carried out, but its answer could not be stored';
+  return { jsonrpc: '2.0', id, error: { code: CONNECTION, message, data: { outcome: 'not_kept' } } };
+}

@@ -10,6 +10,7 @@
 //                         first one, and answers n
 //   notify {n}            sends n log messages that belong to no call, and answers n
 //   ask                   asks the client for a sample, and answers its text
+//   large {bytes}         answers so many bytes
 //   close                 closes the server, before it has answered
 //   session               answers the session's id by `extra` alone, without the asynchronous context
 import fs from 'node:fs';
@@ -76,6 +77,7 @@ function createServer() {
       const { content } = await server.createMessage({ messages, maxTokens: 10 });
       return content.text;
     },
+    large: ({ bytes }) => 'x'.repeat(bytes),
     close: () => server.close(),
     session: (_, { extra }) => outside.runInAsyncScope(() => session(extra).id),
   };
