@@ -147,6 +147,6 @@ def end(world):
         os.kill(pid, signal.SIGKILL)
 
 
-OVER_HTTP = served.Host(added_url, Session, deletes=False)
+OVER_HTTP = served.Host(added_url, Session, deletes=False, renewed=(None, None))
 SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive, *served.scenarios(OVER_HTTP)]
 OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]

@@ -41,5 +41,5 @@ def observed(world):
     world.describe()
 
 
-SCENARIOS = [one_call, with_dashes, *served.single_calls(url_call, deletes=True)]
+SCENARIOS = [one_call, with_dashes, *served.single_calls(url_call)]
 OBSERVED = [observed]

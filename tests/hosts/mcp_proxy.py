@@ -100,6 +100,6 @@ def observed(world):
     world.watch("SIGTERM of the gateway", lambda: process.send_signal(signal.SIGTERM))
 
 
-OVER_HTTP = served.Host(added_url, OnStdio, deletes=True, goes_on=False)
+OVER_HTTP = served.Host(added_url, OnStdio, deletes=True, goes_on=False, renewed=(None, None))
 SCENARIOS = [one_server("/mcp"), one_server("/sse"), without_dashes, named, *served.scenarios(OVER_HTTP)]
 OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]

@@ -17,5 +17,5 @@ def url_call(world, url, token=None, transport="http"):
     return world.finish([MCPORTER, "call", "counter.count", "--no-oauth", "--timeout", "30000"])
 
 
-SCENARIOS = served.single_calls(url_call, deletes=True)
+SCENARIOS = served.single_calls(url_call)
 OBSERVED = []

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.request
 from dataclasses import dataclass
 
 from harness import PROGRAM, number, until
@@ -53,6 +54,13 @@ class Served:
     def restart(self):
         self.down()
         self.start()
+
+    def end_sessions(self):
+        """Ends all sessions."""
+        sessions = {one["headers"]["mcp-session-id"] for one in self.wire.seen("response") if "mcp-session-id" in one["headers"]}
+        for session in sessions:
+            request = urllib.request.Request(f"http://{self.at}/mcp", headers={"mcp-session-id": session}, method="DELETE")
+            urllib.request.urlopen(request, timeout=10).close()
 
     def kill(self, *what):
         """SIGKILL of `serve`, which is started again at once, of the `daemon`, which whoever misses it starts again, or of both."""
@@ -112,6 +120,8 @@ class Host:
     is_modern: bool = False
     # Whether it goes on after a call that found no `serve`.
     goes_on: bool = True
+    # What its first and its second call count to when its session has ended meanwhile.
+    renewed: tuple = (1, 2)
 
     def connect(self, world, served, token=None):
         """A session of the host, with the served endpoint."""
@@ -177,6 +187,16 @@ def scenarios(host):
         world.counts([2] if host.goes_on else [None], "three", "a call when serve is back")
         handshakes(world, served)
 
+    def http_session_has_ended(world):
+        """As one ends that was idle for long."""
+        served = Served(world)
+        session = host.connect(world, served)
+        session.ask("one")
+        served.end_sessions()
+        session.ask("two", "count count")
+        world.counts([1], "one", "a first call")
+        world.counts(list(host.renewed), "two", "calls when the session has ended")
+
     def http_two_hosts(world):
         served = Served(world)
         added = host.add(world, served.url())
@@ -217,19 +237,26 @@ def scenarios(host):
         handshakes(world, served, 0)
 
     modern = [http_2026] if host.is_modern else []
-    return [*modern, http_call, http_serve_is_gone, killed("serve"), killed("daemon"), killed("serve", "daemon"), killed_in_a_call("serve"),
+    return [*modern, http_call, http_serve_is_gone, http_session_has_ended, killed("serve"), killed("daemon"), killed("serve", "daemon"), killed_in_a_call("serve"),
             killed_in_a_call("daemon"), killed_in_a_call("serve", "daemon"), killed_in_a_call("serve", silent=True), http_two_hosts, http_token]
 
 
-def single_calls(call, deletes):
-    """What holds for a command that makes one call: `call(world, url, token, transport)` runs it, and returns its code and what it said.
-    `deletes`: whether it ends its session by DELETE."""
+def single_calls(call):
+    """What holds for a command that makes one call: `call(world, url, token, transport)` runs it, and returns its code and what it said."""
     def http_one_call(world):
         served = Served(world)
         for which in ("one", "another"):
             code, said = call(world, served.url())
             world.check(f"{which} process: its call meets a fresh server", code == 0 and number(said) == 1, (code, said))
-        world.lives(0 if deletes else 2, "after the end of both")
+        world.lives(2, "neither ends its session")
+
+    def http_many_calls(world):
+        """None ends its session: a new one takes the place of the oldest."""
+        world.config_path.write_text("http.sessions = 2\nhttp.unused_ms = 500\n")
+        served = Served(world)
+        codes = [call(world, served.url())[0] for _ in range(4)]
+        world.check("four commands find room where there may be two sessions", codes == [0] * 4, codes)
+        world.lives(2, "the other servers have ended")
 
     def http_token(world):
         served = Served(world, "--token")
@@ -251,7 +278,7 @@ def single_calls(call, deletes):
         world.check("the call is answered", code == 0 and number(said) == 1, (code, said))
         world.lives(0, "after the end of the command")
 
-    return [http_one_call, http_token, http_SIGKILL_in_a_call, sse_one_call]
+    return [http_one_call, http_many_calls, http_token, http_SIGKILL_in_a_call, sse_one_call]
 
 
 def observed(host, transport="http"):
