@@ -203,6 +203,11 @@ impl Live {
         if same(&self.caller, caller) { Ok(()) } else { Err(crate::who::bound_to_another()) }
     }
 
+    /// Notes which readers have gone.
+    pub fn sweep(&self) {
+        self.state().sweep();
+    }
+
     /// Whether a client reads, or waits for an answer.
     fn is_busy(&self) -> bool {
         let mut state = self.state();

@@ -33,6 +33,14 @@ pub struct Tail {
     over: bool,
 }
 
+/// The client has gone: from now on the session may be unused.
+impl Drop for Tail {
+    fn drop(&mut self) {
+        drop(self.reading.take());
+        self.live.sweep();
+    }
+}
+
 impl Tail {
     /// The events after `position`.
     #[must_use]
