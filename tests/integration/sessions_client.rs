@@ -5,9 +5,11 @@ mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use mcp_sessiond_client::{
-    Caller, CreateOptions, Cursor, Error, Json, Lifetimes, Sessiond, Sessions, StateVersion, credential,
+    Caller, CreateOptions, Cursor, Error, Json, Lifetimes, Sessiond, Sessions, StateVersion, StateWrite,
+    credential,
 };
 use mcp_sessiond_tests::{PATIENCE, Steady, random, until};
 use serde_json::json;
@@ -33,6 +35,32 @@ async fn a_services_session_is_there_after_every_kill() {
     session.terminate().await.expect("ended");
     daemon.restart();
     assert_refusal(another.get(&key("round")).await, &Error::SessionTerminated);
+}
+
+#[tokio::test]
+async fn a_value_that_expires_goes_and_the_secret_of_a_service_stays() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let sessions = service(&world);
+    let session = made(&sessions).await;
+    let write = |name: &str, after: Duration| {
+        StateWrite::new(key(name), Json::new("\"private\"").expect("JSON")).expires(after)
+    };
+    let writes = vec![write("brief", Duration::from_millis(1)), write("long", Duration::from_secs(3_600))];
+    session.write(writes).await.expect("written");
+    while session.get(&key("brief")).await.expect("read").is_some() {}
+    let secret = sessions.secret().await.expect("a secret");
+    daemon.restart();
+    let listed = session.keys().await.expect("listed");
+    let long = listed.iter().find(|one| one.key == key("long")).expect("it is there");
+    assert!(long.expires_ms.is_some() && listed.iter().all(|one| one.key != key("brief")));
+    assert!(world.listed("list_contents")[0]["state_expires_ms"].is_string());
+    assert_eq!(sessions.secret().await.expect("a secret"), secret);
+    let rotated = sessions.rotate_secret().await.expect("rotated");
+    assert_eq!(rotated.former, [secret.current]);
+    let shown = format!("{:?} {:?}\n{}", rotated, world.listed("list_contents"), world.log.text());
+    assert!(!shown.contains(&rotated.current.0) && !shown.contains("private"), "{shown}");
+    assert!(Sessions::of_host(options(&world)).secret().await.is_err());
 }
 
 #[tokio::test]
