@@ -4,13 +4,13 @@
 
 mod conversation;
 mod daemon;
+mod measured;
 mod metrics;
 mod streams;
 mod sweep;
 mod tasks;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use mcp_sessiond_proto::backends::{
     Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
@@ -43,7 +43,6 @@ use mcp_sessiond_proto::{ClaimRequest, Claimed, Error, Json};
 use tarpc::context::Context;
 
 use crate::contents::{Access, Contents};
-use crate::counters::{Histogram, Meters, us_since};
 use crate::storage::Place;
 pub use conversation::Conversation;
 pub use daemon::Daemon;
@@ -63,48 +62,6 @@ impl Service {
 
     async fn access(&self, of: &SessionRef) -> Result<Access, Error> {
         self.0.access(of).await
-    }
-
-    /// Runs what changes state to its end, although the caller may hang up.
-    async fn detached<T: Send + 'static>(
-        &self,
-        histogram: fn(&Meters) -> &Histogram,
-        work: impl Future<Output = Result<T, Error>> + Send + 'static,
-    ) -> Result<T, Error> {
-        let working = async {
-            tokio::spawn(work).await.unwrap_or_else(|_| {
-                Err(Error::OutcomeUnknown {
-                    sentence: "the daemon has failed at this".into(),
-                    retry_after_ms: 1_000,
-                })
-            })
-        };
-        self.measured(histogram, working).await
-    }
-
-    /// Takes down how long it took, and a refusal under its code.
-    async fn measured<T>(
-        &self,
-        histogram: fn(&Meters) -> &Histogram,
-        work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let began = Instant::now();
-        let done = work.await;
-        let meters = &self.daemon().meters;
-        histogram(meters).record(us_since(began));
-        if let Err(error) = &done {
-            meters.counters.refused(error);
-        }
-        done
-    }
-
-    /// Takes down a refusal under its code. How long it took is the caller's to say.
-    async fn unmeasured<T>(&self, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let done = work.await;
-        if let Err(error) = &done {
-            self.daemon().meters.counters.refused(error);
-        }
-        done
     }
 }
 
