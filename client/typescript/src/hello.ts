@@ -18,6 +18,8 @@ export interface Hello {
   takesRequests: boolean;
   /** Whether `open_stream` takes a `will`. */
   takesWills: boolean;
+  /** Whether `write_state` takes `expires_ms`. */
+  takesExpiry: boolean;
 }
 
 /** What a client says. */
@@ -71,5 +73,6 @@ export function readHello(bytes: Buffer): Hello {
     frameMax: bytes.readUInt32BE(16),
     takesRequests: (features & 1) !== 0,
     takesWills: (features & 4) !== 0,
+    takesExpiry: (features & 8) !== 0,
   };
 }

@@ -12,6 +12,7 @@ export { CALL_TIMEOUT_MS, type ClaimOptions, type Logger, type Options, type Sib
 export { Session } from './session.js';
 export { Sessions } from './sessions.js';
 export { Stream, STANDALONE } from './stream.js';
+export { Task } from './task.js';
 export type * from './types.js';
 export { credential } from './wire.js';
 export { Sessiond, type Status } from './sessiond.js';

@@ -67,6 +67,12 @@ export class SessionCalls {
     return this.call({ method, params: () => (fields ? { of, ...fields } : of) });
   }
 
+  /** A call that changes nothing and may wait for `ms`. `fields` are asked for at each attempt. @internal */
+  waiting(method: string, fields: () => Wire, ms: number, signal?: AbortSignal): Promise<unknown> {
+    const params = () => ({ of: this.reading(), ...fields() });
+    return this.line.wait({ method, params, signal }, ms);
+  }
+
   /** All pages of a list. @internal */
   protected async pages(method: string, keyOf: (last: Wire) => string): Promise<Wire[]> {
     const all: Wire[] = [];

@@ -92,13 +92,13 @@ export class SessionEvents extends SessionState {
 
   async #waitOnce(after: Cursor[], ms: number, signal?: AbortSignal): Promise<Replayed> {
     const until = performance.now() + ms;
-    const params = async () => {
+    const fields = () => {
       // What was waited before a connection broke counts.
       const left = Math.max(0, Math.ceil(until - performance.now()));
-      return { of: this.reading(), after: after.map(toCursor), timeout_ms: Math.min(left, WAIT_MAX_MS) };
+      return { after: after.map(toCursor), timeout_ms: Math.min(left, WAIT_MAX_MS) };
     };
     try {
-      return fromReplayed((await this.line.wait({ method: 'wait', params, signal }, ms)) as Wire);
+      return fromReplayed((await this.waiting('wait', fields, ms, signal)) as Wire);
     } catch (error) {
       if (!(error instanceof Cancelled)) throw error;
       return { events: [], gaps: [], next: after, more: false, ended: [] };

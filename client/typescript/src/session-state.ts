@@ -33,12 +33,21 @@ export class SessionState extends SessionCalls {
   /** All keys that have a value, in their order. */
   async keys(): Promise<StateKeyInfo[]> {
     const all = await this.pages('list_state', (last) => last['key']);
-    return all.map(({ key, version, bytes }) => ({ key, version: BigInt(version), bytes }));
+    return all.map(({ key, version, bytes, expires_ms }) => ({
+      key,
+      version: BigInt(version),
+      bytes,
+      ...(expires_ms == null ? {} : { expiresMs: Number(expires_ms) }),
+    }));
   }
 
-  /** Writes a value that JSON has, whatever was there. Returns its version. */
-  async set(key: string, value: unknown): Promise<bigint> {
-    return only(await this.write([{ key, value: checked(value) }])).version;
+  /**
+   * Writes a value that JSON has, whatever was there. Returns its version. With `expiresMs` it goes by itself
+   * after so many ms, at least 1; a daemon that is older than that keeps it.
+   */
+  async set(key: string, value: unknown, { expiresMs }: { expiresMs?: number } = {}): Promise<bigint> {
+    const write = { key, value: checked(value), ...(expiresMs === undefined ? {} : { expiresMs }) };
+    return only(await this.write([write])).version;
   }
 
   /** Removes a value, if there is one. */
@@ -58,19 +67,23 @@ export class SessionState extends SessionCalls {
   /** Writes and removes 1 to 50 values, all or none. Returns their versions, in the order of the writes. */
   async write(writes: StateWrite[]): Promise<{ key: string; version: bigint }[]> {
     const request = requestId();
-    const wire = writes.map(({ key, value, expected }) =>
-      present({
-        key,
-        value: value === undefined ? undefined : jsonText(value),
-        expected: expected === undefined ? undefined : String(expected),
-      }),
-    );
+    const wire = (takesExpiry: boolean) =>
+      writes.map(({ key, value, expected, expiresMs }) =>
+        present({
+          key,
+          value: value === undefined ? undefined : jsonText(value),
+          expected: expected === undefined ? undefined : String(expected),
+          expires_ms: expiresMs === undefined || !takesExpiry ? undefined : String(expiresMs),
+        }),
+      );
+    // What JSON has not is refused before anything is sent.
+    wire(true);
     let tries = 0;
     const params = async (connection: Connection) => {
       tries++;
       return {
         of: await this.named(),
-        writes: wire,
+        writes: wire(connection.hello.takesExpiry),
         ...(connection.hello.takesRequests ? { request } : {}),
       };
     };

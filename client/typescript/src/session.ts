@@ -1,8 +1,8 @@
-// One session, and its life. What it contains is in session-state.ts and session-events.ts.
+// One session, and its life. What it contains is in session-state.ts, session-events.ts and session-tasks.ts.
 import { Attachment } from './attachment.js';
 import type { Connection } from './connection.js';
 import { isCode } from './errors.js';
-import { SessionEvents } from './session-events.js';
+import { SessionTasks } from './session-tasks.js';
 import type { Caller, Minted, SessionView, Update } from './types.js';
 import {
   credential,
@@ -25,7 +25,7 @@ const GRACE_MS = 60_000;
  * `session_terminated`, `binding_mismatch`, `quota_exceeded`, and where a host owns it `stale_epoch` and
  * `lease_ended`.
  */
-export class Session extends SessionEvents {
+export class Session extends SessionTasks {
   /** The same session, asked for by this caller. Where it is bound to another, calls are refused. */
   onBehalfOf(caller: Caller | undefined): Session {
     return new Session(this.line, this.id, this.hold, caller);

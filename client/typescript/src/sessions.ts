@@ -5,7 +5,7 @@ import { Line } from './line.js';
 import type { Options } from './options.js';
 import { Session } from './session.js';
 import type { Hold } from './session-calls.js';
-import type { Caller, CreateOptions, SessionView } from './types.js';
+import type { Caller, CreateOptions, Secret, SessionView } from './types.js';
 import {
   fromView,
   jsonText,
@@ -110,6 +110,22 @@ export class Sessions {
     }
   }
 
+  /**
+   * The secret of the service, which all its processes share: for what clients bring back, such as the
+   * `requestState` of MCP 2026-07-28. The daemon makes it at the first call.
+   */
+  secret(): Promise<Secret> {
+    return this.#secret({});
+  }
+
+  /**
+   * Puts a new key in the place of the current one, which still counts for 24 hours. `quota_exceeded` where
+   * eight of them do.
+   */
+  rotateSecret(): Promise<Secret> {
+    return this.#secret({ rotate: true, request: requestId() });
+  }
+
   /** Ends the connections to the daemon. The next call makes others. */
   hangUp(): void {
     this.#line.hangUp();
@@ -124,6 +140,12 @@ export class Sessions {
     const epoch = view['epoch'] as string | undefined;
     if (epoch === undefined) throw new SessiondError('unknown', 'the daemon gave no lease');
     return { epoch: () => Promise.resolve(epoch) };
+  }
+
+  async #secret(fields: Wire): Promise<Secret> {
+    const said = (await this.#call('service_secret', present({ service: this.#service, ...fields }))) as Wire;
+    const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'base64url'));
+    return { current: bytes(said['current']), former: ((said['former'] ?? []) as string[]).map(bytes) };
   }
 
   #call(method: string, params: Wire): Promise<unknown> {

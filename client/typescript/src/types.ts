@@ -96,6 +96,8 @@ export interface StateKeyInfo {
   key: string;
   version: bigint;
   bytes: number;
+  /** When the value goes by itself, in ms since the Unix epoch. Absent: it does not. */
+  expiresMs?: number;
 }
 
 /**
@@ -106,6 +108,73 @@ export interface StateWrite {
   key: string;
   value?: unknown;
   expected?: bigint;
+  /** After how many ms, at least 1, the value goes by itself. Absent: it stays. */
+  expiresMs?: number;
+}
+
+/**
+ * A secret of a service: 256 random bits each. What is made now is made with `current`; what was made with
+ * one of `former` still counts.
+ */
+export interface Secret {
+  current: Uint8Array;
+  former: Uint8Array[];
+}
+
+/** What has become of a task. The last three are final. */
+export type TaskStatus = 'working' | 'input_required' | 'completed' | 'failed' | 'cancelled';
+
+/** How a task begins. */
+export interface TaskOptions {
+  /** How long after its creation it is kept, in ms: at most, and by default, what is configured. */
+  ttlMs?: number;
+  /** How often clients should ask for it, in ms. */
+  pollMs?: number;
+  /** What people are told of its state, at most 4,096 bytes. */
+  message?: string;
+  /** An idempotency key: repeating a call with it gives the same task. By default a new one. */
+  request?: string;
+}
+
+/** What is to be different about a task. What is absent stays. */
+export interface TaskChange {
+  message?: string;
+  ttlMs?: number;
+  pollMs?: number;
+  /** Requests for the client, by keys that the task has not used for another request. */
+  ask?: Record<string, unknown>;
+  /** The client's answers. The daemon ignores those to what was not asked, or is answered already. */
+  answer?: Record<string, unknown>;
+  /** This process writes the task from now on: its exit is the end of the task. */
+  take?: boolean;
+}
+
+/** A request of a task for its client. Without `response` it is open. */
+export interface TaskInput {
+  key: string;
+  request: Json;
+  response?: Json;
+}
+
+/** A task as it is now. */
+export interface TaskView {
+  id: string;
+  status: TaskStatus;
+  message?: string;
+  /** In ms since the Unix epoch, as is `updatedMs`. */
+  createdMs: number;
+  updatedMs: number;
+  /** How long after its creation it is kept. */
+  ttlMs: number;
+  pollMs?: number;
+  /** Grows with each change, from 1. */
+  version: bigint;
+  /** Empty in lists, and where the task has ended. */
+  inputs: TaskInput[];
+  /** Of one that is `completed`; not in lists. */
+  result?: Json;
+  /** Of one that has `failed`; not in lists. */
+  error?: Json;
 }
 
 /** A stream as it is now. */
