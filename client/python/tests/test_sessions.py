@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import unittest
 
@@ -22,8 +24,10 @@ from mcp_sessiond import (
     Sessions,
     SessionTerminated,
     StreamClosed,
+    TaskEnded,
     UnknownCursor,
     UnknownSession,
+    UnknownTask,
     Untrusted,
     VersionConflict,
     Write,
@@ -56,6 +60,73 @@ class OfAService(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((raised.exception.code, raised.exception.http_status), ("session_terminated", 404))
         with self.assertRaises(UnknownSession):
             await Sessions("other", self.options).get(made.id)
+
+    async def test_a_value_goes_by_itself_and_a_secret_is_shared(self) -> None:
+        made = await self.sessions.create()
+        await made.set("lasting", 1)
+        await made.set("short", 2, expires_ms=3_600_000)
+        lasting, short = await made.keys()
+        assert short.expires_ms and lasting.expires_ms is None
+        await made.set("gone", 3, expires_ms=1)
+        while await made.get("gone") is not None:
+            pass
+        secret = await self.sessions.secret()
+        self.assertEqual((len(secret.current), secret.former), (32, []))
+        rotated = await Sessions("web", self.options).rotate_secret()
+        self.assertEqual(rotated.former, [secret.current])
+        self.assertEqual(await self.sessions.secret(), rotated)
+        self.assertNotIn(repr(secret.current), repr(secret))
+
+    async def test_a_task_survives_the_daemon_asks_and_ends(self) -> None:
+        made = await self.sessions.create()
+        task, created = await made.create_task(ttl_ms=3_600_000, poll_ms=500, message="begun")
+        self.assertEqual((created.status, created.ttl_ms, created.poll_ms), ("working", 3_600_000, 500))
+        self.daemon.kill()
+        self.daemon.start()
+        self.assertEqual(await task.view(), created)
+        waiting = asyncio.create_task(task.changed(created.version))
+        asked = await task.update(ask={"name": {"method": "elicitation/create"}})
+        self.assertEqual((asked.status, (await waiting).version), ("input_required", asked.version))
+        answered = await made.task(task.id).update(answer={"name": "Ann", "never asked": 1})
+        response = answered.inputs[0].response
+        assert response
+        self.assertEqual((answered.status, response.value()), ("working", "Ann"))
+        ended = await task.complete({"content": []})
+        assert ended.result
+        self.assertEqual((ended.is_final, ended.result.value()), (True, {"content": []}))
+        again = await task.complete({"content": []})
+        self.assertEqual(again.version, ended.version, "repeating it has no further effect")
+        with self.assertRaises(TaskEnded):
+            await task.cancel()
+        with self.assertRaises(UnknownTask):
+            await made.task("none").view()
+        self.assertEqual([one.status for one in await made.tasks()], ["completed"])
+        blocked = blocking.Sessions("web", self.options)
+        failed, _ = await asyncio.to_thread(blocked.open(made.id).create_task, request="r")
+        self.assertEqual((await made.create_task(request="r"))[1].id, failed.id)
+        self.assertEqual((await asyncio.to_thread(failed.fail, {"code": 1})).status, "failed")
+
+    async def test_a_task_whose_process_is_killed_has_failed(self) -> None:
+        made = await self.sessions.create()
+        program = (
+            "import asyncio, sys; from pathlib import Path; from mcp_sessiond import Options, Sessions\n"
+            "async def main():\n"
+            "    session = await Sessions('web', Options(directory=Path(sys.argv[1]))).open(sys.argv[2])\n"
+            "    task, _ = await session.create_task()\n"
+            "    print(task.id, flush=True)\n"
+            "    await asyncio.sleep(3600)\n"
+            "asyncio.run(main())"
+        )
+        arguments = [sys.executable, "-c", program, str(self.daemon.directory), made.id]
+        environment = {**self.daemon.environment, "PYTHONPATH": str(support.SOURCE)}
+        with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout
+            task = made.task(writer.stdout.readline().strip())
+            working = await task.view()
+            writer.kill()
+        lost = await task.changed(working.version)
+        assert lost.error
+        self.assertEqual((lost.status, lost.error.value()["data"]), ("failed", {"outcome": "unknown"}))
 
     async def test_a_binding_admits_its_caller_alone_until_it_is_rotated(self) -> None:
         alice, bob = Credential.of("alice"), Credential.of(b"bob")

@@ -19,11 +19,13 @@ from .errors import (
     SessiondError,
     SessionTerminated,
     StreamClosed,
+    TaskEnded,
     Unavailable,
     Uncertain,
     UnknownCursor,
     UnknownSession,
     UnknownStream,
+    UnknownTask,
     Untrusted,
     VersionConflict,
 )
@@ -46,6 +48,7 @@ from .session import Session
 from .sessiond import Sessiond
 from .sessions import Sessions
 from .streams import Stream
+from .tasks import Task, TaskInput, TaskStatus, TaskView
 from .values import (
     Caller,
     Credential,
@@ -55,6 +58,7 @@ from .values import (
     Json,
     Lifetimes,
     Minted,
+    Secret,
     SessionView,
     StateEntry,
     StateKey,
@@ -92,6 +96,7 @@ __all__ = [
     "QuotaExceeded",
     "Refused",
     "Replayed",
+    "Secret",
     "Session",
     "SessionTerminated",
     "SessionView",
@@ -105,11 +110,17 @@ __all__ = [
     "StreamClosed",
     "StreamStart",
     "StreamView",
+    "Task",
+    "TaskEnded",
+    "TaskInput",
+    "TaskStatus",
+    "TaskView",
     "Unavailable",
     "Uncertain",
     "UnknownCursor",
     "UnknownSession",
     "UnknownStream",
+    "UnknownTask",
     "Untrusted",
     "VersionConflict",
     "Write",

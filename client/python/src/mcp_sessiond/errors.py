@@ -154,6 +154,14 @@ class StreamClosed(Refused):
     """Nothing is appended to the stream any more."""
 
 
+class UnknownTask(Refused):
+    """There is no such task, or no longer: its time is over."""
+
+
+class TaskEnded(Refused):
+    """The task is `completed`, `failed` or `cancelled`, and stays so."""
+
+
 class UnknownCursor(Refused):
     """The event id or the place is none of this session's."""
 
@@ -200,6 +208,8 @@ _TYPES: dict[str, tuple[type[Refused], int]] = {
     "binding_mismatch": (BindingMismatch, 403),
     "unknown_stream": (UnknownStream, 400),
     "stream_closed": (StreamClosed, 409),
+    "unknown_task": (UnknownTask, 400),
+    "task_ended": (TaskEnded, 409),
     "unknown_cursor": (UnknownCursor, 400),
     "invalid_argument": (InvalidArgument, 400),
     "quota_exceeded": (QuotaExceeded, 429),

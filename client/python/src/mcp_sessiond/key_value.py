@@ -1,12 +1,14 @@
 """An `AsyncKeyValue` of py-key-value-aio: FastMCP keeps its state, its OAuth data and its cache in one.
 
-A collection is a session of the service, and each key one of its state. The daemon deletes nothing by
-itself here: an expired value is gone for every reader, and is deleted by the next read of it, or by `cull`.
+A collection is a session of the service, and each key one of its state. The daemon deletes a value that has
+expired. One that is older than that deletes nothing by itself: then the value is deleted by the next read of
+it, or by `cull`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
@@ -81,11 +83,13 @@ class KeyValue:
     ) -> None:
         """Writes values, 50 at once: those all or none."""
         until = None if ttl is None else time.time() + float(ttl)
+        expires = None if ttl is None else max(1, math.ceil(float(ttl) * 1000))
         written = dict(zip(keys, values, strict=True))
         session = await self._session(collection)
         for part in _parts(list(written)):
             told = {key: {"key": key, "value": dict(written[key]), "until": until} for key in part}
-            await session.write([Write(_state_key(key), value) for key, value in told.items()])
+            writes = [Write(_state_key(key), value, expires_ms=expires) for key, value in told.items()]
+            await session.write(writes)
 
     async def delete(self, key: str, *, collection: str | None = None) -> bool:
         """Deletes a value. Whether there was one."""

@@ -83,9 +83,9 @@ class Line:
         patience = patience or self.patience()
         return await self._repeat(method, params, patience, self._home(), waits=False)
 
-    async def wait(self, params: Ready, patience: Patience) -> Any:
-        """The call `wait`, on a connection where it keeps no other waiting."""
-        result, _ = await self._repeat("wait", params, patience, self._home(), waits=True)
+    async def wait(self, method: str, params: Ready, patience: Patience) -> Any:
+        """A call that waits, on a connection where it keeps no other waiting."""
+        result, _ = await self._repeat(method, params, patience, self._home(), waits=True)
         return result
 
     async def link(self, patience: Patience) -> Link:

@@ -1,4 +1,4 @@
-"""One session: its life. `state.py` and `streams.py` have what it contains."""
+"""One session: its life. `state.py`, `streams.py` and `tasks.py` have what it contains."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .line import Line, Params
 from .options import Patience
 from .state import State
 from .streams import Streams
+from .tasks import Tasks
 from .values import Caller, Credential, Failed, Lifetimes, Minted, SessionView, Settable, as_json, status_wire
 
 _GRACE_MS = 60_000
@@ -47,7 +48,7 @@ class LeaseHold(Hold):
         return {"epoch": self.epoch}
 
 
-class Session(State, Streams):
+class Session(State, Streams, Tasks):
     """A session of a host's or of a service's.
 
     Calls may be made from several tasks at once. A call whose answer is lost is made again, and that has no

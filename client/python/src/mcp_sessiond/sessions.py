@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 import time
 import uuid
@@ -9,10 +10,10 @@ from typing import Literal
 
 from .asynchronous import AsyncioIo
 from .exchange import Io
-from .line import Line
+from .line import Line, Params
 from .options import Options
 from .session import Hold, LeaseHold, ServiceHold, Session, mint
-from .values import Caller, Failed, Lifetimes, Raw, SessionView, Settable, as_json, status_wire
+from .values import Caller, Failed, Lifetimes, Raw, Secret, SessionView, Settable, as_json, status_wire
 
 Views = list[SessionView]
 
@@ -114,6 +115,22 @@ class Sessions:
                 return found
             found += [SessionView.read(raw) for raw in page]
 
+    async def secret(self) -> Secret:
+        """The secret of the service, which all its processes share: for what clients bring back, such as the
+        `requestState` of MCP 2026-07-28. The daemon makes it at the first call.
+        """
+        return await self._secret({})
+
+    async def rotate_secret(self) -> Secret:
+        """Puts a new key in the place of the current one, which still counts for 24 hours. Raises
+        `QuotaExceeded` where eight of them do.
+        """
+        return await self._secret({"rotate": True, "request": mint()})
+
+    async def _secret(self, more: Params) -> Secret:
+        raw = await self._line.call("service_secret", {"service": self.service, **more})
+        return Secret(_bytes(raw["current"]), [_bytes(one) for one in raw.get("former") or []])
+
     async def close(self) -> None:
         """Hangs up the connections of this event loop. Sessions stay; a later call makes new connections."""
         self._line.close()
@@ -121,6 +138,10 @@ class Sessions:
     def _had(self, raw: Raw, caller: Caller | None) -> Session:
         hold: Hold = ServiceHold(self.service) if self.service else LeaseHold(raw["epoch"])
         return Session(self._line, raw["session"], hold, caller)
+
+
+def _bytes(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def _session_id() -> str:

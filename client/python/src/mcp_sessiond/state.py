@@ -45,13 +45,17 @@ class State:
         found: list[StateKey] = []
         while True:
             page = await self._change("list_state", {"after": found[-1].key if found else None})
-            found += [StateKey(raw["key"], int(raw["version"]), int(raw["bytes"])) for raw in page]
+            found += [StateKey.read(raw) for raw in page]
             if len(page) < _PAGE:
                 return found
 
-    async def set(self, key: str, value: object) -> int:
-        """Writes a value, whatever was there. Returns its version. Raises `QuotaExceeded`."""
-        return (await self.write([Write(key, value)]))[0].version
+    async def set(self, key: str, value: object, *, expires_ms: int | None = None) -> int:
+        """Writes a value, whatever was there. Returns its version. Raises `QuotaExceeded`.
+
+        With `expires_ms` it goes by itself after so many ms, at least 1; a daemon that is older than that
+        keeps it.
+        """
+        return (await self.write([Write(key, value, expires_ms=expires_ms)]))[0].version
 
     async def remove(self, key: str) -> None:
         """Removes a value, if there is one."""
@@ -74,13 +78,14 @@ class State:
 
         patience, request, tries = self._line.patience(), mint(), 0
         of, told = await self._of(patience), [write.wire() for write in writes]
+        lasting = [{name: said for name, said in one.items() if name != "expires_ms"} for one in told]
 
         def params(link: Link) -> Params:
             nonlocal tries
             tries += 1
             return {
                 "of": of,
-                "writes": told,
+                "writes": told if link.hello.has(wire.TAKES_EXPIRY) else lasting,
                 "request": request if link.hello.has(wire.TAKES_REQUESTS) else None,
             }
 

@@ -115,7 +115,7 @@ class Streams:
             left = max(0, int((until - time.monotonic()) * 1000))
             return {"of": of, "after": cursors, "timeout_ms": left}
 
-        return Replayed.read(await self._line.wait(params, patience))
+        return Replayed.read(await self._line.wait("wait", params, patience))
 
     async def follow(self, after: Cursor, seconds: float = _WAIT_MAX) -> AsyncIterator[Replayed]:
         """All that was said after a place in one stream, then all that is said, until the stream has ended.

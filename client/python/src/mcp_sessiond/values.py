@@ -185,6 +185,16 @@ class Minted:
 
 
 @dataclass(frozen=True)
+class Secret:
+    """A secret of a service's: 256 random bits each. What is made now is made with `current`; what was made
+    with one of `former` still counts.
+    """
+
+    current: bytes = field(repr=False)
+    former: Sequence[bytes] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class StateEntry:
     """A key of a session's state. Version 0: it has no value."""
 
@@ -211,18 +221,29 @@ class StateKey:
     key: str
     version: int
     bytes: int
+    expires_ms: int | None = None
+    """When the value goes by itself, in ms since the Unix epoch; None: it does not."""
+
+    @classmethod
+    def read(cls, raw: Raw) -> StateKey:
+        """Out of the daemon's answer."""
+        expires = raw.get("expires_ms")
+        return cls(
+            raw["key"], int(raw["version"]), int(raw["bytes"]), None if expires is None else int(expires)
+        )
 
 
 @dataclass(frozen=True)
 class Write:
     """One of several writes. Without `value` the key is removed; with `expected` only at that version, 0:
-    only if it has none.
+    only if it has none; with `expires_ms` the value goes by itself after so many ms, at least 1.
     """
 
     key: str
     value: object = field(default=None, repr=False)
     expected: int | None = None
     remove: bool = False
+    expires_ms: int | None = None
 
     def wire(self) -> dict[str, Any]:
         """As the daemon reads it."""
@@ -231,4 +252,6 @@ class Write:
             told["value"] = as_json(self.value)
         if self.expected is not None:
             told["expected"] = str(self.expected)
+        if self.expires_ms is not None:
+            told["expires_ms"] = str(self.expires_ms)
         return told

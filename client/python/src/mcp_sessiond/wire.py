@@ -26,6 +26,8 @@ TAKES_REQUESTS = 1
 """Feature bit of a daemon whose `write_state` and `reset_session` take a `request`."""
 TAKES_WILLS = 4
 """Feature bit of a daemon whose `open_stream` takes a `will`."""
+TAKES_EXPIRY = 8
+"""Feature bit of a daemon whose `write_state` takes `expires_ms`."""
 
 
 @dataclass(frozen=True)

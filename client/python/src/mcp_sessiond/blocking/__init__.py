@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Literal
 
-from .. import attachment, session, sessiond, sessions, streams
+from .. import attachment, session, sessiond, sessions, streams, tasks
 from ..events import Cursor, Replayed
 from ..lease import Status
 from ..options import Options
+from ..tasks import TaskView
 from ..values import Caller, Failed, Lifetimes, SessionView, Settable
 from .world import ThreadIo, blocking, run
 
-__all__ = ["Attachment", "Session", "Sessiond", "Sessions", "Stream"]
+__all__ = ["Attachment", "Session", "Sessiond", "Sessions", "Stream", "Task"]
 
 
 class Attachment:
@@ -54,6 +55,22 @@ class Stream:
     close = blocking(streams.Stream.close)
     orphan = blocking(streams.Stream.orphan)
     unorphan = blocking(streams.Stream.unorphan)
+
+
+class Task:
+    """A task of a session's."""
+
+    def __init__(self, inner: tasks.Task) -> None:
+        self._inner = inner
+        self.id = inner.id
+        """Its id, for the client."""
+
+    view = blocking(tasks.Task.view)
+    update = blocking(tasks.Task.update)
+    complete = blocking(tasks.Task.complete)
+    fail = blocking(tasks.Task.fail)
+    cancel = blocking(tasks.Task.cancel)
+    changed = blocking(tasks.Task.changed)
 
 
 class Session:
@@ -93,6 +110,25 @@ class Session:
     prune = blocking(session.Session.prune)
     replay = blocking(session.Session.replay)
     wait = blocking(session.Session.wait)
+
+    tasks = blocking(session.Session.tasks)
+
+    def create_task(
+        self,
+        *,
+        ttl_ms: int | None = None,
+        poll_ms: int | None = None,
+        message: str | None = None,
+        request: str | None = None,
+    ) -> tuple[Task, TaskView]:
+        """Creates a task, whose writer is this process. It is kept when this returns."""
+        made = self._inner.create_task(ttl_ms=ttl_ms, poll_ms=poll_ms, message=message, request=request)
+        task, view = run(made)
+        return Task(task), view
+
+    def task(self, id: str) -> Task:
+        """The task of this id. Nothing is sent."""
+        return Task(self._inner.task(id))
 
     def attach(self) -> Attachment:
         """A client has come: the timer of the grace period stops. It starts when the last one has gone."""
@@ -137,6 +173,8 @@ class Sessions:
 
     get = blocking(sessions.Sessions.get)
     close = blocking(sessions.Sessions.close)
+    secret = blocking(sessions.Sessions.secret)
+    rotate_secret = blocking(sessions.Sessions.rotate_secret)
     list = blocking(sessions.Sessions.list)
 
     def create(
