@@ -15,10 +15,13 @@ mod restart;
 mod run;
 mod select;
 mod serve;
+mod state;
 mod status;
 mod stop;
+mod stream;
 mod table;
 mod token;
+mod whose;
 mod wrap;
 
 use std::io::Write;
@@ -29,6 +32,12 @@ use serde::Serialize;
 
 use self::kept::{Kept, Server};
 
+/// Resume is disabled, or no daemon answers.
+const DISABLED: u8 = 4;
+/// The data was refused (EX_DATAERR of sysexits.h).
+const REFUSED: u8 = 65;
+/// There is no such thing (EX_NOINPUT of sysexits.h).
+const NOT_THERE: u8 = 66;
 /// Bad usage or configuration (EX_USAGE of sysexits.h).
 const USAGE: u8 = 64;
 /// There is no such server (EX_NOINPUT of sysexits.h).
@@ -57,6 +66,10 @@ enum Verb {
     Run(run::Arguments),
     /// Load, store or reject the caller's resume token
     Token(token::Arguments),
+    /// Read and write the state of a session: JSON values by key
+    State(state::Arguments),
+    /// Append to a stream of a session, and print what was said there
+    Stream(stream::Arguments),
     /// Run an MCP server so that it outlives its own process, and its host finds it as it was
     Wrap(wrap::Arguments),
     /// Serve an MCP server over HTTP; sessions survive lost connections and a kill of `serve` or the daemon
@@ -92,6 +105,8 @@ pub fn main() -> ExitCode {
     match cli.verb {
         Verb::Run(arguments) => run::run(&arguments),
         Verb::Token(arguments) => token::run(arguments),
+        Verb::State(arguments) => state::run(arguments),
+        Verb::Stream(arguments) => stream::run(arguments),
         Verb::Wrap(arguments) => wrap::run(arguments),
         Verb::Serve(arguments) => serve::run(*arguments),
         Verb::Keep(arguments) => keep::run(arguments),

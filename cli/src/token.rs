@@ -2,23 +2,17 @@
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use mcp_sessiond_client::{ClientName, Error, Options, Reason, Sessiond, Status, Token};
-use mcp_sessiond_process as process;
+use mcp_sessiond_client::{Options, Sessiond, Token};
 use mcp_sessiond_proto::token::TOKEN_MAX;
 use zeroize::Zeroizing;
 
-use super::claiming::Claiming;
-use super::{block_on, client_lines, complain};
+use super::whose::{Who, disabled, tell};
+use super::{DISABLED, REFUSED, block_on, client_lines, complain};
 
 /// There is nothing to resume.
 const NOTHING: u8 = 3;
-/// Resume is disabled.
-const DISABLED: u8 = 4;
-/// The token was refused (EX_DATAERR of sysexits.h).
-const REFUSED: u8 = 65;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -55,35 +49,6 @@ Exit codes: 0 it is deleted, or there was none; 4 resume is disabled; 65 it coul
 
 Example: mcp-sessiond token reject --for $$")]
     Reject(Who),
-}
-
-#[derive(Debug, Args)]
-struct Who {
-    /// The instance: this command's caller, or a launcher or shell script above that. By default the caller
-    #[arg(long = "for", value_name = "PID")]
-    instance: Option<u32>,
-    /// What the host calls itself: `clientInfo.name` of its first message
-    #[arg(long, value_name = "NAME")]
-    client: Option<ClientName>,
-    #[command(flatten)]
-    claiming: Claiming,
-}
-
-/// Shells by the names of their executables.
-const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish"];
-
-impl Who {
-    fn options(self) -> Options {
-        let caller = nix::unistd::getppid().as_raw().unsigned_abs();
-        let shell = process::name_of(caller);
-        if self.instance.is_none() && SHELLS.contains(&shell.as_str()) {
-            complain(format_args!(
-                "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
-            ));
-        }
-        let options = self.claiming.options().instance(self.instance.unwrap_or(caller));
-        self.client.into_iter().fold(options, Options::client)
-    }
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
@@ -149,28 +114,4 @@ async fn reject(options: Options) -> u8 {
     }
     // Where it could not be deleted, the client has said why.
     disabled(&sessiond).map_or(REFUSED, |reason| tell(&reason))
-}
-
-fn disabled(sessiond: &Sessiond) -> Option<Arc<Reason>> {
-    match sessiond.status() {
-        Status::Disabled { reason } => Some(reason),
-        _ => None,
-    }
-}
-
-/// Adds what only a user of the command line can do about it.
-fn tell(reason: &Reason) -> u8 {
-    match reason {
-        Reason::Refused(Error::NoVerifiedHost { sentence }) => complain(format_args!(
-            "{sentence}; `mcp-sessiond debug check` shows the way up to the host, and in a shell script `--for $$` is needed"
-        )),
-        Reason::Refused(Error::NamesHost { .. }) => {
-            complain("that is the host; say `--for $$`, the pid of the script itself");
-        }
-        Reason::Refused(Error::NotAnAncestor { .. }) => {
-            complain("--for takes the pid of this command's caller, or of an ancestor of it");
-        }
-        _ => {}
-    }
-    DISABLED
 }

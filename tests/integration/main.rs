@@ -31,6 +31,7 @@ mod serve;
 mod serving;
 mod sessions;
 mod sessions_client;
+mod shell;
 mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;

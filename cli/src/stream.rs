@@ -1,0 +1,155 @@
+//! `mcp-sessiond stream`: the streams of a session, for what has no library.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use mcp_sessiond_client::{Cursor, EventId, Json, Replayed, Session, StreamId};
+
+use super::whose::{Missing, Whose, json, report, standard_input};
+use super::{DISABLED, REFUSED, block_on, client_lines, complain, print};
+
+/// Messages that one call appends.
+const BATCH: usize = 64;
+
+/// How long one wait for the next message may take. The daemon tells with each new one whether the stream was closed.
+const WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The session is that of the process that calls this command, as for `token`: in a shell script say `--for $$`. With --service and \
+--session it is one of a service, for servers that no host has started. STREAM is `_GET_stream`, which is always open, or a name of \
+your own.
+
+Exit codes: 0; 4 resume is disabled, or no daemon answers; 65 refused, or no JSON; 66 no such stream, event or session.
+
+Example:
+  echo '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}' |
+    mcp-sessiond stream append _GET_stream --service web --session 7")]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Args)]
+struct Reading {
+    /// The stream
+    stream: StreamId,
+    /// Begin after the event of this id, not at the beginning
+    #[arg(long, value_name = "EVENT")]
+    after: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Append messages, one a line of standard input, and print the ids of their events
+    #[command(
+        after_help = "Example: mcp-sessiond stream append call-7 --close --service web --session 7 <messages"
+    )]
+    Append {
+        /// The stream. It is opened unless it is open
+        stream: StreamId,
+        /// Close the stream after that
+        #[arg(long)]
+        close: bool,
+        #[command(flatten)]
+        whose: Whose,
+    },
+    /// Print what was said on a stream: a line each, with the event's id, a tab and the message
+    #[command(after_help = "Example: mcp-sessiond stream replay call-7 --service web --session 7")]
+    Replay(Reading),
+    /// The same, and what is said from then on, until the stream is closed
+    #[command(after_help = "Example: mcp-sessiond stream tail _GET_stream --for $$")]
+    Tail(Reading),
+}
+
+pub(super) fn run(arguments: Arguments) -> ExitCode {
+    client_lines::show();
+    // Messages never reach a core file.
+    mcp_sessiond_process::core_files::never_dump();
+    match block_on(carry_out(arguments.verb)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(code)) => ExitCode::from(code),
+        Err(error) => {
+            complain(error);
+            ExitCode::from(DISABLED)
+        }
+    }
+}
+
+/// Where something is wrong, that was said, and this is the exit code.
+async fn carry_out(verb: Verb) -> Result<(), u8> {
+    match verb {
+        Verb::Append { stream, close, whose } => {
+            let messages = standard_input()?;
+            let messages = messages.lines().filter(|line| !line.trim().is_empty());
+            let messages = messages.map(|line| json(line).map(Some)).collect::<Result<Vec<_>, u8>>()?;
+            append(&whose.session(Missing::Made).await?, stream, messages, close).await
+        }
+        Verb::Replay(reading) => reading.print(false).await,
+        Verb::Tail(reading) => reading.print(true).await,
+    }
+}
+
+async fn append(session: &Session, id: StreamId, messages: Vec<Option<Json>>, close: bool) -> Result<(), u8> {
+    let is_standalone = id.as_str() == StreamId::STANDALONE;
+    let stream = if is_standalone {
+        session.standalone()
+    } else {
+        session.open_stream(&id, None).await.map_err(|error| report(&error))?
+    };
+    for part in messages.chunks(BATCH) {
+        let appended = stream.append_all(part.to_vec()).await.map_err(|error| report(&error))?;
+        shown(&appended.iter().map(|event| format!("{}\n", event.id.0)).collect::<String>())?;
+    }
+    if close {
+        stream.close().await.map_err(|error| report(&error))?;
+    }
+    Ok(())
+}
+
+impl Reading {
+    /// Prints what was said. If it `follows`, what is said from then on, too.
+    async fn print(self, follows: bool) -> Result<(), u8> {
+        let session = self.whose.session(Missing::Refused).await?;
+        let mut after = match self.after {
+            Some(event) => Cursor::Event(EventId(event)),
+            None => Cursor::Stream(self.stream),
+        };
+        loop {
+            let page = session.replay(&after).await.map_err(|error| report(&error))?;
+            let (is_last, ended) = (!page.more, !page.ended.is_empty());
+            after = said(page, after)?;
+            if is_last && (ended || !follows) {
+                return Ok(());
+            }
+            if is_last {
+                let page = session.wait(&[after.clone()], WAIT).await.map_err(|error| report(&error))?;
+                let ended = !page.ended.is_empty();
+                after = said(page, after)?;
+                if ended {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Prints a page. Returns where the next one begins.
+fn said(page: Replayed, after: Cursor) -> Result<Cursor, u8> {
+    for gap in &page.gaps {
+        complain(format_args!("{} events are missing: they were pruned", gap.last + 1 - gap.first));
+    }
+    // No string of JSON has a line break in it.
+    let line = |text: &str| text.replace(['\r', '\n'], " ");
+    let lines = page.events.iter().map(|event| format!("{}\t{}\n", event.id.0, line(event.message.as_str())));
+    shown(&lines.collect::<String>())?;
+    Ok(page.next.into_iter().next().unwrap_or(after))
+}
+
+/// Prints to standard output. Where that fails, it was said, and this is the exit code.
+fn shown(text: &str) -> Result<(), u8> {
+    if print(text) == ExitCode::SUCCESS { Ok(()) } else { Err(REFUSED) }
+}

@@ -1,0 +1,152 @@
+//! Whose session a command is about: that of a server that a host has started, or one of a service.
+
+use std::io::{self, Read as _};
+use std::sync::Arc;
+
+use clap::Args;
+use mcp_sessiond_client::{
+    ClientName, CreateOptions, Error, Json, Options, Reason, ServiceName, Session, SessionError, SessionId,
+    SessionStatus, Sessiond, Sessions, Status,
+};
+use mcp_sessiond_process as process;
+
+use super::claiming::Claiming;
+use super::{DISABLED, NOT_THERE, REFUSED, complain};
+
+#[derive(Debug, Args)]
+pub(super) struct Who {
+    /// The instance: this command's caller, or a launcher or shell script above that. By default the caller
+    #[arg(long = "for", value_name = "PID")]
+    instance: Option<u32>,
+    /// What the host calls itself: `clientInfo.name` of its first message
+    #[arg(long, value_name = "NAME")]
+    client: Option<ClientName>,
+    #[command(flatten)]
+    claiming: Claiming,
+}
+
+/// Shells by the names of their executables.
+const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish"];
+
+impl Who {
+    /// The same for the client library.
+    pub(super) fn options(self) -> Options {
+        let caller = nix::unistd::getppid().as_raw().unsigned_abs();
+        let shell = process::name_of(caller);
+        if self.instance.is_none() && SHELLS.contains(&shell.as_str()) {
+            complain(format_args!(
+                "the caller is a shell ({shell}); say `--for $$`, since inside $( ) it is a subshell that is about to die"
+            ));
+        }
+        let options = self.claiming.options().instance(self.instance.unwrap_or(caller));
+        self.client.into_iter().fold(options, Options::client)
+    }
+}
+
+/// Bytes that are read from standard input at most: more than any value or message may have.
+const INPUT_MAX: u64 = 4 * 1024 * 1024;
+
+#[derive(Debug, Args)]
+pub(super) struct Whose {
+    /// A session of this service, in place of the caller's own
+    #[arg(long, value_name = "NAME", requires = "session", conflicts_with = "instance")]
+    service: Option<ServiceName>,
+    /// The id of the service's session
+    #[arg(long, value_name = "ID", requires = "service")]
+    session: Option<SessionId>,
+    #[command(flatten)]
+    who: Who,
+}
+
+/// What becomes of a service's session that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// It is made.
+    Made,
+    /// That is an error.
+    Refused,
+}
+
+impl Whose {
+    /// The session. Where there is none, that was said, and this is the exit code.
+    pub(super) async fn session(self, missing: Missing) -> Result<Session, u8> {
+        let Self { service, session, who } = self;
+        let (Some(service), Some(id)) = (service, session) else {
+            let sessiond = Sessiond::init(who.options());
+            let session = sessiond.session().await;
+            return session.ok_or_else(|| disabled(&sessiond).map_or(DISABLED, |reason| tell(&reason)));
+        };
+        let sessions = Sessions::of_service(service, who.claiming.options());
+        let opened = match sessions.open(&id).await {
+            Err(error) if missing == Missing::Made && error.refusal() == Some(&Error::UnknownSession) => {
+                let options = CreateOptions::default().id(id.clone()).status(SessionStatus::Ready);
+                match sessions.create(options).await {
+                    // Another process has made it just now.
+                    Err(error) if error.refusal() == Some(&Error::AlreadyExists) => sessions.open(&id).await,
+                    made => made,
+                }
+            }
+            opened => opened,
+        };
+        opened.map_err(|error| report(&error))
+    }
+}
+
+/// Says why a call came to nothing, and returns the exit code.
+pub(super) fn report(error: &SessionError) -> u8 {
+    complain(error);
+    match error.refusal() {
+        Some(
+            Error::UnknownSession | Error::SessionTerminated | Error::UnknownStream | Error::UnknownCursor,
+        ) => NOT_THERE,
+        Some(_) => REFUSED,
+        None => DISABLED,
+    }
+}
+
+/// Takes a text for JSON. Where it is none, that was said, and this is the exit code.
+pub(super) fn json(text: &str) -> Result<Json, u8> {
+    Json::new(text.trim()).map_err(|error| {
+        complain(format_args!("{error}. A text is written with quotes: '\"text\"'"));
+        REFUSED
+    })
+}
+
+/// Reads all of standard input. Where that fails, it was said, and this is the exit code.
+pub(super) fn standard_input() -> Result<String, u8> {
+    let mut text = String::new();
+    let read = io::stdin().lock().take(INPUT_MAX + 1).read_to_string(&mut text);
+    match read {
+        Ok(bytes) if bytes as u64 > INPUT_MAX => {
+            complain(format_args!("standard input has more than {INPUT_MAX} bytes"));
+        }
+        Ok(_) => return Ok(text),
+        Err(error) => complain(format_args!("standard input: {error}")),
+    }
+    Err(REFUSED)
+}
+
+/// Why resume is disabled, if it is.
+pub(super) fn disabled(sessiond: &Sessiond) -> Option<Arc<Reason>> {
+    match sessiond.status() {
+        Status::Disabled { reason } => Some(reason),
+        _ => None,
+    }
+}
+
+/// Adds what only a user of the command line can do about it.
+pub(super) fn tell(reason: &Reason) -> u8 {
+    match reason {
+        Reason::Refused(Error::NoVerifiedHost { sentence }) => complain(format_args!(
+            "{sentence}; `mcp-sessiond debug check` shows the way up to the host, and in a shell script `--for $$` is needed"
+        )),
+        Reason::Refused(Error::NamesHost { .. }) => {
+            complain("that is the host; say `--for $$`, the pid of the script itself");
+        }
+        Reason::Refused(Error::NotAnAncestor { .. }) => {
+            complain("--for takes the pid of this command's caller, or of an ancestor of it");
+        }
+        _ => {}
+    }
+    DISABLED
+}
