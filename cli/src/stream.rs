@@ -60,7 +60,7 @@ enum Verb {
     /// Print what was said on a stream: a line each, with the event's id, a tab and the message
     #[command(after_help = "Example: mcp-sessiond stream replay call-7 --service web --session 7")]
     Replay(Reading),
-    /// The same, and what is said from then on, until the stream is closed
+    /// Print what was said on a stream, and what is said from then on, until the stream is closed
     #[command(after_help = "Example: mcp-sessiond stream tail _GET_stream --for $$")]
     Tail(Reading),
 }
