@@ -2,21 +2,24 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use mcp_sessiond_client::{Directory, Start, connect};
 use mcp_sessiond_daemon::config;
+use mcp_sessiond_process::{ExitWatch, Pinned};
 use mcp_sessiond_proto::debug::About;
 use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::server::Visit;
 use crate::block_on;
 
-/// How long the daemon may take to say who it is.
+/// How long the daemon may take to say who it is, and to end.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A private runtime directory, and the daemon in it. Both are gone when this is dropped.
@@ -71,10 +74,22 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         if let Ok(Some(about)) = self.daemon() {
-            let _ = signal(about.pid, Signal::SIGTERM);
+            // While it closes its databases, their files come and go.
+            let _ = end(about.pid);
         }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Asks a process to end, and waits until it has.
+fn end(pid: u32) -> io::Result<()> {
+    let Ok(process) = Pinned::open(pid) else { return Ok(()) };
+    process.signal(Signal::SIGTERM)?;
+    let mut exits = ExitWatch::new()?;
+    exits.add(process)?;
+    let within = PollTimeout::try_from(PATIENCE).map_err(io::Error::other)?;
+    poll(&mut [PollFd::new(exits.as_fd(), PollFlags::POLLIN)], within)?;
+    Ok(())
 }
 
 fn signal(pid: u32, signal: Signal) -> io::Result<()> {
