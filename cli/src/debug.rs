@@ -43,10 +43,10 @@ enum Topic {
     Hosts,
     /// Sessions. Of a host: session, host, program, label, key, epoch, holder, token_file, opened_ms. What they hold:
     /// owner, status, bound, created_ms, active_ms, expires_ms, attached, state_keys, state_bytes, state_expires_ms, streams, events,
-    /// event_bytes, last_number, handles
+    /// event_bytes, last_number, handles, tasks
     #[command(after_help = "Example: mcp-sessiond debug sessions")]
     Sessions,
-    /// One session: session and content as above, and its streams
+    /// One session: session and content as above, its streams and its tasks
     #[command(after_help = "\
 Two services may have sessions of the same id: all are shown.
 
@@ -58,6 +58,9 @@ Example: mcp-sessiond debug session 019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77")]
     /// Streams of all sessions: owner, session, stream, closed, orphaned, last_position, events, bytes
     #[command(after_help = "Example: mcp-sessiond debug streams")]
     Streams,
+    /// Tasks of all sessions: owner, session, task, status, created_ms, updated_ms, until_ms
+    #[command(after_help = "Example: mcp-sessiond debug tasks")]
+    Tasks,
     /// Backends, the servers behind `wrap`: session, keeper, keeper_pid, host, program, pid, and as `status` what the keeper
     /// says. Of one session: also its calls, its parked answers and the end of its standard error
     #[command(after_help = "\
@@ -144,6 +147,9 @@ async fn show(arguments: &Arguments) -> Result<String, Failure> {
         }
         Some(Topic::Streams) => {
             either(json, &contents::streams(&connection).await?, |rows| contents::streams_text(rows))
+        }
+        Some(Topic::Tasks) => {
+            either(json, &contents::tasks(&connection).await?, |rows| contents::tasks_text(rows))
         }
         Some(Topic::Backends { session }) => {
             let seen = kept::of_daemon(&connection, &directory, session.as_ref()).await?;

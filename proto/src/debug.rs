@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{ServiceName, StreamId};
+use crate::names::{ServiceName, StreamId, TaskId};
 use crate::sessions::Status;
+use crate::tasks::TaskStatus;
 use crate::types::{Epoch, Label, Loss, SessionId};
 
 /// The daemon about itself.
@@ -168,6 +169,9 @@ pub struct ContentInfo {
     pub last_number: u64,
     /// Handles that are good.
     pub handles: u32,
+    /// Tasks, those that have ended among them.
+    #[serde(default)]
+    pub tasks: u32,
 }
 
 /// Where the next page of contents begins.
@@ -201,6 +205,9 @@ pub struct Inspected {
     pub content: Option<ContentInfo>,
     /// Its streams.
     pub streams: Vec<StreamInfo>,
+    /// Its tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskInfo>,
 }
 
 /// A stream. Its events' ids are not told.
@@ -220,6 +227,24 @@ pub struct StreamInfo {
     /// Bytes of their messages.
     #[serde(with = "crate::text")]
     pub bytes: u64,
+}
+
+/// A task. Its message, requests and result are not told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TaskInfo {
+    /// Its id.
+    pub task: TaskId,
+    /// What has become of it so far.
+    pub status: TaskStatus,
+    /// When it was created, in ms since the Unix epoch.
+    #[serde(with = "crate::text")]
+    pub created_ms: u64,
+    /// When it was changed last, in ms since the Unix epoch.
+    #[serde(with = "crate::text")]
+    pub updated_ms: u64,
+    /// Until when it is kept, in ms since the Unix epoch.
+    #[serde(with = "crate::text")]
+    pub until_ms: u64,
 }
 
 /// What is to be ended. Without `older_than_ms`: whatever has outlived its time, as every sweep does.

@@ -66,6 +66,42 @@ fn a_task_whose_writer_is_killed_has_failed() {
     assert_lost(&mut peer, &taken);
 }
 
+/// What `debug` says of this topic, as JSON.
+fn shown(world: &World, topic: &[&str]) -> Value {
+    let output = world.sessiond(&[&["debug", "--json"], topic].concat()).output().expect("debug");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn debug_shows_which_tasks_there_are_and_not_what_is_in_them() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut peer = with_session(&world);
+    let host = world.host();
+    let mut writer = host.instance(&[]);
+    assert_eq!(shown(&world, &["tasks"]), json!([]));
+    let (under_way, ended) = (begin(&mut writer), begin(&mut writer));
+    end(&mut writer, &ended).expect("ended");
+    let asked = json!([{"key": "secret", "request": "{\"secret\":1}"}]);
+    let update = json!({"of": of("web", "s"), "task": under_way, "ask": asked, "message": "a secret"});
+    writer.call("update_task", update).expect("asked");
+    let tasks = shown(&world, &["tasks"]);
+    let status = |task: &Value| {
+        let found = tasks.as_array().expect("a list").iter().find(|one| one["task"] == *task);
+        found.unwrap_or_else(|| panic!("{task} is missing: {tasks}"))["status"].clone()
+    };
+    assert_eq!((status(&under_way), status(&ended)), (json!("input_required"), json!("completed")));
+    assert_eq!((&tasks[0]["owner"], &tasks[0]["session"]), (&json!("service web"), &json!("s")));
+    assert_eq!(shown(&world, &["session", "s"])[0]["tasks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(shown(&world, &["sessions"])[0]["tasks"], 2);
+    for topic in [&["debug", "tasks"][..], &["debug", "session", "s"], &["debug", "tasks", "--json"]] {
+        let output = world.sessiond(topic).output().expect("debug");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(ended.as_str().expect("an id")) && !text.contains("secret"), "{topic:?}: {text}");
+    }
+    assert_eq!(ask_for(&mut peer, &ended)["result"], RESULT);
+}
+
 #[test]
 fn the_next_daemon_ends_the_task_of_a_process_that_was_killed_while_none_ran() {
     let world = world("");

@@ -1,12 +1,13 @@
-//! `debug sessions`, `debug session ID` and `debug streams`: what sessions hold, never what is in it.
+//! `debug sessions`, `debug session ID`, `debug streams` and `debug tasks`: what sessions hold, never what is in it.
 
 use std::fmt::Write as _;
 
 use mcp_sessiond_client::{Connection, Error, SessionId};
 use mcp_sessiond_proto::debug::{
-    ContentInfo, ContentPage, InspectRequest, Inspected, PAGE_MAX, SessionInfo, StreamInfo,
+    ContentInfo, ContentPage, InspectRequest, Inspected, PAGE_MAX, SessionInfo, StreamInfo, TaskInfo,
 };
 use mcp_sessiond_proto::sessions::Status;
+use mcp_sessiond_proto::tasks::TaskStatus;
 use serde::Serialize;
 
 use super::super::complain;
@@ -22,13 +23,13 @@ pub(super) struct Seen {
     content: Option<ContentInfo>,
 }
 
-/// A stream, and whose it is.
+/// A part of a session's, and whose it is.
 #[derive(Debug, Serialize)]
-pub(super) struct SeenStream {
+pub(super) struct Part<T> {
     owner: String,
     session: SessionId,
     #[serde(flatten)]
-    stream: StreamInfo,
+    part: T,
 }
 
 /// Every session: those that hosts own, in order of their ids, and those of services.
@@ -78,20 +79,29 @@ pub(super) async fn inspect(connection: &Connection, session: &SessionId) -> Res
 }
 
 /// The streams of all sessions.
-pub(super) async fn streams(connection: &Connection) -> Result<Vec<SeenStream>, Failure> {
+pub(super) async fn streams(connection: &Connection) -> Result<Vec<Part<StreamInfo>>, Failure> {
+    parts(connection, |content| content.streams, |inspected| inspected.streams).await
+}
+
+/// The tasks of all sessions.
+pub(super) async fn tasks(connection: &Connection) -> Result<Vec<Part<TaskInfo>>, Failure> {
+    parts(connection, |content| content.tasks, |inspected| inspected.tasks).await
+}
+
+/// The parts that sessions have of a kind.
+async fn parts<T>(
+    connection: &Connection,
+    count: fn(&ContentInfo) -> u32,
+    take: fn(Inspected) -> Vec<T>,
+) -> Result<Vec<Part<T>>, Failure> {
     let mut seen = Vec::new();
-    for content in all_contents(connection).await?.into_iter().filter(|content| content.streams > 0) {
+    for content in all_contents(connection).await?.into_iter().filter(|content| count(content) > 0) {
         let ContentInfo { owner, session, .. } = content;
         let request = InspectRequest { session: session.clone(), owner: Some(owner.clone()) };
         let inspected = connection.inspect_session(PATIENCE, request).await?;
         // It may have ended since.
-        let streams = inspected.into_iter().flatten().flat_map(|one| one.streams);
-        let (owner, session) = (&owner, &session);
-        seen.extend(streams.map(|stream| SeenStream {
-            owner: owner.clone(),
-            session: session.clone(),
-            stream,
-        }));
+        let found = inspected.into_iter().flatten().flat_map(take);
+        seen.extend(found.map(|part| Part { owner: owner.clone(), session: session.clone(), part }));
     }
     Ok(seen)
 }
@@ -138,6 +148,7 @@ pub(super) fn sessions_text(seen: &[Seen]) -> String {
             held(|one| one.state_keys.to_string()),
             held(|one| one.streams.to_string()),
             held(|one| one.events.to_string()),
+            held(|one| one.tasks.to_string()),
             held(|one| (one.state_bytes + one.event_bytes).to_string()),
         ]
     };
@@ -154,6 +165,7 @@ pub(super) fn sessions_text(seen: &[Seen]) -> String {
         "state",
         "streams",
         "events",
+        "tasks",
         "bytes",
     ];
     listed(&heading, seen.iter().map(row), "No sessions.")
@@ -161,7 +173,7 @@ pub(super) fn sessions_text(seen: &[Seen]) -> String {
 
 pub(super) fn session_text(inspected: &[Inspected]) -> String {
     let mut text = String::new();
-    for Inspected { session, content, streams } in inspected {
+    for Inspected { session, content, streams, tasks } in inspected {
         let mut line = |name: &str, value: &str| {
             // Into memory: it can't fail.
             let _ = writeln!(text, "  {name:<12} {value}");
@@ -191,6 +203,10 @@ pub(super) fn session_text(inspected: &[Inspected]) -> String {
             text.push('\n');
             text.push_str(&listed(&STREAM_HEADING[2..], streams.iter().map(stream_cells), ""));
         }
+        if !tasks.is_empty() {
+            text.push('\n');
+            text.push_str(&listed(&TASK_HEADING[2..], tasks.iter().map(task_cells), ""));
+        }
         text.push('\n');
     }
     paint(HEADING, "Session") + "\n" + &text
@@ -211,7 +227,6 @@ fn content_lines(content: &ContentInfo, line: &mut impl FnMut(&str, &str)) {
         }
     }
     line("bound", if content.bound { "to a caller" } else { "no" });
-    let ago = |at_ms: u64| duration(now_ms().saturating_sub(at_ms)) + " ago";
     line("made", &ago(content.created_ms));
     line("active", &ago(content.active_ms));
     let ends = |at_ms: u64| format!("in {}, if nothing happens", duration(at_ms.saturating_sub(now_ms())));
@@ -222,6 +237,10 @@ fn content_lines(content: &ContentInfo, line: &mut impl FnMut(&str, &str)) {
     line("state", &format!("{} values, {} bytes{expires}", content.state_keys, content.state_bytes));
     line("events", &format!("{} of {}, {} bytes", content.events, content.last_number, content.event_bytes));
     line("handles", &content.handles.to_string());
+}
+
+fn ago(at_ms: u64) -> String {
+    duration(now_ms().saturating_sub(at_ms)) + " ago"
 }
 
 fn now_ms() -> u64 {
@@ -247,10 +266,36 @@ fn stream_cells(stream: &StreamInfo) -> Vec<String> {
     ]
 }
 
-pub(super) fn streams_text(streams: &[SeenStream]) -> String {
-    let row = |seen: &SeenStream| {
-        let whose = [owner(&seen.owner), seen.session.to_string()];
-        whose.into_iter().chain(stream_cells(&seen.stream)).collect()
+pub(super) fn streams_text(streams: &[Part<StreamInfo>]) -> String {
+    listed(&STREAM_HEADING, streams.iter().map(|seen| seen.cells(stream_cells)), "No streams.")
+}
+
+const TASK_HEADING: [&str; 7] = ["owner", "session", "task", "status", "created", "changed", "kept for"];
+
+fn task_cells(task: &TaskInfo) -> Vec<String> {
+    let status = match task.status {
+        TaskStatus::Working => "working",
+        TaskStatus::InputRequired => "input required",
+        TaskStatus::Completed => "completed",
+        TaskStatus::Failed => "failed",
+        TaskStatus::Cancelled => "cancelled",
     };
-    listed(&STREAM_HEADING, streams.iter().map(row), "No streams.")
+    vec![
+        task.task.to_string(),
+        status.into(),
+        ago(task.created_ms),
+        ago(task.updated_ms),
+        duration(task.until_ms.saturating_sub(now_ms())),
+    ]
+}
+
+pub(super) fn tasks_text(tasks: &[Part<TaskInfo>]) -> String {
+    listed(&TASK_HEADING, tasks.iter().map(|seen| seen.cells(task_cells)), "No tasks.")
+}
+
+impl<T> Part<T> {
+    /// Whose it is, and what these cells say of it.
+    fn cells(&self, of: fn(&T) -> Vec<String>) -> Vec<String> {
+        [owner(&self.owner), self.session.to_string()].into_iter().chain(of(&self.part)).collect()
+    }
 }

@@ -1,6 +1,6 @@
 //! The sweep: ends what has outlived its time, and looks after what is due.
 
-use mcp_sessiond_proto::debug::{ContentInfo, StreamInfo};
+use mcp_sessiond_proto::debug::{ContentInfo, Inspected, StreamInfo, TaskInfo};
 use mcp_sessiond_proto::{Error, SessionId};
 
 use super::draft::{Draft, Halt};
@@ -310,11 +310,11 @@ impl Contents {
         Ok(found)
     }
 
-    /// A session and its streams, for `debug`. None: the storage has nothing of it.
+    /// A session, its streams and its tasks, for `debug`. None: the storage has nothing of it.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
-    pub async fn inspect(&self, place: &Place) -> Result<Option<(ContentInfo, Vec<StreamInfo>)>, Error> {
+    pub async fn inspect(&self, place: &Place) -> Result<Option<Inspected>, Error> {
         if !is_session(place) {
             return Ok(None);
         }
@@ -329,8 +329,20 @@ impl Contents {
                 events: u32::try_from(row.events()).unwrap_or(u32::MAX),
                 bytes: row.bytes,
             };
-            let info = self.info(place, &draft.head, draft.bounds);
-            Ok((info, streams.into_iter().map(stream).collect()))
+            let living = tasks::all(draft)?.into_iter().filter(|(_, row)| row.until_ms() > draft.now_ms);
+            let task = |(task, row): (mcp_sessiond_proto::TaskId, head::TaskRow)| TaskInfo {
+                task,
+                status: row.status,
+                created_ms: row.created_ms,
+                updated_ms: row.updated_ms,
+                until_ms: row.until_ms(),
+            };
+            Ok(Inspected {
+                session: None,
+                content: Some(self.info(place, &draft.head, draft.bounds)),
+                streams: streams.into_iter().map(stream).collect(),
+                tasks: living.map(task).collect(),
+            })
         });
         match seen.await {
             Err(Error::UnknownSession) => Ok(None),
@@ -359,6 +371,7 @@ impl Contents {
             event_bytes: session.event_bytes,
             last_number: session.last_number,
             handles: u32::try_from(good).unwrap_or(u32::MAX),
+            tasks: head.tasks.count,
         }
     }
 }

@@ -314,8 +314,7 @@ impl Conversation {
         let InspectRequest { session, owner } = &request;
         if let Some(owner) = owner {
             let place = Place { owner: owner.clone(), name: session.to_string() };
-            let (content, streams) = contents.inspect(&place).await?.ok_or(Error::UnknownSession)?;
-            return Ok(vec![Inspected { session: None, content: Some(content), streams }]);
+            return Ok(vec![contents.inspect(&place).await?.ok_or(Error::UnknownSession)?]);
         }
         let mut known = edge.sessions_named(session);
         let mut found = Vec::new();
@@ -325,15 +324,16 @@ impl Conversation {
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
             for (place, _) in page.into_iter().filter(|(place, _)| place.name == session.as_str()) {
-                if let Some((content, streams)) = contents.inspect(&place).await? {
+                if let Some(inspected) = contents.inspect(&place).await? {
                     let at = known.iter().position(|(owner, _)| *owner == place.owner);
                     let session = at.map(|at| known.swap_remove(at).1);
-                    found.push(Inspected { session, content: Some(content), streams });
+                    found.push(Inspected { session, ..inspected });
                 }
             }
         }
         for (_, info) in known {
-            found.push(Inspected { session: Some(info), content: None, streams: Vec::new() });
+            let session = Some(info);
+            found.push(Inspected { session, content: None, streams: Vec::new(), tasks: Vec::new() });
         }
         if found.is_empty() { Err(Error::UnknownSession) } else { Ok(found) }
     }

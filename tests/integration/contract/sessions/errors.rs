@@ -110,8 +110,8 @@ pub(crate) async fn what_debug_is_told<B: Backend>(backend: B) {
     assert!(
         found.windows(2).all(|two| two[0].0 < two[1].0) && found.iter().all(|(_, info)| info.handles == 1)
     );
-    let (info, streams) =
-        bench.contents.inspect(&session.access.place).await.expect("readable").expect("a session");
+    let seen = bench.contents.inspect(&session.access.place).await.expect("readable").expect("a session");
+    let (info, streams) = (seen.content.expect("it has contents"), seen.streams);
     assert_eq!((info.session, info.events, info.event_bytes, info.last_number), (id("s001"), 2, 3, 2));
     assert_eq!((streams.len(), streams[0].events, streams[0].bytes), (1, 2, 3));
     let missing = visit(&bench.contents, "bank", "s001").access.place;
