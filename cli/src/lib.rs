@@ -15,11 +15,14 @@ mod restart;
 mod run;
 mod select;
 mod serve;
+mod session;
 mod state;
 mod status;
 mod stop;
 mod stream;
 mod table;
+mod task;
+mod time;
 mod token;
 mod whose;
 mod wrap;
@@ -70,6 +73,10 @@ enum Verb {
     State(state::Arguments),
     /// Append to a stream of a session, and print what was said there
     Stream(stream::Arguments),
+    /// Create a task that a command works at, and read, answer and cancel tasks
+    Task(task::Arguments),
+    /// End the sessions of a service that nobody uses any more
+    Session(session::Arguments),
     /// Run an MCP server so that it outlives its own process, and its host finds it as it was
     Wrap(wrap::Arguments),
     /// Serve an MCP server over HTTP; sessions survive lost connections and a kill of `serve` or the daemon
@@ -107,6 +114,8 @@ pub fn main() -> ExitCode {
         Verb::Token(arguments) => token::run(arguments),
         Verb::State(arguments) => state::run(arguments),
         Verb::Stream(arguments) => stream::run(arguments),
+        Verb::Task(arguments) => task::run(arguments),
+        Verb::Session(arguments) => session::run(arguments),
         Verb::Wrap(arguments) => wrap::run(arguments),
         Verb::Serve(arguments) => serve::run(*arguments),
         Verb::Keep(arguments) => keep::run(arguments),

@@ -97,7 +97,11 @@ pub(super) fn report(error: &SessionError) -> u8 {
     complain(error);
     match error.refusal() {
         Some(
-            Error::UnknownSession | Error::SessionTerminated | Error::UnknownStream | Error::UnknownCursor,
+            Error::UnknownSession
+            | Error::SessionTerminated
+            | Error::UnknownStream
+            | Error::UnknownCursor
+            | Error::UnknownTask,
         ) => NOT_THERE,
         Some(_) => REFUSED,
         None => DISABLED,

@@ -1,7 +1,7 @@
 //! State and streams by the command line, for what has no library.
 
-use std::io::Write as _;
-use std::process::{Output, Stdio};
+use std::io::{Read as _, Write as _};
+use std::process::{Child, Output, Stdio};
 
 use mcp_sessiond_tests::World;
 use serde_json::{Value, json};
@@ -102,4 +102,145 @@ fn messages_are_appended_replayed_and_followed() {
     refused(&run(&world, &["stream", "append", "other"], "no JSON"), 65, "JSON");
     refused(&run(&world, &["stream", "replay", "nobody"], ""), 66, "no such stream");
     refused(&run(&world, &["stream", "replay", "call-7", "--after", "forged"], ""), 66, "cursor");
+}
+
+/// Starts a task whose work is this script of the shell, and returns its id and the process that does it.
+fn begin(world: &World, script: &str, options: &[&str]) -> (String, Child) {
+    let run = ["task", "run", "--no-start"];
+    let script = ["--", "sh", "-c", script, world.binaries.daemon];
+    let mut command = world.sessiond(&[&run[..], options, &OF, &script].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let mut id = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut id).expect("it ends with the id");
+    (id.trim_end().to_owned(), child)
+}
+
+/// The task, once it has ended or asks.
+#[track_caller]
+fn waited(world: &World, id: &str) -> Value {
+    serde_json::from_str(printed(&run(world, &["task", "wait", id], ""))).expect("JSON")
+}
+
+#[test]
+fn a_command_does_the_work_of_a_task() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let (id, worker) = begin(&world, "echo done", &["--ttl", "3600", "--poll", "500", "--message", "busy"]);
+    let task = waited(&world, &id);
+    assert_eq!(task["result"], json!({"content": [{"type": "text", "text": "done\n"}], "isError": false}));
+    assert_eq!(
+        (&task["taskId"], &task["status"], &task["statusMessage"], &task["ttlMs"], &task["pollIntervalMs"]),
+        (&json!(id), &json!("completed"), &json!("busy"), &json!(3_600_000), &json!(500))
+    );
+    assert!(worker.wait_with_output().expect("it ends").status.success());
+    let (other, _) = begin(&world, "echo half; exit 3", &[]);
+    let result = json!({"content": [{"type": "text", "text": "half\n"}], "isError": true});
+    assert_eq!(waited(&world, &other)["result"], result);
+    let listed = run(&world, &["task", "list"], "");
+    let mut lines: Vec<&str> = printed(&listed).lines().collect();
+    lines.sort_unstable();
+    let mut expected = [format!("{id}\tcompleted"), format!("{other}\tcompleted")];
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    refused(&run(&world, &["task", "get", "nothing"], ""), 66, "there is no such task");
+    refused(&run(&world, &["task", "cancel", &id], ""), 65, "has ended");
+}
+
+#[test]
+fn a_command_prints_the_result_of_a_task_itself() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let end = |script: &str| waited(&world, &begin(&world, script, &["--json"]).0);
+    let task = end(r#"echo '{"content":[],"structuredContent":{"n":1}}'"#);
+    assert_eq!(task["result"], json!({"content": [], "structuredContent": {"n": 1}}));
+    for (script, sentence) in [
+        ("echo '[1]'", "no JSON object"),
+        ("echo '{}'; exit 3", "exit status: 3"),
+        ("head -c 1000000 /dev/zero", "900000 bytes"),
+    ] {
+        let task = end(script);
+        let message = task["error"]["message"].as_str().expect("an error");
+        assert!(task["status"] == "failed" && message.contains(sentence), "{task}");
+        assert_eq!(task["error"]["code"], -32603);
+    }
+    let nothing = run(&world, &["task", "run"], "");
+    assert_eq!(nothing.status.code(), Some(64), "a task has a command");
+    let command = world.sessiond(&[&["task", "run"][..], &OF, &["--", "/no/such/command"]].concat()).output();
+    let command = command.expect("run");
+    assert_eq!(command.status.code(), Some(70));
+    let id = String::from_utf8(command.stdout).expect("UTF-8");
+    assert_eq!(waited(&world, id.trim_end())["status"], "failed");
+}
+
+#[test]
+fn a_task_asks_its_client() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let script = r#"
+        "$0" task message "$MCP_SESSIOND_TASK" asking --service web --session 7
+        answer=$("$0" task ask "$MCP_SESSIOND_TASK" name '{"method":"elicitation/create"}' --service web --session 7)
+        printf "{\"content\":[],\"structuredContent\":$answer}""#;
+    let (id, worker) = begin(&world, script, &["--json"]);
+    let task = waited(&world, &id);
+    assert_eq!((&task["status"], &task["statusMessage"]), (&json!("input_required"), &json!("asking")));
+    assert_eq!(task["inputRequests"], json!({"name": {"method": "elicitation/create"}}));
+    daemon.restart();
+    printed(&run(&world, &["task", "answer", &id, "another", "{}"], ""));
+    printed(&run(&world, &["task", "answer", &id, "name"], r#"{"action":"decline"}"#));
+    assert!(worker.wait_with_output().expect("it ends").status.success());
+    assert_eq!(waited(&world, &id)["result"]["structuredContent"], json!({"action": "decline"}));
+}
+
+#[test]
+fn a_task_that_is_cancelled_ends_its_command() {
+    let world = world("");
+    let _daemon = world.daemon();
+    // The second one is deaf to SIGTERM.
+    for script in ["sleep 1000 & wait", "trap '' TERM; sleep 1000 & wait; wait"] {
+        let (id, worker) = begin(&world, script, &[]);
+        printed(&run(&world, &["task", "cancel", &id], ""));
+        // Standard error ends when all processes have that have it.
+        assert!(worker.wait_with_output().expect("it ends").status.success());
+        assert_eq!(waited(&world, &id)["status"], "cancelled");
+    }
+}
+
+#[test]
+fn the_outcome_of_a_task_is_unknown_when_its_process_is_killed() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let (id, mut worker) = begin(&world, "exec yes", &[]);
+    worker.kill().expect("killed");
+    let task = waited(&world, &id);
+    assert_eq!((&task["status"], &task["error"]["data"]["outcome"]), (&json!("failed"), &json!("unknown")));
+    worker.wait().expect("it is gone");
+}
+
+#[test]
+fn a_script_has_the_id_of_a_task_before_the_work_is_done() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let script = r#"id=$("$0" task run --service web --session 7 -- sleep 1000 &) && "$0" task cancel "$id" --service web --session 7 && echo "$id""#;
+    let mut shell = world.command("sh");
+    let output = shell.args(["-c", script, world.binaries.daemon]).output().expect("run");
+    assert_eq!(waited(&world, printed(&output).trim_end())["status"], "cancelled");
+}
+
+#[test]
+fn sessions_that_nobody_uses_expire() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    printed(&run(&world, &["state", "set", "cart", "1"], ""));
+    let expire = |time: &str| {
+        world
+            .sessiond(&["session", "expire", "--older-than", time, "--service", "web"])
+            .output()
+            .expect("run")
+    };
+    assert_eq!(printed(&expire("1h")), "");
+    assert_eq!(printed(&expire("0s")), "7\n");
+    refused(&run(&world, &["state", "get", "cart"], ""), 66, "no such session");
+    daemon.kill();
+    assert_eq!(expire("1h").status.code(), Some(4));
+    assert_eq!(world.sessiond(&["session", "expire"]).output().expect("run").status.code(), Some(64));
 }

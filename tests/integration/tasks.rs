@@ -97,7 +97,10 @@ fn debug_shows_which_tasks_there_are_and_not_what_is_in_them() {
     for topic in [&["debug", "tasks"][..], &["debug", "session", "s"], &["debug", "tasks", "--json"]] {
         let output = world.sessiond(topic).output().expect("debug");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains(ended.as_str().expect("an id")) && !text.contains("secret"), "{topic:?}: {text}");
+        assert!(
+            text.contains(ended.as_str().expect("an id")) && !text.contains("secret"),
+            "{topic:?}: {text}"
+        );
     }
     assert_eq!(ask_for(&mut peer, &ended)["result"], RESULT);
 }

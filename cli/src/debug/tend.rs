@@ -9,6 +9,7 @@ use mcp_sessiond_proto::sessions::SessionRef;
 use mcp_sessiond_proto::streams::{PruneRequest, Pruned};
 use mcp_sessiond_proto::{ServiceName, StreamId};
 
+use super::super::time::{in_ms, time};
 use super::{Failure, PATIENCE, listed};
 
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub(super) struct Prune {
 }
 
 pub(super) async fn sweep(connection: &Connection, asked: &Sweep) -> Result<Vec<Ended>, Failure> {
-    let request = SweepRequest { service: asked.service.clone(), older_than_ms: asked.older_than.map(ms) };
+    let request = SweepRequest { service: asked.service.clone(), older_than_ms: asked.older_than.map(in_ms) };
     Ok(connection.sweep(PATIENCE, request).await??)
 }
 
@@ -69,47 +70,11 @@ pub(super) async fn prune(connection: &Connection, asked: &Prune) -> Result<Prun
     }
     let of =
         SessionRef { session: session.clone(), service: Some(service.clone()), epoch: None, caller: None };
-    let (stream, older_than_ms) = (stream.clone(), older_than.map(ms));
+    let (stream, older_than_ms) = (stream.clone(), older_than.map(in_ms));
     let request = PruneRequest { of, stream, keep: *keep, older_than_ms };
     Ok(connection.prune_events(PATIENCE, request).await??)
 }
 
 pub(super) fn prune_text(pruned: &Pruned) -> String {
     format!("{} events, {} bytes.\n", pruned.events, pruned.bytes)
-}
-
-fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A number and its unit.
-fn time(text: &str) -> Result<Duration, String> {
-    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let unit_ms = match &text[end..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 24 * 3_600_000,
-        _ => return Err("a number with ms, s, m, h or d behind it, as `30m`".into()),
-    };
-    let number: u64 = text[..end].parse().map_err(|_| "a number comes first, as `30m`".to_owned())?;
-    number.checked_mul(unit_ms).map(Duration::from_millis).ok_or_else(|| "less than that".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times() {
-        for (text, ms) in
-            [("0ms", 0), ("5s", 5_000), ("30m", 1_800_000), ("2h", 7_200_000), ("7d", 604_800_000)]
-        {
-            assert_eq!(time(text), Ok(Duration::from_millis(ms)), "{text}");
-        }
-        for text in ["", "5", "m", "-1s", "1.5h", "5 s", "99999999999999999999s", "999999999999999999d"] {
-            assert!(time(text).is_err(), "{text}");
-        }
-    }
 }

@@ -1,0 +1,60 @@
+//! `mcp-sessiond session`: the sessions of a service, for what has no library.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use mcp_sessiond_client::{Directory, ServiceName, Start, connect};
+use mcp_sessiond_proto::debug::SweepRequest;
+
+use super::failure::Failure;
+use super::kept::PATIENCE;
+use super::time::{in_ms, time};
+use super::{DISABLED, REFUSED, block_on, complain, print};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// End the sessions of a service that nobody has used for so long, and nobody uses now; print their ids, a line each
+    #[command(after_help = "\
+What the sessions hold goes with them. Sessions of other services, and of hosts, stay.
+
+Exit codes: 0; 4 no daemon answers; 65 refused.
+
+Example, in a crontab: mcp-sessiond session expire --older-than 1h --service web")]
+    Expire {
+        /// How long nobody has used them: a number with ms, s, m, h or d
+        #[arg(long, value_name = "TIME", value_parser = time)]
+        older_than: Duration,
+        /// The service whose sessions are meant
+        #[arg(long, value_name = "NAME")]
+        service: ServiceName,
+    },
+}
+
+pub(super) fn run(arguments: Arguments) -> ExitCode {
+    let Verb::Expire { older_than, service } = arguments.verb;
+    match block_on(expire(service, older_than)) {
+        Ok(Ok(ended)) => print(&ended),
+        Ok(Err(failure)) => {
+            complain(&failure);
+            ExitCode::from(if matches!(failure, Failure::Refused(_)) { REFUSED } else { DISABLED })
+        }
+        Err(error) => {
+            complain(error);
+            ExitCode::from(DISABLED)
+        }
+    }
+}
+
+async fn expire(service: ServiceName, older_than: Duration) -> Result<String, Failure> {
+    let connection = connect(&Directory::of_user()?, &Start::Never).await?;
+    let request = SweepRequest { service: Some(service), older_than_ms: Some(in_ms(older_than)) };
+    let ended = connection.sweep(PATIENCE, request).await??;
+    Ok(ended.iter().map(|one| format!("{}\n", one.session)).collect())
+}
