@@ -27,17 +27,23 @@ from .values import Lifetimes
 logger = logging.getLogger("mcp_sessiond")
 
 _AWAY = 1.0
+_SESSION = "mcp.events"
+"""The session whose standalone stream has the events, in the shape of the TypeScript SDK's `ServerEvent`: a
+service may have processes in both languages.
+"""
+_IDLE_MS = 24 * 3_600_000
+"""How long it lives after its last use: it has nothing but events that were heard."""
 _KINDS: dict[str, Callable[[dict[str, Any]], ServerEvent]] = {
-    "tools": lambda _: ToolsListChanged(),
-    "prompts": lambda _: PromptsListChanged(),
-    "resources": lambda _: ResourcesListChanged(),
-    "resource": lambda told: ResourceUpdated(uri=told["uri"]),
+    "tools_list_changed": lambda _: ToolsListChanged(),
+    "prompts_list_changed": lambda _: PromptsListChanged(),
+    "resources_list_changed": lambda _: ResourcesListChanged(),
+    "resource_updated": lambda told: ResourceUpdated(uri=told["uri"]),
 }
 _NAMES = {
-    ToolsListChanged: "tools",
-    PromptsListChanged: "prompts",
-    ResourcesListChanged: "resources",
-    ResourceUpdated: "resource",
+    ToolsListChanged: "tools_list_changed",
+    PromptsListChanged: "prompts_list_changed",
+    ResourcesListChanged: "resources_list_changed",
+    ResourceUpdated: "resource_updated",
 }
 
 
@@ -58,7 +64,9 @@ class DurableBus:
 
     async def publish(self, event: ServerEvent) -> None:
         """Tells an event to every listener."""
-        told = {"kind": _NAMES[type(event)], "uri": getattr(event, "uri", None)}
+        told = {"kind": _NAMES[type(event)]}
+        if isinstance(event, ResourceUpdated):
+            told["uri"] = event.uri
         try:
             if self._hearing:
                 await asyncio.wait_for(self._heard.wait(), self._sessions.timeout)
@@ -94,12 +102,13 @@ class DurableBus:
                 said = await session.wait([after])
                 after = said.next[0]
                 for event in said.events:
-                    read = _KINDS.get(event.message["kind"])
+                    read = _KINDS.get(event.message.get("kind"))
                     if read:
                         self._tell(read(event.message))
             except SessiondError as error:
                 if not error.passes:
-                    after, self._session = None, None
+                    # The session has ended, and the next one numbers its events from 1.
+                    after, self._session = AfterNumber(0), None
                 await asyncio.sleep(_AWAY)
 
     def _tell(self, event: ServerEvent) -> None:
@@ -112,12 +121,12 @@ class DurableBus:
     async def _opened(self) -> Session:
         if self._session is None:
             try:
-                self._session = await self._sessions.open("bus")
+                self._session = await self._sessions.open(_SESSION)
             except UnknownSession:
                 try:
                     self._session = await self._sessions.create(
-                        "bus", status="ready", lifetimes=Lifetimes(0, 0, 0)
+                        _SESSION, status="ready", lifetimes=Lifetimes(idle_ms=_IDLE_MS)
                     )
                 except AlreadyExists:
-                    self._session = await self._sessions.open("bus")
+                    self._session = await self._sessions.open(_SESSION)
         return self._session
