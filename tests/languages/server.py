@@ -1,19 +1,24 @@
-"""A server on the Python SDK whose sessions server.mjs may go on with: server.py PORT"""
+"""A server on FastMCP, with one line added, whose sessions server.mjs may go on with: server.py PORT [FOLDER]
+
+`/` is the page in that folder. Its tools are those of server.mjs.
+"""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "client" / "python" / "src"))
 import uvicorn  # noqa: E402
-from mcp.server.mcpserver import Context, MCPServer  # noqa: E402
+from fastmcp import Context, FastMCP  # noqa: E402
+from starlette.staticfiles import StaticFiles  # noqa: E402
 
 from mcp_sessiond.asgi import durable, session_of  # noqa: E402
 
-server = MCPServer("languages")
+server = FastMCP("languages")
 
 
-@server.tool()
+@server.tool
 async def visit(ctx: Context) -> str:
     session = session_of(ctx)
     visits = await session.get("visits", 0) + 1
@@ -23,11 +28,20 @@ async def visit(ctx: Context) -> str:
     return f"Python: visit {visits} of {params.client_info.name}"
 
 
-@server.tool()
+@server.tool
 async def hang(ctx: Context) -> str:
     await ctx.report_progress(1)
     await asyncio.Event().wait()
     return ""
+
+
+@server.tool
+async def count(gate: str, ctx: Context) -> str:
+    for number in range(1, 7):
+        await ctx.report_progress(number)
+        while number == 3 and not os.path.exists(gate):
+            await asyncio.sleep(0.005)
+    return "6"
 
 
 class Serving(uvicorn.Server):
@@ -36,5 +50,9 @@ class Serving(uvicorn.Server):
         print("listening", flush=True)
 
 
-app = durable(server.streamable_http_app(), service="languages")
-Serving(uvicorn.Config(app, port=int(sys.argv[1]), log_level="warning")).run()
+port, *folder = sys.argv[1:]
+inner = server.http_app()
+if folder:
+    inner.mount("/", StaticFiles(directory=folder[0], html=True))
+app = durable(inner, service="languages")
+Serving(uvicorn.Config(app, port=int(port), log_level="warning")).run()
