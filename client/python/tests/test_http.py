@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import unittest
 from pathlib import Path
 from typing import Any
@@ -83,26 +82,6 @@ class Killed:
         # A client that had sent `initialize` again would have another one.
         self.assertEqual([one.id for one in self.sessions()], [session])
         self.assertEqual(Path(self.daemon.directory, "journal").read_text().split(), ["a", "b"])
-
-    def test_kills_at_random_places(self: Any) -> None:
-        seed = int(os.environ.get("MCP_SESSIOND_SEED", random.randrange(10**6)))
-        drawn = random.Random(seed)
-        for number in range(5):
-            key, steps, at = f"r{number}", drawn.randint(3, 60), drawn.randint(1, 3)
-            # With a gate the call can't end before the kill; without one it may, and then its answer is there.
-            hold = at if drawn.random() < 0.5 else -1
-            self.client.call("count", key=key, steps=steps, hold=hold, gate=self.gate)
-            self.client.until(lambda said, at=at: said.get("progress") == at)
-            self.server.kill()
-            self.server = self.serve(self.server.listening)
-            said = self.client.outcome(key)
-            place = f"seed {seed}, round {number}, {self.client.told}"
-            self.assertIn(said.get("error", said.get("result")), (UNKNOWN, f"{key} {steps}"), place)
-            told = self.client.progress(key)
-            self.assertEqual(told, list(range(1, len(told) + 1)), place)
-            if "result" in said:
-                self.assertEqual(len(told), steps, place)
-        self.assertEqual(len(self.sessions()), 1)
 
     def test_the_daemon_is_killed_in_the_middle_of_a_call(self: Any) -> None:
         self.client.call("count", key="a", steps=4, hold=2, gate=self.gate)

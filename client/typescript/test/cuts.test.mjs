@@ -1,14 +1,16 @@
 // The connection is cut, the server or the daemon is killed, after a number of bytes that is drawn at random,
-// and the official client is at the other end. MCP_SESSIOND_CUTS: how often, for each version (2);
-// MCP_SESSIOND_SEED: repeats a run.
+// and the official client is at the other end. MCP_SESSIOND_CUTS: how often, for each version (5);
+// MCP_SESSIOND_SEED: repeats a run; MCP_SESSIOND_RESULTS: a file that gets a line of JSON for each version.
 import assert from 'node:assert/strict';
+import { appendFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { test } from 'node:test';
 import { kill, World } from './lib/daemon.mjs';
 import { connect } from './lib/host.mjs';
 import { Proxy } from './lib/proxy.mjs';
 import { serveIn } from './lib/server.mjs';
 
-const rounds = Number(process.env.MCP_SESSIOND_CUTS ?? 2);
+const rounds = Number(process.env.MCP_SESSIOND_CUTS ?? 5);
 const seed = Number(process.env.MCP_SESSIOND_SEED ?? Math.floor(Math.random() * 2 ** 32));
 const STEPS = 20;
 
@@ -30,8 +32,12 @@ async function survives(version, client, draw) {
   const proxy = new Proxy(port);
   const host = await connect(client, await proxy.listen());
   const happened = [];
+  const counts = {};
+  const count = (name) => {
+    counts[name] = (counts[name] ?? 0) + 1;
+  };
   const deeds = {
-    cut: async (cut) => cut(),
+    connection: async (cut) => cut(),
     server: async () => {
       await kill(server.child);
       server = await serveIn(world, version, port);
@@ -43,16 +49,23 @@ async function survives(version, client, draw) {
   };
   let visits = 0;
   for (let round = 0; round < rounds; round++) {
-    const what = Object.keys(deeds)[draw(3)];
+    // Most of what can go wrong does so when the server is gone.
+    const what = ['connection', 'server', 'server', 'daemon'][draw(4)];
     const after = draw(6_000);
     happened.push(`${what} after ${after} bytes`);
     let done = Promise.resolve();
     proxy.light(after, (cut) => {
+      count(`${what} cut`);
       done = deeds[what](cut);
     });
     const told = [];
-    const onprogress = ({ progress }) => told.push(progress);
-    const called = await host.text('steps', { n: STEPS }, { onprogress, timeout: 40_000 }).then(
+    // The server goes on once the client has heard so much, so that some kills find it in the middle.
+    const [gate, hold] = [path.join(world.base, `gate-${round}`), 1 + draw(STEPS)];
+    const onprogress = ({ progress }) => {
+      told.push(progress);
+      if (progress === hold) writeFileSync(gate, '');
+    };
+    const called = await host.text('steps', { n: STEPS, gate, hold }, { onprogress, timeout: 40_000 }).then(
       (text) => ({ text }),
       (error) => ({ error }),
     );
@@ -64,12 +77,15 @@ async function survives(version, client, draw) {
     );
     if (called.error?.code === -32000) {
       assert.equal(what, 'server', `only a server that is gone leaves a call unanswered: ${story}`);
+      count('outcome unknown');
     } else if (called.error) {
       // A call that is cut before its first event has no place to come back to.
       assert.equal(told.length, 0, story);
+      count('no event id');
     } else {
       assert.equal(called.text, String(STEPS), story);
       assert.equal(told.length, STEPS, story);
+      count('ok');
     }
     await done;
     for (let visit; visit === undefined; ) {
@@ -87,6 +103,9 @@ async function survives(version, client, draw) {
   proxy.close();
   await kill(server.child);
   await world.end();
+  const results = process.env.MCP_SESSIOND_RESULTS;
+  if (results)
+    appendFileSync(results, `${JSON.stringify({ sdk: `TypeScript ${version}`, rounds, counts })}\n`);
 }
 
 const versions = ['1.13', '1.17', '1.21', '1.24', '1.26', '1.29', '1.32', '2'];

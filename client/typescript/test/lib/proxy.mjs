@@ -22,8 +22,12 @@ export class Proxy {
         const fuse = this.#fuse;
         if (!fuse || (fuse.left -= bytes.length) > 0) return void near.write(bytes);
         this.#fuse = undefined;
-        // What comes before the cut arrives.
-        near.write(bytes.subarray(0, Math.max(0, bytes.length + fuse.left)), () => fuse.burn(end));
+        // What comes before arrives, and what comes after it unless the connection is cut.
+        const at = Math.max(0, bytes.length + fuse.left);
+        near.write(bytes.subarray(0, at), () => {
+          fuse.burn(end);
+          if (!near.destroyed) near.write(bytes.subarray(at));
+        });
       });
     });
   }

@@ -6,8 +6,8 @@
 //
 //   visit                 counts in the session's state, and answers the count
 //   who                   answers what the server knows of its client
-//   steps {n, gate}       tells n steps as progress, waits for the file `gate`, if one is named, after the
-//                         first one, and answers n
+//   steps {n, gate, hold} tells n steps as progress, waits for the file `gate`, if one is named, after the
+//                         step `hold` (1), and answers n
 //   notify {n}            sends n log messages that belong to no call, and answers n
 //   ask                   asks the client for a sample, and answers its text
 //   large {bytes}         answers so many bytes
@@ -51,14 +51,14 @@ function createServer() {
     },
     who: () =>
       JSON.stringify({ info: server.getClientVersion(), capabilities: server.getClientCapabilities() }),
-    steps: async ({ n, gate }, { notify, token }) => {
+    steps: async ({ n, gate, hold = 1 }, { notify, token }) => {
       for (let progress = 1; progress <= n; progress++) {
         // Not awaited: they come in this order nonetheless.
         const told = notify({
           method: 'notifications/progress',
           params: { progressToken: token, progress, total: n },
         });
-        if (progress === 1 && gate) await told.then(() => opened(gate));
+        if (progress === hold && gate) await told.then(() => opened(gate));
         if (!gate) await told.then(() => new Promise(setImmediate));
       }
       return n;
