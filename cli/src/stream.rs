@@ -12,8 +12,8 @@ use super::{DISABLED, REFUSED, block_on, client_lines, complain, print};
 /// Messages that one call appends.
 const BATCH: usize = 64;
 
-/// How long one wait for the next message may take. The daemon tells with each new one whether the stream was closed.
-const WAIT: Duration = Duration::from_secs(2);
+/// How long one wait for the next message may take.
+const WAIT: Duration = Duration::from_secs(25);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

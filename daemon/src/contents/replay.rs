@@ -41,8 +41,8 @@ impl Contents {
         self.look(access, Admit::Living, |draft| replay(draft, after, most)).await
     }
 
-    /// What is said next in several streams. Where there is nothing yet, it waits; nothing when the time is over, or
-    /// when the daemon is about to exit. May be dropped at any time.
+    /// What is said next in several streams. Where there is nothing yet, it waits; nothing when the time is over, when one of them
+    /// ends in the meantime or all have ended, or when the daemon is about to exit. May be dropped at any time.
     ///
     /// # Errors
     /// As [`Contents::replay`].
@@ -58,19 +58,23 @@ impl Contents {
         let mut in_use = None;
         let news = self.news(&access.place);
         let mut after = request.after.clone();
-        let mut first = true;
+        // The streams that had ended before it waited.
+        let mut ended = None;
         loop {
             // Before the look: what is appended after it is news.
             let told = news.notified();
             tokio::pin!(told);
             told.as_mut().enable();
             let rule = |draft: &mut Draft<'_>| replay(draft, &after, most);
-            let replayed = if std::mem::take(&mut first) {
-                self.look(access, Admit::Living, rule).await?
-            } else {
-                self.look_quietly(access, Admit::Known, &[], rule).await?.0
+            let replayed = match ended {
+                None => self.look(access, Admit::Living, rule).await?,
+                Some(_) => self.look_quietly(access, Admit::Known, &[], rule).await?.0,
             };
             if !replayed.events.is_empty() || !replayed.gaps.is_empty() || self.is_closing() {
+                return Ok(replayed);
+            }
+            let now_ended = replayed.ended.len();
+            if now_ended > *ended.get_or_insert(now_ended) || now_ended == count {
                 return Ok(replayed);
             }
             // It may have come past priming events.

@@ -102,7 +102,9 @@ impl Contents {
     /// [`Error::UnknownStream`]; [`Error::InvalidArgument`] for the standalone one; those of a session that is not there,
     /// not the caller's, or terminated.
     pub async fn close_stream(&self, access: &Access, request: &StreamRef) -> Result<Stream, Error> {
-        self.mark(access, request, |row| row.closed = true).await
+        let closed = self.mark(access, request, |row| row.closed = true).await?;
+        self.tell_news(&access.place);
+        Ok(closed)
     }
 
     /// The stream's reader is gone.

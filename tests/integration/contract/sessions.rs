@@ -118,6 +118,7 @@ macro_rules! cases {
             woken_by_an_append
             woken_through_another_daemon
             woken_by_the_end
+            woken_by_the_end_of_a_stream
             woken_by_the_exit
             dropped_half_way
             whoever_waits_uses_the_session

@@ -109,7 +109,9 @@ impl Session {
             let began = Instant::now();
             let replayed = self.wait_once(&after, part).await?;
             let is_over = until.is_some_and(|until| Instant::now() >= until);
-            if !replayed.events.is_empty() || !replayed.gaps.is_empty() || is_over {
+            let is_told =
+                !(replayed.events.is_empty() && replayed.gaps.is_empty() && replayed.ended.is_empty());
+            if is_told || is_over {
                 return Ok(replayed);
             }
             after = replayed.next;

@@ -119,6 +119,34 @@ pub(crate) async fn woken_by_the_end<B: Backend>(backend: B) {
     }
 }
 
+pub(crate) async fn woken_by_the_end_of_a_stream<B: Backend>(backend: B) {
+    let bench = Bench::new(backend);
+    let session = bench.session("s").await;
+    let ended = |page: Replayed| (page.events.len(), page.ended.iter().map(ToString::to_string).collect());
+    for round in 0..20 {
+        let name = format!("r{round}");
+        session.open_stream(&name).await.expect("opened");
+        let wait = waiting(&session, vec![start_of(&name)]);
+        if round % 2 == 0 {
+            // Often enough it has begun by now.
+            tokio::task::yield_now().await;
+        }
+        session.close_stream(&name).await.expect("closed");
+        let told: (usize, Vec<String>) = ended(woken(wait).await.expect("waited"));
+        assert_eq!(told, (0, vec![name]));
+    }
+    let both = ["r0", "r1"];
+    let wait = waiting(&session, both.map(start_of).to_vec());
+    let told: (usize, Vec<String>) = ended(woken(wait).await.expect("waited"));
+    assert_eq!(told, (0, both.map(str::to_owned).to_vec()), "what has ended is not waited for");
+    // Of several, one that has ended before does not keep the caller from waiting for the others.
+    session.open_stream("open").await.expect("opened");
+    let wait = waiting(&session, ["r0", "open"].map(start_of).to_vec());
+    tokio::task::yield_now().await;
+    session.say("open", "1").await;
+    assert_eq!(texts(&woken(wait).await.expect("waited").events), ["1"]);
+}
+
 pub(crate) async fn woken_by_the_exit<B: Backend>(backend: B) {
     let bench = Bench::new(backend);
     let session = bench.session("s").await;
