@@ -9,7 +9,7 @@ from pathlib import Path
 import harness
 
 # What cuts.test.mjs and test_cuts.py count: how calls ended, and what was cut.
-OUTCOMES = ["ok", "outcome unknown", "no event id"]
+OUTCOMES = ["ok", "outcome unknown", "no event id", "client ended"]
 CUTS = ["connection cut", "server cut", "daemon cut"]
 
 

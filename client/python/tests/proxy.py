@@ -24,6 +24,12 @@ class Proxy:
         with self._lock:
             self._fuse = (bytes, burn)
 
+    def put_out(self) -> bool:
+        """Nothing is cut any more. Tells whether nothing was."""
+        with self._lock:
+            was, self._fuse = self._fuse, None
+            return was is not None
+
     def close(self) -> None:
         self._listening.close()
 

@@ -38,8 +38,12 @@ class Cuts:
         self.server = self.serve()
         self.proxy = Proxy(self.server.port)
         self.addCleanup(self.proxy.close)
-        self.client = Client(self.daemon, self.kind, self.proxy.url)
-        self.addCleanup(self.client.kill)
+        self.client = self.connect()
+
+    def connect(self: Any) -> Client:
+        client = Client(self.daemon, self.kind, self.proxy.url)
+        self.addCleanup(client.kill)
+        return client
 
     def serve(self: Any, listening: Any = None) -> Server:
         server = Server(self.daemon, self.kind, listening)
@@ -54,7 +58,7 @@ class Cuts:
         # Another SDK has other rounds.
         drawn = random.Random(f"{SEED} {self.kind}")
         counts: collections.Counter[str] = collections.Counter()
-        visits = 0
+        visits = ended = 0
         story = f"seed {SEED}"
         for number in range(ROUNDS):
             # Most of what can go wrong does so when the server is gone.
@@ -89,13 +93,20 @@ class Cuts:
                 if "progress" in said:
                     said = self.client.outcome(key)
             except queue.Empty:
-                self.fail(f"the call hangs: {story}: {self.client.progress(key)}")
+                # The client of mcp 1.30 waits for ever for a call that was cut before its first event.
+                said = {"error": "no answer"}
+            except AssertionError:
+                said = {"ended": True}
             told = self.client.progress(key)
             place = f"{story}: told {told}, then {said}"
             self.assertEqual(told, list(range(1, len(told) + 1)), f"once and in order: {place}")
             if said.get("error") == UNKNOWN:
                 self.assertEqual(what, "server", f"only a server that is gone leaves a call unanswered: {place}")
                 outcome = "outcome unknown"
+            elif "ended" in said:
+                # The clients of mcp 1.30 and 2.3 end with an exception when a POST gets no response.
+                self.assertEqual(told, [], place)
+                outcome = "client ended"
             elif "error" in said:
                 # A call that is cut before its first event has no place to come back to.
                 self.assertEqual(told, [], place)
@@ -104,20 +115,18 @@ class Cuts:
                 self.assertEqual((said["result"], len(told)), (f"{key} {STEPS}", STEPS), place)
                 outcome = "ok"
             counts[outcome] += 1
-            while True:
-                # The fuse may burn only now: then the visit may be lost, but is not made twice.
-                visits += 1
-                self.client.call("visits")
-                said = self.client.outcome(None)
-                if "result" in said:
-                    seen = int(said["result"].split()[1])
-                    self.assertLessEqual(seen, visits, story)
-                    visits = seen
-                    break
-            if done.is_set():
+            # What has not burnt by now does not: the next call begins with a client that is well.
+            if not self.proxy.put_out():
+                done.wait()
                 counts[f"{what} cut"] += 1
+            if outcome == "client ended":
+                self.client, visits, ended = self.connect(), 0, ended + 1
+            visits += 1
+            self.client.call("visits")
+            said = self.client.outcome(None)
+            self.assertEqual(said.get("result", "").split()[1:2], [str(visits)], f"{place}, {said}")
         sessions = blocking.Sessions("test", Options(directory=self.daemon.directory)).list()
-        self.assertEqual(len(list(sessions)), 1, f"the client has not begun again: {story}")
+        self.assertEqual(len(list(sessions)), 1 + ended, f"the client has not begun again: {story}")
         if results := os.environ.get("MCP_SESSIOND_RESULTS"):
             with open(results, "a") as file:
                 print(json.dumps({"sdk": f"Python, {self.kind}", "rounds": ROUNDS, "counts": counts}), file=file)
