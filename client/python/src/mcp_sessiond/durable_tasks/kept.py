@@ -1,0 +1,58 @@
+"""Where the tasks are: each in a session of the service, which is bound to the task's caller."""
+
+from __future__ import annotations
+
+import secrets
+
+from ..errors import BindingMismatch, InvalidArgument, SessionTerminated, UnknownSession, UnknownTask
+from ..options import Options
+from ..sessions import Sessions
+from ..tasks import Task, TaskView
+from ..values import Caller, Lifetimes
+
+PREFIX = "task-"
+# How long the session of a task stays once the task's own time is over.
+_IDLE_MS = 60_000
+_NO_TASK = "there is no such task, or its time is over"
+
+
+class KeptTasks:
+    """The tasks that the processes of a service keep for their callers.
+
+    A task's id, as its client knows it, is that of the session, a dot, and that of the task in it.
+    """
+
+    def __init__(self, service: str, options: Options | None) -> None:
+        self._sessions = Sessions(service, options)
+
+    async def create(
+        self, caller: Caller | None, message: str | None, ttl_ms: int | None, poll_ms: int | None
+    ) -> tuple[str, Task, TaskView]:
+        """Makes a task of this caller's. Its id may be told when this returns."""
+        session = await self._sessions.create(
+            f"{PREFIX}{secrets.token_hex(16)}",
+            binding=caller,
+            lifetimes=Lifetimes(_IDLE_MS, 0, 0),
+            status="ready",
+        )
+        task, view = await session.create_task(message=message, ttl_ms=ttl_ms, poll_ms=poll_ms)
+        return f"{session.id}.{task.id}", task, view
+
+    async def find(self, id: str, caller: Caller | None) -> Task:
+        """The task of this id. Raises `UnknownTask`, with the same words where it belongs to another caller."""
+        session_id, _, task_id = id.partition(".")
+        try:
+            if session_id.startswith(PREFIX) and task_id:
+                sessions = self._sessions.on_behalf_of(caller)
+                session, view = await sessions.open_viewed(session_id)
+                # What nobody in particular has made is not for those that have a name.
+                if view.bound == (caller is not None):
+                    return session.task(task_id)
+        except (UnknownSession, SessionTerminated, BindingMismatch, InvalidArgument):
+            pass
+        raise unknown_task()
+
+
+def unknown_task() -> UnknownTask:
+    """There is no such task for this caller."""
+    return UnknownTask(_NO_TASK, "unknown_task", 400, {})

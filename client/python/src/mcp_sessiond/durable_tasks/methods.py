@@ -1,0 +1,87 @@
+"""`tasks/get`, `tasks/update` and `tasks/cancel`, for servers of both SDKs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.request_state import authenticated_principal
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from ..asgi.settings import bearer
+from ..errors import SessiondError, TaskEnded
+from ..tasks import Task
+from ..values import Caller, Credential
+from .kept import KeptTasks
+from .wire import IDENTIFIER, TaskParams, UpdateParams, detailed, not_declared, refusal
+
+Context = ServerRequestContext[Any, Any]
+CallerOf = Callable[[Context], Caller | None]
+
+VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
+"""The versions of MCP that have the extension."""
+
+_ACKNOWLEDGED = {"resultType": "complete"}
+
+
+def caller_of(ctx: Context) -> Caller | None:
+    """Whom the SDK has authenticated, else the bearer token of the request, else nobody."""
+    principal = authenticated_principal(ctx)
+    if principal is not None:
+        return Credential.of(principal)
+    scope = getattr(ctx.request, "scope", None)
+    return None if scope is None else bearer(scope)
+
+
+def has_declared(ctx: Context) -> bool:
+    """Whether the client takes tasks in answer to this request."""
+    capabilities = ctx.session.client_capabilities
+    extensions = (capabilities.extensions if capabilities else None) or {}
+    return ctx.protocol_version in VERSIONS and IDENTIFIER in extensions
+
+
+class TaskMethods:
+    """What a client does with its tasks."""
+
+    def __init__(self, kept: KeptTasks, caller: CallerOf) -> None:
+        self._kept = kept
+        self._caller = caller
+
+    async def get(self, ctx: Context, params: TaskParams) -> dict[str, Any]:
+        """The task as it is now."""
+        try:
+            task = await self._found(ctx, params)
+            return detailed(params.task_id, await task.view())
+        except SessiondError as error:
+            raise refusal(error) from None
+
+    async def update(self, ctx: Context, params: UpdateParams) -> dict[str, Any]:
+        """The client's answers. The daemon ignores those to what was not asked, or is answered already."""
+        try:
+            task = await self._found(ctx, params)
+            if params.input_responses:
+                await task.update(answer=params.input_responses)
+            else:
+                await task.view()
+        except TaskEnded:
+            pass
+        except SessiondError as error:
+            raise refusal(error) from None
+        return _ACKNOWLEDGED
+
+    async def cancel(self, ctx: Context, params: TaskParams) -> dict[str, Any]:
+        """The client wants the task no more."""
+        try:
+            task = await self._found(ctx, params)
+            await task.cancel()
+        except TaskEnded:
+            pass
+        except SessiondError as error:
+            raise refusal(error) from None
+        return _ACKNOWLEDGED
+
+    async def _found(self, ctx: Context, params: TaskParams) -> Task:
+        if not has_declared(ctx):
+            raise not_declared()
+        return await self._kept.find(params.task_id, self._caller(ctx))

@@ -1,0 +1,128 @@
+"""A task while its tool works, in the process that runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+from pydantic import BaseModel
+
+from ..errors import SessiondError, TaskEnded, UnknownTask
+from ..tasks import Task, TaskView
+from .wire import not_declared, refusal
+
+logger = logging.getLogger("mcp_sessiond")
+
+# How long to wait before a daemon that is away is asked again, in seconds.
+_AWAY = 0.5
+
+Outcome = Callable[[asyncio.Task[Any]], Any]
+"""What a tool has answered, as MCP has it. Raises what the tool has raised."""
+
+
+class RunningTask:
+    """What a tool that goes on as a task says and asks. Without a task, which is where the client can't have
+    one, `tell` has no effect and `ask` is refused.
+    """
+
+    def __init__(self, id: str | None = None, task: Task | None = None, view: TaskView | None = None) -> None:
+        self.id = id
+        """The id that the client has; None where the call is answered directly."""
+        self._task = task
+        self._view = view
+        self._news = asyncio.Event()
+        self._asked = 0
+
+    async def tell(self, message: str, *, poll_ms: int | None = None) -> None:
+        """Tells people how far the work is: at most 4,096 bytes. `poll_ms` is how often clients should ask
+        from now on. Raises `TaskEnded` where the client has cancelled the task, or a `SessiondError`.
+        """
+        if self._task:
+            self._see(await self._task.update(message=message, poll_ms=poll_ms))
+
+    async def ask(self, method: str, params: Mapping[str, Any], *, key: str | None = None) -> Any:
+        """Asks the client (`elicitation/create`, `sampling/createMessage`, `roots/list`) and waits for its
+        answer, however long that takes. The task is `input_required` until then.
+
+        A key names one request of this task, and no other one ever. Raises `MCPError` where there is no task,
+        `TaskEnded`, or a `SessiondError`.
+        """
+        if self._task is None:
+            raise not_declared()
+        self._asked += 1
+        name = key or f"request-{self._asked}"
+        self._see(await self._task.update(ask={name: {"method": method, "params": dict(params)}}))
+        while True:
+            assert self._view
+            if self._view.is_final:
+                raise TaskEnded("the task has ended", "task_ended", 409, {})
+            for one in self._view.inputs:
+                if one.key == name and one.response is not None:
+                    return one.response.value()
+            await self._news.wait()
+
+    def _see(self, view: TaskView) -> None:
+        if self._view is None or view.version > self._view.version:
+            self._view = view
+            news, self._news = self._news, asyncio.Event()
+            news.set()
+
+    async def run(self, work: asyncio.Task[Any], outcome: Outcome) -> None:
+        """Ends the task as its work ends, and the work where the task has ended by other means."""
+        watch = asyncio.create_task(self._watch(work))
+        try:
+            await asyncio.wait([work])
+        finally:
+            # At the latest when the process exits. Then it is the daemon that ends the task.
+            work.cancel()
+            watch.cancel()
+        try:
+            if work.cancelled():
+                await self._end(lambda task: task.cancel())
+                return
+            result = outcome(work)
+            if isinstance(result, BaseModel):
+                result = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+            await self._end(lambda task: task.complete(result))
+        except MCPError as error:
+            await self._fail(error)
+        except Exception:
+            logger.exception("A tool that went on as a task has failed")
+            await self._fail(MCPError(INTERNAL_ERROR, "Internal error"))
+
+    async def _watch(self, work: asyncio.Task[Any]) -> None:
+        assert self._task and self._view
+        while not self._view.is_final:
+            try:
+                self._see(await self._task.changed(self._view.version))
+            except SessiondError as lost:
+                if not lost.passes:
+                    break
+                await asyncio.sleep(_AWAY)
+        work.cancel()
+
+    async def _fail(self, error: MCPError) -> None:
+        told = error.error.model_dump(mode="json", by_alias=True, exclude_none=True)
+        with contextlib.suppress(MCPError):
+            await self._end(lambda task: task.fail(told))
+
+    async def _end(self, end: Callable[[Task], Awaitable[TaskView]]) -> None:
+        """Kept in memory until the daemon is back. Raises `MCPError` where it can't be kept at all."""
+        assert self._task
+        while True:
+            try:
+                await end(self._task)
+            except (TaskEnded, UnknownTask):
+                pass  # Its client has cancelled it, or its time is over.
+            except SessiondError as lost:
+                if lost.passes:
+                    await asyncio.sleep(_AWAY)
+                    continue
+                logger.warning("The end of a task is not kept: %s", lost)
+                raise refusal(lost) from None
+            return

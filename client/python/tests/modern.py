@@ -1,0 +1,62 @@
+"""A client of MCP 2026-07-28 that speaks HTTP itself, so that a test sees every status, header and result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raw import Raw
+
+VERSION = "2026-07-28"
+TASKS = "io.modelcontextprotocol/tasks"
+_META = "io.modelcontextprotocol/"
+_NAMES = {"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
+
+
+class Modern(Raw):
+    """`extensions`: those that each request declares."""
+
+    def __init__(self, port: int, token: str | None = None, extensions: tuple[str, ...] = (TASKS,)) -> None:
+        super().__init__(port, token, VERSION)
+        self.capabilities: dict[str, Any] = {
+            "elicitation": {"form": {}},
+            "extensions": {name: {} for name in extensions},
+        }
+
+    def said(self, method: str, **params: Any) -> Any:
+        """The answer to a request, with its status of HTTP."""
+        meta = {
+            f"{_META}protocolVersion": VERSION,
+            f"{_META}clientInfo": {"name": "modern", "version": "1"},
+            f"{_META}clientCapabilities": self.capabilities,
+        }
+        headers = {"MCP_Protocol_Version": VERSION, "Mcp_Method": method}
+        if method in _NAMES:
+            headers["Mcp_Name"] = str(params[_NAMES[method]])
+        told = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        response = self.send("POST", told, **headers)
+        try:
+            kind = response.header("content-type") or ""
+            answer = response.json() if "json" in kind else response.answer()
+            return {**answer, "status": response.status}
+        finally:
+            response.close()
+
+    def call(self, tool: str, **arguments: Any) -> Any:
+        """What a tool answers."""
+        return self.said("tools/call", name=tool, arguments=arguments)
+
+    def task(self, tool: str, **arguments: Any) -> str:
+        """The id of the task that a call goes on as."""
+        result = self.call(tool, **arguments)["result"]
+        assert result["resultType"] == "task", result
+        return str(result["taskId"])
+
+    def get(self, task: str) -> Any:
+        """The task as it is now."""
+        return self.said("tasks/get", taskId=task)["result"]
+
+    def until(self, task: str, *statuses: str) -> Any:
+        """The task once it has one of these statuses."""
+        while (now := self.get(task))["status"] not in statuses:
+            assert now["status"] in ("working", "input_required"), now
+        return now

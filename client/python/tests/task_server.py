@@ -1,0 +1,149 @@
+"""A server with the Tasks extension: task_server.py mcp2|fastmcp DESCRIPTOR DIRECTORY
+
+It prints a line once it listens. Its tools write a line in the file `journal` of the directory when they begin, and wait for files there.
+
+  plain {}            answers
+  whole {}            goes on as a task from its beginning on
+  work {gate}         goes on as a task, and waits for the file `gate`
+  greet {}            asks for a name, and then for a colour, and greets
+  pair {gate}         asks for two names at once, and waits for `gate`
+  fail {}             ends by an error of JSON-RPC
+  wrong {}            ends by an error of the tool
+  big {bytes}         has a result of so many bytes
+  must {}             can't answer without a task
+  guarded {}          asks for a name by `InputRequiredResult` (SEP-2322), and then goes on as a task
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import support  # noqa: F401
+import uvicorn
+from mcp.shared.exceptions import MCPError
+
+from mcp_sessiond.asgi import durable
+from mcp_sessiond.durable_tasks import begin_task
+
+kind, directory = sys.argv[1], Path(sys.argv[3])
+journal = os.open(directory / "journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+if kind == "mcp2":
+    from mcp.server.mcpserver import Context, MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp_types import InputRequiredResult
+
+    from mcp_sessiond.durable_tasks import DurableTasks
+
+    tasks = DurableTasks("test", tools=["whole"], ttl_ms=3_600_000, poll_ms=50)
+    server: Any = MCPServer("test", extensions=[tasks])
+else:
+    from fastmcp import Context, FastMCP
+    from fastmcp.exceptions import ToolError
+    from mcp_types import InputRequiredResult
+
+    from mcp_sessiond.durable_tasks.fastmcp import DurableTasks
+
+    server = FastMCP("test")
+    server.add_extension(DurableTasks("test", ttl_ms=3_600_000, poll_ms=50))
+
+
+def form(message: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    return {"mode": "form", "message": message, "requestedSchema": schema}
+
+
+def begun(name: str) -> None:
+    os.write(journal, f"{name} {os.getpid()}\n".encode())
+
+
+async def until(gate: str) -> None:
+    while not (directory / gate).exists():
+        await asyncio.sleep(0.005)
+
+
+@server.tool()
+async def plain() -> str:
+    return "plain"
+
+
+@server.tool(**({} if kind == "mcp2" else {"task": True}))
+async def whole() -> str:
+    return "whole"
+
+
+@server.tool()
+async def work(gate: str, ctx: Context) -> str:
+    task = await begin_task(message="begun")
+    begun("work")
+    await task.tell("half of it is done")
+    await ctx.report_progress(1, 2, "told to nobody")
+    try:
+        await until(gate)
+    except asyncio.CancelledError:
+        begun("cancelled")
+        raise
+    return "worked"
+
+
+@server.tool()
+async def greet() -> str:
+    task = await begin_task()
+    name = await task.ask("elicitation/create", form("Who are you?"))
+    colour = await task.ask("elicitation/create", form("Which colour?"), key="colour")
+    return f"Hello, {name['content']['name']} in {colour['content']['name']}!"
+
+
+@server.tool()
+async def pair(gate: str) -> str:
+    task = await begin_task()
+    asked = (task.ask("elicitation/create", form(key), key=key) for key in ("first", "second"))
+    first, second = await asyncio.gather(*asked)
+    await until(gate)
+    return f"{first['content']['name']} and {second['content']['name']}"
+
+
+@server.tool()
+async def fail() -> str:
+    await begin_task()
+    raise MCPError(-32050, "API rate limit exceeded", {"after": 5})
+
+
+@server.tool()
+async def wrong() -> str:
+    await begin_task()
+    raise ToolError("invalid input")
+
+
+@server.tool()
+async def big(bytes: int) -> str:
+    await begin_task()
+    return "x" * bytes
+
+
+@server.tool()
+async def must() -> str:
+    await begin_task(required=True)
+    return "must"
+
+
+@server.tool()
+async def guarded(ctx: Context) -> str | InputRequiredResult:
+    answers = ctx.input_responses
+    if not answers:
+        asked = {"name": {"method": "elicitation/create", "params": form("Who are you?")}}
+        return InputRequiredResult.model_validate({"inputRequests": asked})
+    await begin_task()
+    return f"Hello, {answers['name'].content['name']}!"
+
+
+app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
+app = durable(app, service="test", modern="pass")
+listening = socket.socket(fileno=int(sys.argv[2]))
+print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])
