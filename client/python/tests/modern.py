@@ -22,8 +22,8 @@ class Modern(Raw):
             "extensions": {name: {} for name in extensions},
         }
 
-    def said(self, method: str, **params: Any) -> Any:
-        """The answer to a request, with its status of HTTP."""
+    def said(self, method: str, *, header: str | None = None, **params: Any) -> Any:
+        """The answer to a request, with its status of HTTP. `header` takes the place of the name in the headers."""
         meta = {
             f"{_META}protocolVersion": VERSION,
             f"{_META}clientInfo": {"name": "modern", "version": "1"},
@@ -31,7 +31,7 @@ class Modern(Raw):
         }
         headers = {"MCP_Protocol_Version": VERSION, "Mcp_Method": method}
         if method in _NAMES:
-            headers["Mcp_Name"] = str(params[_NAMES[method]])
+            headers["Mcp_Name"] = str(params[_NAMES[method]]) if header is None else header
         told = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         response = self.send("POST", told, **headers)
         try:

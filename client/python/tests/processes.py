@@ -59,11 +59,16 @@ class Server(Process):
     """A server. The test holds its listening socket, so that a client that comes back while it starts again waits."""
 
     def __init__(
-        self, daemon: support.Daemon, kind: str, listening: socket.socket | None = None, *more: str
+        self,
+        daemon: support.Daemon,
+        kind: str,
+        listening: socket.socket | None = None,
+        *more: str,
+        script: str = "http_server.py",
     ) -> None:
         self.listening = listening or socket.create_server(("127.0.0.1", 0))
         number = self.listening.fileno()
         journal = str(daemon.directory / "journal")
-        super().__init__(daemon, kind, "http_server.py", str(number), journal, *more, fds=(number,))
+        super().__init__(daemon, kind, script, str(number), journal, *more, fds=(number,))
         self.url = self.line()
         self.port = int(self.url.split(":")[2].split("/")[0])

@@ -1,6 +1,6 @@
-"""A server with the Tasks extension: task_server.py mcp2|fastmcp DESCRIPTOR DIRECTORY
+"""A server with the Tasks extension: task_server.py mcp2|fastmcp DESCRIPTOR JOURNAL
 
-It prints a line once it listens. Its tools write a line in the file `journal` of the directory when they begin, and wait for files there.
+It prints a line once it listens. Its tools write a line in the journal, and wait for files beside it.
 
   plain {}            answers
   whole {}            goes on as a task from its beginning on
@@ -30,8 +30,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_sessiond.asgi import durable
 from mcp_sessiond.durable_tasks import begin_task
 
-kind, directory = sys.argv[1], Path(sys.argv[3])
-journal = os.open(directory / "journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+kind, directory = sys.argv[1], Path(sys.argv[3]).parent
+journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 if kind == "mcp2":
     from mcp.server.mcpserver import Context, MCPServer
@@ -124,6 +124,12 @@ async def wrong() -> str:
 async def big(bytes: int) -> str:
     await begin_task()
     return "x" * bytes
+
+
+@server.tool()
+async def short() -> str:
+    await begin_task(ttl_ms=300)
+    return "short"
 
 
 @server.tool()

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from mcp.server.context import CallNext, HandlerResult
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
-from mcp_types import CallToolRequestParams
+from mcp_types import CallToolRequestParams, InputRequiredResult
 
 from ..options import Options
 from .call import Call, begin_task
 from .kept import KeptTasks
-from .methods import VERSIONS, CallerOf, Context, TaskMethods, caller_of, has_declared
+from .methods import VERSIONS, CallerOf, TaskMethods, caller_of, has_declared
 from .running import RunningTask
-from .wire import IDENTIFIER, TaskParams, UpdateParams
+from .wire import IDENTIFIER, TaskParams, UpdateParams, no_input_required
 
 __all__ = ["DurableTasks", "RunningTask", "begin_task", "caller_of"]
 
@@ -60,13 +61,20 @@ class DurableTasks(Extension):
         ]
 
     async def intercept_tool_call(
-        self, params: CallToolRequestParams, ctx: Context, call_next: CallNext
+        self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """Runs the tool so that it may go on as a task."""
         call = Call(
             self._kept, self._caller(ctx), has_declared(ctx), ttl_ms=self._ttl_ms, poll_ms=self._poll_ms
         )
         at_once = params.name in self._tools
-        answer: HandlerResult = await call.serve(lambda: call_next(ctx), asyncio.Task.result, at_once=at_once)
+        answer: HandlerResult = await call.serve(lambda: call_next(ctx), _outcome, at_once=at_once)
         return answer
 
+
+
+def _outcome(work: asyncio.Task[HandlerResult]) -> HandlerResult:
+    result = work.result()
+    if isinstance(result, InputRequiredResult):
+        raise no_input_required()
+    return result

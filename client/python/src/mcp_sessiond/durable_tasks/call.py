@@ -79,6 +79,11 @@ class Call:
         _RUNNING.add(going)
         going.add_done_callback(_RUNNING.discard)
 
+    def require(self) -> None:
+        """Raises `MCPError` where the client does not take tasks."""
+        if not self.declared:
+            raise not_declared()
+
     async def begin(
         self, message: str | None = None, ttl_ms: int | None = None, poll_ms: int | None = None
     ) -> RunningTask:
@@ -121,8 +126,8 @@ async def begin_task(
     call = _CURRENT.get()
     if call is None:
         raise LookupError("no call of a tool is being served by a server with the extension `DurableTasks`")
-    if required and not call.declared:
-        raise not_declared()
+    if required:
+        call.require()
     return await call.begin(message, ttl_ms, poll_ms)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from mcp.server.context import ServerRequestContext
-from mcp.server.request_state import authenticated_principal
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.provider import principal_components
+from mcp.server.session import ServerSession
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..asgi.settings import bearer
@@ -16,7 +18,26 @@ from ..values import Caller, Credential
 from .kept import KeptTasks
 from .wire import IDENTIFIER, TaskParams, UpdateParams, detailed, not_declared, refusal
 
-Context = ServerRequestContext[Any, Any]
+
+class Context(Protocol):
+    """What both SDKs hand to a handler."""
+
+    @property
+    def session(self) -> ServerSession:
+        """The session of the SDK's."""
+        ...
+
+    @property
+    def protocol_version(self) -> str:
+        """The version of MCP that the request speaks."""
+        ...
+
+    @property
+    def request(self) -> Any:
+        """The request of HTTP; None on stdio."""
+        ...
+
+
 CallerOf = Callable[[Context], Caller | None]
 
 VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
@@ -27,9 +48,9 @@ _ACKNOWLEDGED = {"resultType": "complete"}
 
 def caller_of(ctx: Context) -> Caller | None:
     """Whom the SDK has authenticated, else the bearer token of the request, else nobody."""
-    principal = authenticated_principal(ctx)
-    if principal is not None:
-        return Credential.of(principal)
+    token = get_access_token()
+    if token is not None:
+        return Credential.of(json.dumps(principal_components(token)))
     scope = getattr(ctx.request, "scope", None)
     return None if scope is None else bearer(scope)
 

@@ -95,6 +95,11 @@ def not_declared() -> MCPError:
     return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
 
 
+def no_input_required() -> MCPError:
+    """A tool has asked its client by its result, which the client of a task never sees."""
+    return MCPError(INTERNAL_ERROR, "a tool that goes on as a task asks its client by `RunningTask.ask`")
+
+
 def refusal(error: SessiondError) -> MCPError:
     """What a client is told about an error of the daemon's: nothing of paths and sockets."""
     if isinstance(error, UnknownTask | UnknownSession):
