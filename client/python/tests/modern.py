@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+from collections.abc import Callable
 from typing import Any
 
 from raw import Raw
@@ -24,6 +27,29 @@ class Modern(Raw):
 
     def said(self, method: str, *, header: str | None = None, **params: Any) -> Any:
         """The answer to a request, with its status of HTTP. `header` takes the place of the name in the headers."""
+        message, headers = self.written(method, header, params)
+        response = self.send("POST", message, **headers)
+        try:
+            kind = response.header("content-type") or ""
+            answer = response.json() if "json" in kind else response.answer()
+            return {**answer, "status": response.status}
+        finally:
+            response.close()
+
+    def hang_up(self, begun: Callable[[], object], method: str, **params: Any) -> None:
+        """Sends a request, waits for what it begins, and closes the connection."""
+        message, headers = self.written(method, None, params)
+        headers["Accept"] = "application/json, text/event-stream"
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request("POST", "/mcp", json.dumps(message), {**named, "Content-Type": "application/json"})
+        begun()
+        connection.close()
+
+    def written(
+        self, method: str, header: str | None, params: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """A request with its headers."""
         meta = {
             f"{_META}protocolVersion": VERSION,
             f"{_META}clientInfo": {"name": "modern", "version": "1"},
@@ -32,14 +58,7 @@ class Modern(Raw):
         headers = {"MCP_Protocol_Version": VERSION, "Mcp_Method": method}
         if method in _NAMES:
             headers["Mcp_Name"] = str(params[_NAMES[method]]) if header is None else header
-        told = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-        response = self.send("POST", told, **headers)
-        try:
-            kind = response.header("content-type") or ""
-            answer = response.json() if "json" in kind else response.answer()
-            return {**answer, "status": response.status}
-        finally:
-            response.close()
+        return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}, headers
 
     def call(self, tool: str, **arguments: Any) -> Any:
         """What a tool answers."""

@@ -7,6 +7,7 @@ It prints a line once it listens. Its tools write a line in the journal, and wai
   work {gate}         goes on as a task, and waits for the file `gate`
   greet {}            asks for a name, and then for a colour, and greets
   pair {gate}         asks for two names at once, and waits for `gate`
+  slow {}             never answers, nor goes on as a task
   fail {}             ends by an error of JSON-RPC
   wrong {}            ends by an error of the tool
   big {bytes}         has a result of so many bytes
@@ -27,12 +28,14 @@ import support  # noqa: F401
 import uvicorn
 from mcp.shared.exceptions import MCPError
 
+from mcp_sessiond import Options
 from mcp_sessiond.asgi import durable
 from mcp_sessiond.durable_tasks import begin_task
 
 kind, directory = sys.argv[1], Path(sys.argv[3]).parent
 journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
+OPTIONS = Options(timeout=2)
 if kind == "mcp2":
     from mcp.server.mcpserver import Context, MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
@@ -40,7 +43,7 @@ if kind == "mcp2":
 
     from mcp_sessiond.durable_tasks import DurableTasks
 
-    tasks = DurableTasks("test", tools=["whole"], ttl_ms=3_600_000, poll_ms=50)
+    tasks = DurableTasks("test", tools=["whole"], ttl_ms=3_600_000, poll_ms=50, options=OPTIONS)
     server: Any = MCPServer("test", extensions=[tasks])
 else:
     from fastmcp import Context, FastMCP
@@ -50,7 +53,7 @@ else:
     from mcp_sessiond.durable_tasks.fastmcp import DurableTasks
 
     server = FastMCP("test")
-    server.add_extension(DurableTasks("test", ttl_ms=3_600_000, poll_ms=50))
+    server.add_extension(DurableTasks("test", ttl_ms=3_600_000, poll_ms=50, options=OPTIONS))
 
 
 def form(message: str) -> dict[str, Any]:
@@ -89,6 +92,17 @@ async def work(gate: str, ctx: Context) -> str:
         begun("cancelled")
         raise
     return "worked"
+
+
+@server.tool()
+async def slow() -> str:
+    begun("slow")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        begun("cancelled")
+        raise
+    return "slow"
 
 
 @server.tool()

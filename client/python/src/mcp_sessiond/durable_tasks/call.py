@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
 import anyio
 
-from ..errors import SessiondError
 from ..values import Caller
 from .kept import KeptTasks
 from .running import Outcome, RunningTask
 from .wire import CreateTaskResult, not_declared
-
-logger = logging.getLogger("mcp_sessiond")
 
 Run = Callable[[], Awaitable[Any]]
 
@@ -96,13 +92,11 @@ class Call:
     async def _create(self, message: str | None, ttl_ms: int | None, poll_ms: int | None) -> RunningTask:
         if not self.declared:
             return RunningTask()
-        try:
-            id, task, view = await self._kept.create(
-                self._caller, message, ttl_ms or self._ttl_ms, poll_ms or self._poll_ms
-            )
-        except SessiondError as error:
-            logger.warning("A call is answered directly, and not as a task: %s", error)
+        ttl, poll = ttl_ms or self._ttl_ms, poll_ms or self._poll_ms
+        created = await self._kept.create(self._caller, message, ttl, poll)
+        if created is None:
             return RunningTask()
+        id, task, view = created
         self._begun.set_result(CreateTaskResult.of(id, view))
         return RunningTask(id, task, view)
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 
-from ..errors import BindingMismatch, InvalidArgument, SessionTerminated, UnknownSession, UnknownTask
+from ..errors import (
+    BindingMismatch,
+    InvalidArgument,
+    SessiondError,
+    SessionTerminated,
+    UnknownSession,
+    UnknownTask,
+)
 from ..options import Options
 from ..sessions import Sessions
 from ..tasks import Task, TaskView
 from ..values import Caller, Lifetimes
+
+logger = logging.getLogger("mcp_sessiond")
 
 PREFIX = "task-"
 # How long the session of a task stays once the task's own time is over.
@@ -24,18 +34,28 @@ class KeptTasks:
 
     def __init__(self, service: str, options: Options | None) -> None:
         self._sessions = Sessions(service, options)
+        self._has_warned = False
 
     async def create(
         self, caller: Caller | None, message: str | None, ttl_ms: int | None, poll_ms: int | None
-    ) -> tuple[str, Task, TaskView]:
-        """Makes a task of this caller's. Its id may be told when this returns."""
-        session = await self._sessions.create(
-            f"{PREFIX}{secrets.token_hex(16)}",
-            binding=caller,
-            lifetimes=Lifetimes(_IDLE_MS, 0, 0),
-            status="ready",
-        )
-        task, view = await session.create_task(message=message, ttl_ms=ttl_ms, poll_ms=poll_ms)
+    ) -> tuple[str, Task, TaskView] | None:
+        """Makes a task of this caller's. Its id may be told when this returns. None where the daemon can't
+        keep it, and then one line of the log says why.
+        """
+        try:
+            session = await self._sessions.create(
+                f"{PREFIX}{secrets.token_hex(16)}",
+                binding=caller,
+                lifetimes=Lifetimes(_IDLE_MS, 0, 0),
+                status="ready",
+            )
+            task, view = await session.create_task(message=message, ttl_ms=ttl_ms, poll_ms=poll_ms)
+        except SessiondError as error:
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning("Calls are answered directly, and not as tasks: %s", error)
+            return None
+        self._has_warned = False
         return f"{session.id}.{task.id}", task, view
 
     async def find(self, id: str, caller: Caller | None) -> Task:

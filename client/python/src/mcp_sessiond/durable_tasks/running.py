@@ -40,23 +40,32 @@ class RunningTask:
 
     async def tell(self, message: str, *, poll_ms: int | None = None) -> None:
         """Tells people how far the work is: at most 4,096 bytes. `poll_ms` is how often clients should ask
-        from now on. Raises `TaskEnded` where the client has cancelled the task, or a `SessiondError`.
+        from now on. Never raises.
         """
-        if self._task:
+        if self._task is None:
+            return
+        try:
             self._see(await self._task.update(message=message, poll_ms=poll_ms))
+        except (TaskEnded, UnknownTask):
+            pass  # The work is about to be cancelled.
+        except SessiondError as error:
+            logger.warning("What a tool has told of its task is not kept: %s", error)
 
     async def ask(self, method: str, params: Mapping[str, Any], *, key: str | None = None) -> Any:
         """Asks the client (`elicitation/create`, `sampling/createMessage`, `roots/list`) and waits for its
-        answer, however long that takes. The task is `input_required` until then.
+        answer, however long that takes, also for a daemon that is away. The task is `input_required` until
+        then.
 
         A key names one request of this task, and no other one ever. Raises `MCPError` where there is no task,
-        `TaskEnded`, or a `SessiondError`.
+        and a `SessiondError` where the request can't be kept or the task has ended.
         """
         if self._task is None:
             raise not_declared()
         self._asked += 1
         name = key or f"request-{self._asked}"
-        self._see(await self._task.update(ask={name: {"method": method, "params": dict(params)}}))
+        request = {name: {"method": method, "params": dict(params)}}
+        task = self._task
+        self._see(await _insisting(lambda: task.update(ask=request)))
         while True:
             assert self._view
             if self._view.is_final:
@@ -114,15 +123,22 @@ class RunningTask:
     async def _end(self, end: Callable[[Task], Awaitable[TaskView]]) -> None:
         """Kept in memory until the daemon is back. Raises `MCPError` where it can't be kept at all."""
         assert self._task
-        while True:
-            try:
-                await end(self._task)
-            except (TaskEnded, UnknownTask):
-                pass  # Its client has cancelled it, or its time is over.
-            except SessiondError as lost:
-                if lost.passes:
-                    await asyncio.sleep(_AWAY)
-                    continue
-                logger.warning("The end of a task is not kept: %s", lost)
-                raise refusal(lost) from None
-            return
+        task = self._task
+        try:
+            await _insisting(lambda: end(task))
+        except (TaskEnded, UnknownTask):
+            pass  # Its client has cancelled it, or its time is over.
+        except SessiondError as error:
+            logger.warning("The end of a task is not kept: %s", error)
+            raise refusal(error) from None
+
+
+async def _insisting(change: Callable[[], Awaitable[TaskView]]) -> TaskView:
+    """Makes a change, again and again while the daemon is away. To repeat it has no further effect."""
+    while True:
+        try:
+            return await change()
+        except SessiondError as error:
+            if not error.passes:
+                raise
+        await asyncio.sleep(_AWAY)

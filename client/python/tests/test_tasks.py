@@ -1,0 +1,153 @@
+"""Tasks whose worker, whose client or whose daemon is gone: two servers of one service, and the official client."""
+
+from __future__ import annotations
+
+import socket
+import time
+import unittest
+from typing import Any
+
+import support
+from mcp import Client
+from modern import Modern
+from processes import Server
+from tasks_client import Polling, finish
+
+NAME = {"action": "accept", "content": {"name": "Ann"}}
+
+
+class Workers:
+    kind: str
+
+    def setUp(self: Any) -> None:
+        self.daemon = support.Daemon().start()
+        self.addCleanup(self.daemon.remove)
+        self.first, self.second = self.server(), self.server()
+        self.at_first, self.at_second = Modern(self.first.port), Modern(self.second.port)
+
+    def server(self: Any, listening: socket.socket | None = None) -> Server:
+        server = Server(self.daemon, self.kind, listening, script="task_server.py")
+        self.addCleanup(server.kill)
+        self.addCleanup(server.listening.close)
+        return server
+
+    def open(self: Any, gate: str) -> None:
+        (self.daemon.directory / gate).touch()
+
+    def until_begun(self: Any, name: str) -> None:
+        """The journal of the first server has this line."""
+        line = f"{name} {self.first.process.pid}"
+        while line not in (self.daemon.directory / "journal").read_text():
+            pass
+
+    def log(self: Any) -> str:
+        return str((self.daemon.directory / "task_server.py.log").read_text())
+
+    def test_a_task_of_a_killed_worker_has_failed_as_another_worker_sees(self: Any) -> None:
+        task = self.at_first.task("work", gate="never")
+        self.until_begun("work")
+        self.assertEqual(self.at_second.get(task)["status"], "working")
+        self.first.process.kill()
+        killed = time.monotonic()
+        failed = self.at_second.until(task, "failed")
+        self.assertLess(time.monotonic() - killed, 1.0)
+        self.assertEqual((failed["error"]["code"], failed["error"]["data"]), (-32603, {"outcome": "unknown"}))
+        self.assertIn("unknown", failed["statusMessage"])
+
+    def test_any_worker_cancels(self: Any) -> None:
+        task = self.at_first.task("work", gate="never")
+        self.until_begun("work")
+        self.at_second.said("tasks/cancel", taskId=task)
+        self.until_begun("cancelled")
+        self.assertEqual(self.at_first.get(task)["status"], "cancelled")
+
+class OfFastmcp(Workers, unittest.TestCase):
+    kind = "fastmcp"
+
+
+class OfTheSdk(Workers, unittest.TestCase):
+    kind = "mcp2"
+
+    def test_any_worker_takes_answers_and_tells_the_result(self: Any) -> None:
+        task = self.at_first.task("greet")
+        (key,) = self.at_second.until(task, "input_required")["inputRequests"]
+        self.at_second.said("tasks/update", taskId=task, inputResponses={key: NAME})
+        while "colour" not in self.at_second.get(task).get("inputRequests", {}):
+            pass
+        self.at_second.said("tasks/update", taskId=task, inputResponses={"colour": NAME})
+        ended = self.at_second.until(task, "completed")
+        self.assertEqual(ended["result"]["content"][0]["text"], "Hello, Ann in Ann!")
+
+    def test_a_client_that_was_away_gets_the_result_from_a_new_server(self: Any) -> None:
+        task = self.at_first.task("work", gate="away")
+        self.open("away")
+        self.at_first.until(task, "completed")
+        for server in (self.first, self.second):
+            server.kill()
+        self.daemon.kill()
+        self.daemon.start()
+        again = self.server(self.first.listening)
+        ended = Modern(again.port).get(task)
+        self.assertEqual((ended["status"], ended["result"]["content"][0]["text"]), ("completed", "worked"))
+
+    def test_a_tool_that_ends_while_the_daemon_is_away(self: Any) -> None:
+        task = self.at_first.task("work", gate="daemon")
+        self.until_begun("work")
+        # Nobody else may start a daemon meanwhile.
+        self.daemon.directory.chmod(0o777)
+        self.daemon.kill()
+        self.open("daemon")
+        answer = self.at_second.said("tasks/get", taskId=task)
+        self.assertEqual(answer["error"]["code"], -32603)
+        self.assertNotIn(str(self.daemon.directory), answer["error"]["message"])
+        self.daemon.directory.chmod(0o700)
+        self.daemon.start()
+        ended = self.at_second.until(task, "completed")
+        self.assertEqual(ended["result"]["content"][0]["text"], "worked")
+
+    def test_a_client_that_hangs_up_before_it_knows_the_id_leaves_no_work(self: Any) -> None:
+        """Closing the response of a call cancels it, in 2026-07-28."""
+        self.at_first.hang_up(lambda: self.until_begun("slow"), "tools/call", name="slow", arguments={})
+        self.until_begun("cancelled")
+
+    def test_without_room_for_a_task_a_call_is_answered_directly(self: Any) -> None:
+        self.daemon.kill()
+        self.daemon.start("limits.sessions_per_service=1")
+        self.assertEqual(self.at_first.call("whole")["result"]["resultType"], "task")
+        for _ in range(3):
+            result = self.at_first.call("whole")["result"]
+            self.assertEqual((result["resultType"], result["content"][0]["text"]), ("complete", "whole"))
+        self.assertEqual(self.log().count("answered directly, and not as tasks"), 1)
+
+
+class OfficialClient(unittest.IsolatedAsyncioTestCase):
+    kinds = ("mcp2", "fastmcp")
+
+    async def test_it_gets_the_result_and_answers_what_a_task_asks(self) -> None:
+        async def answer(key: str, request: dict[str, Any]) -> dict[str, Any]:
+            return {"action": "accept", "content": {"name": request["params"]["message"]}}
+
+        for kind in self.kinds:
+            with self.subTest(kind=kind):
+                daemon = support.Daemon().start()
+                server = Server(daemon, kind, script="task_server.py")
+                try:
+                    polling = Polling(answer)
+                    async with Client(server.url, extensions=[polling]) as client:
+                        said = await client.call_tool("greet", {})
+                        self.assertEqual(said.content[0].text, "Hello, Who are you? in Which colour?!")
+                        self.assertEqual(len(polling.ids), 1)
+                    # Another client, which has nothing but the id.
+                    async with Client(server.url, extensions=[Polling()]) as client:
+                        said = await finish(client.session, polling.ids[0])
+                        self.assertEqual(said.content[0].text, "Hello, Who are you? in Which colour?!")
+                    async with Client(server.url) as client:
+                        self.assertEqual((await client.call_tool("whole", {})).content[0].text, "whole")
+                finally:
+                    server.kill()
+                    server.listening.close()
+                    daemon.remove()
+
+
+if __name__ == "__main__":
+    unittest.main()
