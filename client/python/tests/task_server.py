@@ -42,9 +42,11 @@ if kind == "mcp2":
     from mcp_types import InputRequiredResult
 
     from mcp_sessiond.durable_tasks import DurableTasks
+    from mcp_sessiond.request_state import request_state_security
 
     tasks = DurableTasks("test", tools=["whole"], ttl_ms=3_600_000, poll_ms=50, options=OPTIONS)
-    server: Any = MCPServer("test", extensions=[tasks])
+    security = request_state_security("test", options=OPTIONS)
+    server: Any = MCPServer("test", extensions=[tasks], request_state_security=security)
 else:
     from fastmcp import Context, FastMCP
     from fastmcp.exceptions import ToolError
@@ -160,6 +162,15 @@ async def guarded(ctx: Context) -> str | InputRequiredResult:
         return InputRequiredResult.model_validate({"inputRequests": asked})
     await begin_task()
     return f"Hello, {answers['name'].content['name']}!"
+
+
+@server.tool()
+async def twice(ctx: Context) -> str | InputRequiredResult:
+    answers = ctx.input_responses
+    if not answers:
+        asked = {"name": {"method": "elicitation/create", "params": form("Who are you?")}}
+        return InputRequiredResult.model_validate({"inputRequests": asked, "requestState": f"by {os.getpid()}"})
+    return f"{answers['name'].content['name']} {ctx.request_state}"
 
 
 app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
