@@ -31,6 +31,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_sessiond import Options
 from mcp_sessiond.asgi import durable
 from mcp_sessiond.durable_tasks import begin_task
+from mcp_sessiond.request_state import request_state_security
 
 kind, directory = sys.argv[1], Path(sys.argv[3]).parent
 journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -42,7 +43,6 @@ if kind == "mcp2":
     from mcp_types import InputRequiredResult
 
     from mcp_sessiond.durable_tasks import DurableTasks
-    from mcp_sessiond.request_state import request_state_security
 
     tasks = DurableTasks("test", tools=["whole"], ttl_ms=3_600_000, poll_ms=50, options=OPTIONS)
     security = request_state_security("test", options=OPTIONS)
@@ -54,7 +54,7 @@ else:
 
     from mcp_sessiond.durable_tasks.fastmcp import DurableTasks
 
-    server = FastMCP("test")
+    server = FastMCP("test", request_state_security=request_state_security("test", options=OPTIONS))
     server.add_extension(DurableTasks("test", ttl_ms=3_600_000, poll_ms=50, options=OPTIONS))
 
 

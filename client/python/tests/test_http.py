@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import support
+from balancer import Balancer
 from processes import Process, Server
 
 from mcp_sessiond import Options, blocking
@@ -91,6 +92,62 @@ class Killed:
         self.daemon.start()
         self.assertEqual(self.client.outcome("a")["result"], "a 4")
         self.assertEqual(self.client.progress("a"), [1, 2, 3, 4])
+
+
+class Balanced:
+    """The same with two workers, whose requests alternate."""
+
+    kind: str
+
+    def test_a_worker_is_killed_in_the_middle_of_a_call(self: Any) -> None:
+        daemon = support.Daemon().start()
+        self.addCleanup(daemon.remove)
+        workers = {worker.port: worker for worker in (Server(daemon, self.kind), Server(daemon, self.kind))}
+        balancer = Balancer(*workers)
+        self.addCleanup(balancer.close)
+        for worker in workers.values():
+            self.addCleanup(worker.kill)
+        client = Client(daemon, self.kind, balancer.url)
+        self.addCleanup(client.kill)
+
+        def visits() -> list[str]:
+            client.call("visits")
+            return list(client.outcome(None)["result"].split())
+
+        session, number, name = visits()
+        self.assertEqual(visits(), [session, "2", name])
+        gate = str(daemon.directory / "gate")
+        client.call("count", key="a", steps=3, hold=2, gate=gate)
+        client.until(lambda said: said == {"key": "a", "progress": 2})
+        killed = workers[balancer.calls[-1]]
+        killed.kill()
+        killed.listening.close()
+        said = client.outcome("a")
+        self.assertEqual((said.get("error"), said["code"]), (UNKNOWN, -32000))
+        self.assertEqual(client.progress("a"), [1, 2])
+        self.assertEqual(visits(), [session, "3", name])
+        another = Server(daemon, self.kind)
+        self.addCleanup(another.kill)
+        balancer.ports.append(another.port)
+        for count in range(4, 8):
+            self.assertEqual(visits(), [session, str(count), name])
+        self.assertIn(another.port, balancer.calls)
+        self.assertEqual(len(set(balancer.calls)), 3)
+        self.assertEqual(Path(daemon.directory, "journal").read_text().split(), ["a"])
+        listed = blocking.Sessions("test", Options(directory=daemon.directory)).list()
+        self.assertEqual([one.id for one in listed], [session])
+
+
+class BalancedMcp1(Balanced, unittest.TestCase):
+    kind = "mcp1"
+
+
+class BalancedMcp2(Balanced, unittest.TestCase):
+    kind = "mcp2"
+
+
+class BalancedFastMcp(Balanced, unittest.TestCase):
+    kind = "fastmcp"
 
 
 class Mcp1(Killed, unittest.TestCase):

@@ -64,6 +64,27 @@ class Workers:
         self.until_begun("cancelled")
         self.assertEqual(self.at_first.get(task)["status"], "cancelled")
 
+    def test_the_request_state_of_a_killed_worker_is_taken_by_another(self: Any) -> None:
+        asked = self.at_first.call("twice")["result"]
+        sealed, pid = asked["requestState"], self.first.process.pid
+        self.assertNotIn(str(pid), sealed)
+        self.first.kill()
+
+        def answered(at: Modern, state: str) -> Any:
+            answers = {"inputResponses": {"name": NAME}, "requestState": state}
+            return at.said("tools/call", name="twice", arguments={}, **answers)
+
+        result = answered(self.at_second, sealed)["result"]
+        self.assertEqual(result["content"][0]["text"], f"Ann by {pid}")
+        # One that was started since, after the secret has changed.
+        rotated = Sessions("test", Options(directory=self.daemon.directory)).rotate_secret()
+        self.assertEqual(len(rotated.former), 1)
+        again = Modern(self.server(self.first.listening).port)
+        self.assertEqual(answered(again, sealed)["result"]["content"], result["content"])
+        forged = sealed[:-4] + ("AAAA" if sealed[-4:] != "AAAA" else "BBBB")
+        self.assertEqual(answered(again, forged)["error"]["code"], -32602)
+
+
 class OfFastmcp(Workers, unittest.TestCase):
     kind = "fastmcp"
 
@@ -112,26 +133,6 @@ class OfTheSdk(Workers, unittest.TestCase):
         """Closing the response of a call cancels it, in 2026-07-28."""
         self.at_first.hang_up(lambda: self.until_begun("slow"), "tools/call", name="slow", arguments={})
         self.until_begun("cancelled")
-
-    def test_the_request_state_of_a_killed_worker_is_taken_by_another(self: Any) -> None:
-        asked = self.at_first.call("twice")["result"]
-        sealed, pid = asked["requestState"], self.first.process.pid
-        self.assertNotIn(str(pid), sealed)
-        self.first.kill()
-
-        def answered(at: Modern, state: str) -> Any:
-            answers = {"inputResponses": {"name": NAME}, "requestState": state}
-            return at.said("tools/call", name="twice", arguments={}, **answers)
-
-        result = answered(self.at_second, sealed)["result"]
-        self.assertEqual(result["content"][0]["text"], f"Ann by {pid}")
-        # One that was started since, after the secret has changed.
-        rotated = Sessions("test", Options(directory=self.daemon.directory)).rotate_secret()
-        self.assertEqual(len(rotated.former), 1)
-        again = Modern(self.server(self.first.listening).port)
-        self.assertEqual(answered(again, sealed)["result"]["content"], result["content"])
-        forged = sealed[:-4] + ("AAAA" if sealed[-4:] != "AAAA" else "BBBB")
-        self.assertEqual(answered(again, forged)["error"]["code"], -32602)
 
     def test_without_room_for_a_task_a_call_is_answered_directly(self: Any) -> None:
         self.daemon.kill()
