@@ -12,9 +12,15 @@ from mcp_types import CallToolResult, TextContent
 SERVER = Path(__file__).with_name("notes.py")
 
 
-def start(port: int) -> subprocess.Popen[bytes]:
-    """Starts the server, and returns once it listens."""
-    server = subprocess.Popen([sys.executable, str(SERVER), str(port)])
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def start(script: Path, port: int) -> subprocess.Popen[bytes]:
+    """Starts a server, and returns once it listens."""
+    server = subprocess.Popen([sys.executable, str(script), str(port)])
     while server.poll() is None:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -29,20 +35,20 @@ def text(result: CallToolResult) -> str:
 
 async def main() -> None:
     """The story."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    server = start(port)
+    port = free_port()
+    server = start(SERVER, port)
     async with Client(f"http://127.0.0.1:{port}/mcp") as client:
         first = await client.call_tool("note", {"text": "buy apples"})
         print("notes:", text(first))
         server.kill()
         server.wait()
         print("the server was killed")
-        server = start(port)
+        server = start(SERVER, port)
         second = await client.call_tool("note", {"text": "sell pears"})
         print("notes:", text(second))
     server.terminate()
     server.wait()
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -72,6 +72,16 @@ class Package(unittest.TestCase):
             said, ["notes: buy apples", "the server was killed", "notes: buy apples, sell pears"]
         )
 
+    def test_a_task_outlives_its_server_and_one_that_was_cut_off_says_so(self) -> None:
+        python = str(support.INSTALLED / "mcp2" / "bin" / "python")
+        said = self.run_example(python, "tasks.py", PYTHONPATH=str(support.SOURCE))
+        asked, report = "the task asks: Which title?", "Whales, 3 pages"
+        self.assertEqual(said[:2], [asked, f"the report: {report}"])
+        # The long task may have asked before the server is killed.
+        self.assertEqual([line for line in said[2:-2] if line != asked], ["the server was killed"])
+        self.assertEqual(said[-2], f"the same report: {report}")
+        self.assertIn("outcome", said[-1])
+
 
 if __name__ == "__main__":
     unittest.main()
