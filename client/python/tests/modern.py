@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from raw import Raw
@@ -33,6 +34,16 @@ class Modern(Raw):
             kind = response.header("content-type") or ""
             answer = response.json() if "json" in kind else response.answer()
             return {**answer, "status": response.status}
+        finally:
+            response.close()
+
+    @contextlib.contextmanager
+    def listening(self, filter: dict[str, Any]) -> Iterator[Iterator[Any]]:
+        """The messages of a subscription."""
+        message, headers = self.written("subscriptions/listen", None, {"notifications": filter})
+        response = self.send("POST", message, **headers)
+        try:
+            yield (message for _, message in response.messages())
         finally:
             response.close()
 

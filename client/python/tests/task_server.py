@@ -46,7 +46,8 @@ if kind == "mcp2":
 
     tasks = DurableTasks("test", tools=["whole"], ttl_ms=3_600_000, poll_ms=50, options=OPTIONS)
     security = request_state_security("test", options=OPTIONS)
-    server: Any = MCPServer("test", extensions=[tasks], request_state_security=security)
+    more = {"request_state_security": security, "middleware": [tasks.listening]}
+    server: Any = MCPServer("test", extensions=[tasks], **more)
 else:
     from fastmcp import Context, FastMCP
     from fastmcp.exceptions import ToolError

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import socket
+import tempfile
 import time
 import unittest
 from typing import Any
 
 import support
+from balancer import Balancer
 from mcp import Client
 from modern import Modern
 from processes import Server
@@ -15,6 +20,7 @@ from tasks_client import Polling, finish
 
 from mcp_sessiond import Options
 from mcp_sessiond.blocking import Sessions
+from mcp_sessiond.request_state import request_state_security
 
 NAME = {"action": "accept", "content": {"name": "Ann"}}
 
@@ -145,32 +151,49 @@ class OfTheSdk(Workers, unittest.TestCase):
 
 
 class OfficialClient(unittest.IsolatedAsyncioTestCase):
-    kinds = ("mcp2", "fastmcp")
+    """At a balancer, which sends each request to another worker."""
 
     async def test_it_gets_the_result_and_answers_what_a_task_asks(self) -> None:
         async def answer(key: str, request: dict[str, Any]) -> dict[str, Any]:
             return {"action": "accept", "content": {"name": request["params"]["message"]}}
 
-        for kind in self.kinds:
-            with self.subTest(kind=kind):
+        for kind in ("mcp2", "fastmcp"):
+            with self.subTest(kind=kind), contextlib.ExitStack() as stack:
                 daemon = support.Daemon().start()
-                server = Server(daemon, kind, script="task_server.py")
-                try:
-                    polling = Polling(answer)
-                    async with Client(server.url, extensions=[polling]) as client:
-                        said = await client.call_tool("greet", {})
-                        self.assertEqual(said.content[0].text, "Hello, Who are you? in Which colour?!")
-                        self.assertEqual(len(polling.ids), 1)
-                    # Another client, which has nothing but the id.
-                    async with Client(server.url, extensions=[Polling()]) as client:
-                        said = await finish(client.session, polling.ids[0])
-                        self.assertEqual(said.content[0].text, "Hello, Who are you? in Which colour?!")
-                    async with Client(server.url) as client:
-                        self.assertEqual((await client.call_tool("whole", {})).content[0].text, "whole")
-                finally:
-                    server.kill()
-                    server.listening.close()
-                    daemon.remove()
+                stack.callback(daemon.remove)
+                workers = [Server(daemon, kind, script="task_server.py") for _ in range(2)]
+                for worker in workers:
+                    stack.callback(worker.listening.close)
+                    stack.callback(worker.kill)
+                balancer = Balancer(*(worker.port for worker in workers))
+                stack.callback(balancer.close)
+                polling, greeting = Polling(answer), "Hello, Who are you? in Which colour?!"
+                async with Client(balancer.url, extensions=[polling]) as client:
+                    self.assertEqual((await client.call_tool("greet", {})).content[0].text, greeting)
+                    many = [client.call_tool("work", {"gate": "many"}) for _ in range(80)]
+                    working = asyncio.gather(*many)
+                    while len(polling.ids) < 81:
+                        await asyncio.sleep(0.01)
+                    (daemon.directory / "many").touch()
+                    for said in await working:
+                        self.assertEqual(said.content[0].text, "worked")
+                # Another client, which has nothing but the id.
+                async with Client(balancer.url, extensions=[Polling()]) as client:
+                    said = await finish(client.session, polling.ids[0])
+                    self.assertEqual(said.content[0].text, greeting)
+                # One that takes no tasks.
+                async with Client(balancer.url) as client:
+                    self.assertEqual((await client.call_tool("whole", {})).content[0].text, "whole")
+
+
+class WithoutADaemon(unittest.TestCase):
+    def test_a_server_seals_request_state_by_a_key_of_its_own(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            os.chmod(directory, 0o777)
+            with self.assertLogs("mcp_sessiond", "WARNING") as log:
+                security = request_state_security("test", options=Options(directory=directory))
+            self.assertEqual(security.codec.unseal(security.codec.seal(b"said")), b"said")
+            self.assertEqual(len(log.output), 1)
 
 
 if __name__ == "__main__":

@@ -316,7 +316,7 @@ class Rules:
         """Invalid or nonexistent taskId: -32602. Servers MUST return this error for tasks/get, and SHOULD for
         tasks/update and tasks/cancel."""
         session = self.client.task("whole").partition(".")[0]
-        for id in ("none", "", "a.b", f"{session}.none", "task-.", "x" * 5_000, "ü.ö"):
+        for id in ("none", "", "a.b", f"{session}.none", f"{session}.", "x" * 5_000, "ü.ö"):
             for method, more in (("get", {}), ("update", {"inputResponses": {}}), ("cancel", {})):
                 with self.subTest(id=id[:9], method=method):
                     name = id if id.isascii() else "none"
@@ -368,11 +368,61 @@ class Rules:
         self.assertEqual(alice.get(hers)["status"], "working")
 
 
-class OfTheSdkInMemory(Rules, unittest.TestCase):
+class Listening(Rules):
+    """Rules of notifications, which FastMCP's public interface gives no way to send."""
+
+    def test_only_a_client_that_has_declared_listens(self: Any) -> None:
+        """Servers MUST return -32021 for non-declaring clients requesting task notifications on
+        subscriptions/listen."""
+        task = self.client.task("work", gate="never")
+        self.assert_missing(self.plain.said("subscriptions/listen", notifications={"taskIds": [task]}))
+
+    def test_what_is_agreed_is_acknowledged(self: Any) -> None:
+        """In its acknowledgement notification, the server includes the list of task IDs it has agreed to send task
+        status notifications for."""
+        alice = Modern(self.server.port, "alice")
+        hers, task = alice.task("work", gate="never"), self.client.task("work", gate="never")
+        filter = {"taskIds": [hers, task, "none"], "toolsListChanged": True}
+        with self.client.listening(filter) as messages:
+            acknowledged = next(messages)
+        self.assertEqual(acknowledged["method"], "notifications/subscriptions/acknowledged")
+        agreed = {"taskIds": [task], "toolsListChanged": True}
+        self.assertEqual(acknowledged["params"]["notifications"], agreed)
+
+    def test_each_notification_is_the_whole_task(self: Any) -> None:
+        """Each notification carries a complete DetailedTask for the current status, identical to what tasks/get would
+        have returned at that moment."""
+        task = self.client.task("greet")
+        asked = self.client.until(task, "input_required")
+        with self.client.listening({"taskIds": [task]}) as messages:
+            meta = next(messages)["params"]["_meta"]
+            told = next(messages)
+            self.assertEqual(told["method"], "notifications/tasks")
+            self.assertEqual(told["params"].pop("_meta"), meta)
+            for name in ("_meta", "resultType"):
+                asked.pop(name)
+            self.assertEqual(told["params"], asked)
+            self.client.said("tasks/update", taskId=task, inputResponses={"request-1": NAME})
+            while "colour" not in (told := next(messages))["params"].get("inputRequests", {}):
+                self.assertEqual(told["method"], "notifications/tasks")
+            self.client.said("tasks/update", taskId=task, inputResponses={"colour": NAME})
+            while (told := next(messages))["params"]["status"] != "completed":
+                pass
+            self.assertEqual(told["params"]["result"]["content"][0]["text"], "Hello, Ann in Ann!")
+
+    def test_other_notifications_are_as_they_were(self: Any) -> None:
+        """A subscription without tasks is the SDK's own."""
+        with self.client.listening({"toolsListChanged": True}) as messages:
+            self.assertEqual(next(messages)["params"]["notifications"], {"toolsListChanged": True})
+        said = self.client.said("subscriptions/listen", notifications={"taskIds": ["a"] * 65})
+        self.assert_error(said, INVALID)
+
+
+class OfTheSdkInMemory(Listening, unittest.TestCase):
     kind, storage = "mcp2", "memory:"
 
 
-class OfTheSdkInSqlite(Rules, unittest.TestCase):
+class OfTheSdkInSqlite(Listening, unittest.TestCase):
     kind, storage = "mcp2", "sqlite:"
 
 

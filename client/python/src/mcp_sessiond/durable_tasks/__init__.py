@@ -15,6 +15,7 @@ from mcp_types import CallToolRequestParams, InputRequiredResult
 from ..options import Options
 from .call import Call, begin_task
 from .kept import KeptTasks
+from .listening import Listening
 from .methods import VERSIONS, CallerOf, TaskMethods, caller_of, has_declared
 from .running import RunningTask
 from .wire import IDENTIFIER, TaskParams, UpdateParams, no_input_required
@@ -50,6 +51,10 @@ class DurableTasks(Extension):
         self._caller = caller
         self._ttl_ms = ttl_ms
         self._poll_ms = poll_ms
+        self.listening = Listening(self._kept, caller)
+        """Middleware, `MCPServer(…, middleware=[tasks.listening])`: tells clients that listen how their tasks
+        change, by `notifications/tasks`. Without it they ask.
+        """
 
     def methods(self) -> Sequence[MethodBinding]:
         """`tasks/get`, `tasks/update` and `tasks/cancel`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 
 from ..errors import (
@@ -20,7 +21,8 @@ from ..values import Caller, Lifetimes
 
 logger = logging.getLogger("mcp_sessiond")
 
-PREFIX = "task-"
+# The id of the session, which has 128 random bits, and of the task in it, which has 256.
+_ID = re.compile(r"([\w-]{22})\.([\w-]{1,128})", re.ASCII)
 # How long the session of a task stays once the task's own time is over.
 _IDLE_MS = 60_000
 _NO_TASK = "there is no such task, or its time is over"
@@ -44,7 +46,7 @@ class KeptTasks:
         """
         try:
             session = await self._sessions.create(
-                f"{PREFIX}{secrets.token_hex(16)}",
+                secrets.token_urlsafe(16),
                 binding=caller,
                 lifetimes=Lifetimes(_IDLE_MS, 0, 0),
                 status="ready",
@@ -60,14 +62,13 @@ class KeptTasks:
 
     async def find(self, id: str, caller: Caller | None) -> Task:
         """The task of this id. Raises `UnknownTask`, with the same words where it belongs to another caller."""
-        session_id, _, task_id = id.partition(".")
+        named = _ID.fullmatch(id)
         try:
-            if session_id.startswith(PREFIX) and task_id:
-                sessions = self._sessions.on_behalf_of(caller)
-                session, view = await sessions.open_viewed(session_id)
+            if named:
+                session, view = await self._sessions.on_behalf_of(caller).open_viewed(named[1])
                 # What nobody in particular has made is not for those that have a name.
                 if view.bound == (caller is not None):
-                    return session.task(task_id)
+                    return session.task(named[2])
         except (UnknownSession, SessionTerminated, BindingMismatch, InvalidArgument):
             pass
         raise unknown_task()

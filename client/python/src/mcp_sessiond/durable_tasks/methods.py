@@ -78,13 +78,14 @@ class TaskMethods:
             raise refusal(error) from None
 
     async def update(self, ctx: Context, params: UpdateParams) -> dict[str, Any]:
-        """The client's answers. The daemon ignores those to what was not asked, or is answered already."""
+        """The client's answers. Those to what was not asked, or is answered already, are ignored."""
         try:
             task = await self._found(ctx, params)
-            if params.input_responses:
-                await task.update(answer=params.input_responses)
-            else:
-                await task.view()
+            open = [one.key for one in (await task.view()).inputs if one.response is None]
+            given = params.input_responses
+            answer = {key: given[key] for key in open if key in given}
+            if answer:
+                await task.update(answer=answer)
         except TaskEnded:
             pass
         except SessiondError as error:

@@ -1,0 +1,113 @@
+"""`notifications/tasks`, for clients that listen to them by `subscriptions/listen`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, cast
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, Notification, RequestId
+
+from ..errors import SessiondError, UnknownTask
+from ..tasks import Task
+from .kept import KeptTasks
+from .methods import CallerOf, has_declared
+from .wire import detailed, not_declared, refusal
+
+# Tasks that one subscription hears of: for each of them a call of the daemon's waits.
+_TASKS_MAX = 64
+_AWAY = 0.5
+
+
+class Told(Notification[dict[str, Any], str]):
+    """A notification, as it is written."""
+
+
+class Listening:
+    """Middleware of the SDK's: tells a client that listens to tasks how they change."""
+
+    def __init__(self, kept: KeptTasks, caller: CallerOf) -> None:
+        self._kept = kept
+        self._caller = caller
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Passes on all but the tasks of a `subscriptions/listen`."""
+        asked = ctx.params.get("notifications") if ctx.method == "subscriptions/listen" and ctx.params else None
+        ids = asked.get("taskIds") if isinstance(asked, dict) else None
+        if ids is None or ctx.request_id is None:
+            return await call_next(ctx)
+        if not has_declared(ctx):
+            raise not_declared()
+        if not isinstance(ids, list) or len(ids) > _TASKS_MAX:
+            raise MCPError(INVALID_PARAMS, f"`taskIds` is an array of at most {_TASKS_MAX} ids of tasks")
+        found = await self._found([id for id in ids if isinstance(id, str)], ctx)
+        session = _Session(ctx.session, list(found))
+        telling = [asyncio.create_task(_tell(session, ctx.request_id, *one)) for one in found.items()]
+        try:
+            return await call_next(replace(ctx, session=cast(ServerSession, session)))
+        finally:
+            for one in telling:
+                one.cancel()
+
+    async def _found(self, ids: list[str], ctx: ServerRequestContext[Any, Any]) -> dict[str, Task]:
+        found = {}
+        for id in ids:
+            try:
+                found[id] = await self._kept.find(id, self._caller(ctx))
+                await found[id].view()
+            except UnknownTask:
+                found.pop(id, None)
+            except SessiondError as error:
+                raise refusal(error) from None
+        return found
+
+
+class _Session:
+    """The SDK's session, whose acknowledgement names the tasks, too."""
+
+    def __init__(self, session: ServerSession, ids: list[str]) -> None:
+        self._session = session
+        self._ids = ids
+        self.acknowledged = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    async def send_notification(self, notification: Any, related_request_id: RequestId | None = None) -> None:
+        """Sends a notification."""
+        send = cast(Callable[[object, RequestId | None], Awaitable[None]], self._session.send_notification)
+        if notification.method != "notifications/subscriptions/acknowledged":
+            await send(notification, related_request_id)
+            return
+        params = notification.params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        if self._ids:
+            params["notifications"]["taskIds"] = self._ids
+        await send(Told(method=notification.method, params=params), related_request_id)
+        self.acknowledged.set()
+
+
+async def _tell(session: _Session, request: RequestId, id: str, task: Task) -> None:
+    """Tells how the task is, and each time that it has changed, until it has ended."""
+    await session.acknowledged.wait()
+    version = 0
+    while True:
+        try:
+            view = await task.changed(version)
+        except SessiondError as error:
+            if not error.passes:
+                return
+            await asyncio.sleep(_AWAY)
+            continue
+        if view.version == version:
+            continue
+        version = view.version
+        params = {**detailed(id, view), "_meta": {SUBSCRIPTION_ID_META_KEY: request}}
+        del params["resultType"]
+        await session.send_notification(Told(method="notifications/tasks", params=params), request)
+        if view.is_final:
+            return
