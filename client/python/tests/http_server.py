@@ -1,4 +1,4 @@
-"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp DESCRIPTOR [JOURNAL] [store]
+"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp DESCRIPTOR [JOURNAL] [store|memory]
 
 It prints a line once it listens. Its journal has a line for each `initialize` and each call.
 
@@ -20,17 +20,40 @@ from typing import Any
 
 import support  # noqa: F401
 import uvicorn
+from mcp.server.streamable_http import EventMessage, EventStore
 
 from mcp_sessiond.asgi import durable, session_of
 
 kind = sys.argv[1]
 journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT) if len(sys.argv) > 3 else 2
 
-store = None
+
+
+class InMemory(EventStore):
+    """Events of this process alone, without an end: a list."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+
+    async def store_event(self, stream_id: str, message: Any) -> str:
+        self.events.append((stream_id, message))
+        return str(len(self.events))
+
+    async def replay_events_after(self, last_event_id: str, send_callback: Any) -> str | None:
+        stream = self.events[int(last_event_id) - 1][0]
+        for number, (of, message) in enumerate(self.events[int(last_event_id) :], int(last_event_id) + 1):
+            if of == stream and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream
+
+
+store: Any = None
 if sys.argv[4:] == ["store"]:
     from mcp_sessiond.event_store import DurableEventStore
 
     store = DurableEventStore("test")
+elif sys.argv[4:] == ["memory"]:
+    store = InMemory()
 
 if kind == "mcp1":
     from mcp.server.fastmcp import Context, FastMCP
@@ -128,7 +151,7 @@ if store:
         app = server.streamable_http_app(event_store=store)
     else:
         app = server.http_app(path="/mcp", event_store=store)
-    app = store.around(app)
+    app = store.around(app) if sys.argv[4] == "store" else app
 else:
     app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
     app = durable(guarded(app), service="test", retry_ms=100)

@@ -9,7 +9,7 @@ import threading
 
 import support
 
-PYTHONS = {name: support.INSTALLED / name / "bin" / "python" for name in ("mcp1", "mcp2", "fastmcp")}
+PYTHONS = {name: support.INSTALLED / name / "bin" / "python" for name in ("mcp1", "mcp2", "fastmcp", "check")}
 
 
 class Process:
