@@ -36,7 +36,7 @@ class Modern(Raw):
         self.cookie = self.cookie or (response.header("set-cookie") or "").partition(";")[0]
         try:
             kind = response.header("content-type") or ""
-            answer = response.json() if "json" in kind else response.answer()
+            answer = response.answer() if "event-stream" in kind else response.json() or {}
             return {**answer, "status": response.status}
         finally:
             response.close()

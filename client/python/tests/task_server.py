@@ -1,4 +1,6 @@
-"""A server with the Tasks extension: task_server.py mcp2|fastmcp DESCRIPTOR JOURNAL
+"""A server with the Tasks extension: task_server.py mcp2|fastmcp DESCRIPTOR JOURNAL [auth]
+
+With `auth` it takes tokens such as `alice.1`, whose subject is `alice`, and `.1`, which has none. DESCRIPTOR is `stdio` for a server on that.
 
 It prints a line once it listens. Its tools write a line in the journal, and wait for files beside it.
 
@@ -7,6 +9,7 @@ It prints a line once it listens. Its tools write a line in the journal, and wai
   work {gate}         goes on as a task, and waits for the file `gate`
   greet {}            asks for a name, and then for a colour, and greets
   pair {gate}         asks for two names at once, and waits for `gate`
+  late {}             answers, begins a task once the file `late` is there, and writes in the journal what that raises
   slow {}             never answers, nor goes on as a task
   fail {}             ends by an error of JSON-RPC
   wrong {}            ends by an error of the tool
@@ -26,6 +29,8 @@ from typing import Any
 
 import support  # noqa: F401
 import uvicorn
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
 from mcp.shared.exceptions import MCPError
 
 from mcp_sessiond import Options
@@ -37,6 +42,15 @@ kind, directory = sys.argv[1], Path(sys.argv[3]).parent
 journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 OPTIONS = Options(timeout=2)
+has_auth = sys.argv[4:] == ["auth"]
+
+
+class Verifier:
+    async def verify_token(self, token: str) -> AccessToken | None:
+        subject = token.partition(".")[0] or None
+        return AccessToken(token=token, client_id="app", scopes=[], subject=subject, claims={"iss": "https://a"})
+
+
 if kind == "mcp2":
     from mcp.server.mcpserver import Context, MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
@@ -46,17 +60,29 @@ if kind == "mcp2":
 
     tasks = DurableTasks("test", tools=["whole"], ttl_ms=3_600_000, poll_ms=50, options=OPTIONS)
     security = request_state_security("test", options=OPTIONS)
-    more = {"request_state_security": security, "middleware": [tasks.listening]}
+    more: dict[str, Any] = {"request_state_security": security, "middleware": [tasks.listening]}
+    if has_auth:
+        settings = AuthSettings.model_validate({"issuer_url": "https://a", "resource_server_url": None})
+        more |= {"auth": settings, "token_verifier": Verifier()}
     server: Any = MCPServer("test", extensions=[tasks], **more)
 else:
     from fastmcp import Context, FastMCP
     from fastmcp.exceptions import ToolError
+    from fastmcp.server.auth import TokenVerifier
     from mcp_types import InputRequiredResult
 
     from mcp_sessiond.durable_tasks.fastmcp import DurableTasks
 
-    server = FastMCP("test", request_state_security=request_state_security("test", options=OPTIONS))
+    class FastVerifier(TokenVerifier):
+        verify_token = Verifier.verify_token
+
+    security = request_state_security("test", options=OPTIONS)
+    auth = FastVerifier() if has_auth else None
+    server = FastMCP("test", request_state_security=security, auth=auth)
     server.add_extension(DurableTasks("test", ttl_ms=3_600_000, poll_ms=50, options=OPTIONS))
+
+
+later: set[asyncio.Task[None]] = set()
 
 
 def form(message: str) -> dict[str, Any]:
@@ -95,6 +121,19 @@ async def work(gate: str, ctx: Context) -> str:
         begun("cancelled")
         raise
     return "worked"
+
+
+@server.tool()
+async def late() -> str:
+    async def begin() -> None:
+        await until("late")
+        try:
+            await begin_task()
+        except LookupError as error:
+            begun(f"{error}")
+
+    later.add(asyncio.create_task(begin()))
+    return "late"
 
 
 @server.tool()
@@ -174,6 +213,9 @@ async def twice(ctx: Context) -> str | InputRequiredResult:
     return f"{answers['name'].content['name']} {ctx.request_state}"
 
 
+if sys.argv[2] == "stdio":
+    server.run("stdio")
+    sys.exit()
 app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
 app = durable(app, service="test", modern="pass")
 listening = socket.socket(fileno=int(sys.argv[2]))

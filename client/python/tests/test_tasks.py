@@ -13,9 +13,10 @@ from typing import Any
 
 import support
 from balancer import Balancer
-from mcp import Client
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from modern import Modern
-from processes import Server
+from processes import PYTHONS, Server
 from tasks_client import Polling, finish
 
 from mcp_sessiond import Options
@@ -34,8 +35,8 @@ class Workers:
         self.first, self.second = self.server(), self.server()
         self.at_first, self.at_second = Modern(self.first.port), Modern(self.second.port)
 
-    def server(self: Any, listening: socket.socket | None = None) -> Server:
-        server = Server(self.daemon, self.kind, listening, script="task_server.py")
+    def server(self: Any, listening: socket.socket | None = None, *more: str) -> Server:
+        server = Server(self.daemon, self.kind, listening, *more, script="task_server.py")
         self.addCleanup(server.kill)
         self.addCleanup(server.listening.close)
         return server
@@ -69,6 +70,22 @@ class Workers:
         self.at_second.said("tasks/cancel", taskId=task)
         self.until_begun("cancelled")
         self.assertEqual(self.at_first.get(task)["status"], "cancelled")
+
+    def test_a_task_is_that_of_the_user_whatever_token_he_shows(self: Any) -> None:
+        port = self.server(None, "auth").port
+
+        def said(token: str) -> Any:
+            return Modern(port, token).said("tasks/get", taskId=task)
+
+        self.assertEqual(Modern(port).call("plain")["status"], 401)
+        task = Modern(port, "alice.1").task("whole")
+        self.assertIn("result", said("alice.2"))
+        self.assertEqual(said("bob.1")["error"]["code"], -32602)
+        # Its users can't be told apart but by their tokens.
+        task = Modern(port, ".1").task("whole")
+        self.assertIn("result", said(".1"))
+        for other in (".2", "alice.1"):
+            self.assertEqual(said(other)["error"]["code"], -32602)
 
     def test_the_request_state_of_a_killed_worker_is_taken_by_another(self: Any) -> None:
         asked = self.at_first.call("twice")["result"]
@@ -140,6 +157,11 @@ class OfTheSdk(Workers, unittest.TestCase):
         self.at_first.hang_up(lambda: self.until_begun("slow"), "tools/call", name="slow", arguments={})
         self.until_begun("cancelled")
 
+    def test_what_was_answered_becomes_no_task(self: Any) -> None:
+        self.assertEqual(self.at_first.call("late")["result"]["resultType"], "complete")
+        self.open("late")
+        self.until_begun("the call was answered before it could go on as a task")
+
     def test_without_room_for_a_task_a_call_is_answered_directly(self: Any) -> None:
         self.daemon.kill()
         self.daemon.start("limits.sessions_per_service=1")
@@ -184,6 +206,27 @@ class OfficialClient(unittest.IsolatedAsyncioTestCase):
                 # One that takes no tasks.
                 async with Client(balancer.url) as client:
                     self.assertEqual((await client.call_tool("whole", {})).content[0].text, "whole")
+
+
+class OnStdio(unittest.IsolatedAsyncioTestCase):
+    async def test_a_task_on_stdio_is_told_by_the_next_server(self) -> None:
+        daemon = support.Daemon().start()
+        self.addCleanup(daemon.remove)
+        for kind in ("mcp2", "fastmcp"):
+            with self.subTest(kind=kind):
+                script, journal = str(support.HERE / "task_server.py"), str(daemon.directory / "journal")
+                arguments = [script, kind, "stdio", journal]
+                environment = {**daemon.environment, "FASTMCP_CHECK_FOR_UPDATES": "off"}
+                command = str(PYTHONS[kind])
+                server = StdioServerParameters(command=command, args=arguments, env=environment)
+                log = (daemon.directory / "log").open("a")
+                self.addCleanup(log.close)
+                polling = Polling()
+                async with Client(stdio_client(server, errlog=log), extensions=[polling]) as client:
+                    self.assertEqual((await client.call_tool("whole", {})).content[0].text, "whole")
+                async with Client(stdio_client(server, errlog=log), extensions=[Polling()]) as client:
+                    said = await finish(client.session, polling.ids[0])
+                    self.assertEqual(said.content[0].text, "whole")
 
 
 class WithoutADaemon(unittest.TestCase):

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
 import anyio
 
+from ..errors import SessiondError
 from ..values import Caller
 from .kept import KeptTasks
 from .running import Outcome, RunningTask
 from .wire import CreateTaskResult, not_declared
 
 Run = Callable[[], Awaitable[Any]]
+
+_TOO_LATE = "the call was answered before it could go on as a task"
 
 _CURRENT: ContextVar[Call | None] = ContextVar("mcp_sessiond_call", default=None)
 # The event loop itself holds tasks weakly.
@@ -40,6 +44,7 @@ class Call:
         self._poll_ms = poll_ms
         self._beginning = asyncio.Lock()
         self._running: RunningTask | None = None
+        self._answered = False
         self._begun: asyncio.Future[CreateTaskResult] = asyncio.get_running_loop().create_future()
 
     async def serve(self, run: Run, outcome: Outcome, *, at_once: bool) -> Any:
@@ -47,7 +52,7 @@ class Call:
         token = _CURRENT.set(self)
         try:
             if not self.declared:
-                return await run()
+                return await self._directly(run)
             if at_once:
                 await self.begin()
             work = asyncio.create_task(_through(run))
@@ -65,9 +70,16 @@ class Call:
                     await asyncio.wait([work])
             raise
         if not self._begun.done():
+            self._answered = True
             return work.result()
         self._go_on(work, outcome)
         return self._begun.result()
+
+    async def _directly(self, run: Run) -> Any:
+        try:
+            return await run()
+        finally:
+            self._answered = True
 
     def _go_on(self, work: asyncio.Task[Any], outcome: Outcome) -> None:
         assert self._running
@@ -86,6 +98,8 @@ class Call:
         """The task of this call, which is kept when this returns."""
         async with self._beginning:
             if self._running is None:
+                if self._answered:
+                    raise LookupError(_TOO_LATE)
                 self._running = await self._create(message, ttl_ms, poll_ms)
             return self._running
 
@@ -97,6 +111,10 @@ class Call:
         if created is None:
             return RunningTask()
         id, task, view = created
+        if self._answered:
+            with contextlib.suppress(SessiondError):
+                await task.cancel()
+            raise LookupError(_TOO_LATE)
         self._begun.set_result(CreateTaskResult.of(id, view))
         return RunningTask(id, task, view)
 
@@ -114,8 +132,8 @@ async def begin_task(
     `message` is what people are told, `ttl_ms` how long the task is kept at most, `poll_ms` how often clients
     should ask for it. Where the client does not take tasks, or the daemon can't keep one, the call is
     answered directly, and the `id` of what this returns is None; with `required` a client that does not take
-    tasks gets an error of MCP. Raises `LookupError` outside of a call, and where the server has no
-    `DurableTasks` among its extensions.
+    tasks gets an error of MCP. Raises `LookupError` outside of a call, after its answer, and where the server
+    has no `DurableTasks` among its extensions.
     """
     call = _CURRENT.get()
     if call is None:

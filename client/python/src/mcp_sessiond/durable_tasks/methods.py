@@ -47,10 +47,14 @@ _ACKNOWLEDGED = {"resultType": "complete"}
 
 
 def caller_of(ctx: Context) -> Caller | None:
-    """Whom the SDK has authenticated, else the bearer token of the request, else nobody."""
+    """Whom the SDK has authenticated, whatever token it shows, else the bearer token of the request, else
+    nobody.
+    """
     token = get_access_token()
     if token is not None:
-        return Credential.of(json.dumps(principal_components(token)))
+        # Without a subject the rest names a client of OAuth's, and all of its users.
+        principal = json.dumps(principal_components(token)) if token.subject else token.token
+        return Credential.of(principal)
     scope = getattr(ctx.request, "scope", None)
     return None if scope is None else bearer(scope)
 
