@@ -14,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, Notification, RequestId
 
 from ..errors import SessiondError, UnknownTask
+from ..insisting import AWAY
 from ..tasks import Task
 from .kept import KeptTasks
 from .methods import CallerOf, has_declared
@@ -21,7 +22,6 @@ from .wire import detailed, not_declared, refusal
 
 # Tasks that one subscription hears of: for each of them a call of the daemon's waits.
 _TASKS_MAX = 64
-_AWAY = 0.5
 
 
 class Told(Notification[dict[str, Any], str]):
@@ -101,7 +101,7 @@ async def _tell(session: _Session, request: RequestId, id: str, task: Task) -> N
         except SessiondError as error:
             if not error.passes:
                 return
-            await asyncio.sleep(_AWAY)
+            await asyncio.sleep(AWAY)
             continue
         if view.version == version:
             continue

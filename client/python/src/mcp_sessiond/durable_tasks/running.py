@@ -13,13 +13,11 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel
 
 from ..errors import SessiondError, TaskEnded, UnknownTask
+from ..insisting import AWAY, insisting
 from ..tasks import Task, TaskView
 from .wire import not_declared, refusal
 
 logger = logging.getLogger("mcp_sessiond")
-
-# How long to wait before a daemon that is away is asked again, in seconds.
-_AWAY = 0.5
 
 Outcome = Callable[[asyncio.Task[Any]], Any]
 """What a tool has answered, as MCP has it. Raises what the tool has raised."""
@@ -65,7 +63,7 @@ class RunningTask:
         name = key or f"request-{self._asked}"
         request = {name: {"method": method, "params": dict(params)}}
         task = self._task
-        self._see(await _insisting(lambda: task.update(ask=request)))
+        self._see(await insisting(lambda: task.update(ask=request)))
         while True:
             assert self._view
             if self._view.is_final:
@@ -112,7 +110,7 @@ class RunningTask:
             except SessiondError as lost:
                 if not lost.passes:
                     break
-                await asyncio.sleep(_AWAY)
+                await asyncio.sleep(AWAY)
         work.cancel()
 
     async def _fail(self, error: MCPError) -> None:
@@ -125,20 +123,9 @@ class RunningTask:
         assert self._task
         task = self._task
         try:
-            await _insisting(lambda: end(task))
+            await insisting(lambda: end(task))
         except (TaskEnded, UnknownTask):
             pass  # Its client has cancelled it, or its time is over.
         except SessiondError as error:
             logger.warning("The end of a task is not kept: %s", error)
             raise refusal(error) from None
-
-
-async def _insisting(change: Callable[[], Awaitable[TaskView]]) -> TaskView:
-    """Makes a change, again and again while the daemon is away. To repeat it has no further effect."""
-    while True:
-        try:
-            return await change()
-        except SessiondError as error:
-            if not error.passes:
-                raise
-        await asyncio.sleep(_AWAY)
