@@ -10,10 +10,12 @@ It prints a line once it listens. Its tools write a line in the journal, and wai
   greet {}            asks for a name, and then for a colour, and greets
   pair {gate}         asks for two names at once, and waits for `gate`
   late {}             answers, begins a task once the file `late` is there, and writes in the journal what that raises
+  early {}            says that it is there, and then goes on as a task
   slow {}             never answers, nor goes on as a task
   fail {}             ends by an error of JSON-RPC
   wrong {}            ends by an error of the tool
   big {bytes}         has a result of so many bytes
+  required {}         the same, by what FastMCP says of a tool
   must {}             can't answer without a task
   guarded {}          asks for a name by `InputRequiredResult` (SEP-2322), and then goes on as a task
 """
@@ -69,6 +71,7 @@ else:
     from fastmcp import Context, FastMCP
     from fastmcp.exceptions import ToolError
     from fastmcp.server.auth import TokenVerifier
+    from fastmcp.utilities.tasks import TaskConfig
     from mcp_types import InputRequiredResult
 
     from mcp_sessiond.durable_tasks.fastmcp import DurableTasks
@@ -137,6 +140,17 @@ async def late() -> str:
 
 
 @server.tool()
+async def early() -> str:
+    begun("early")
+    try:
+        await begin_task()
+    except asyncio.CancelledError:
+        begun("cancelled")
+        raise
+    return "early"
+
+
+@server.tool()
 async def slow() -> str:
     begun("slow")
     try:
@@ -186,6 +200,16 @@ async def big(bytes: int) -> str:
 async def short() -> str:
     await begin_task(ttl_ms=300)
     return "short"
+
+
+async def required() -> str:
+    return "required"
+
+
+if kind == "mcp2":
+    server.tool()(required)
+else:
+    server.tool(task=TaskConfig(mode="required"))(required)
 
 
 @server.tool()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import tempfile
 import time
@@ -157,6 +158,24 @@ class OfTheSdk(Workers, unittest.TestCase):
         self.at_first.hang_up(lambda: self.until_begun("slow"), "tools/call", name="slow", arguments={})
         self.until_begun("cancelled")
 
+    def test_a_worker_that_is_told_to_end_does_not_wait_for_its_tasks(self: Any) -> None:
+        task = self.at_first.task("work", gate="never")
+        self.until_begun("work")
+        self.first.process.terminate()
+        self.first.process.wait(60)
+        self.assertEqual(self.at_second.until(task, "failed")["error"]["data"], {"outcome": "unknown"})
+
+    def test_a_task_that_is_being_made_when_its_client_hangs_up_is_cancelled(self: Any) -> None:
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        self.at_first.hang_up(lambda: self.until_begun("early"), "tools/call", name="early", arguments={})
+        self.until_begun("cancelled")
+        self.daemon.process.send_signal(signal.SIGCONT)
+        sessions = Sessions("test", Options(directory=self.daemon.directory))
+        statuses: list[str] = []
+        while statuses != ["cancelled"]:
+            self.assertIn(statuses, ([], ["working"]))
+            statuses = [task.status for one in sessions.list() for task in sessions.open(one.id).tasks()]
+
     def test_what_was_answered_becomes_no_task(self: Any) -> None:
         self.assertEqual(self.at_first.call("late")["result"]["resultType"], "complete")
         self.open("late")
@@ -170,6 +189,10 @@ class OfTheSdk(Workers, unittest.TestCase):
             result = self.at_first.call("whole")["result"]
             self.assertEqual((result["resultType"], result["content"][0]["text"]), ("complete", "whole"))
         self.assertEqual(self.log().count("answered directly, and not as tasks"), 1)
+        # What can't do without is told so.
+        for tool in ("must", "greet"):
+            error = self.at_first.call(tool)["error"]
+            self.assertEqual((error["code"], error["message"]), (-32603, "a task can't be kept at the moment: try again"))
 
 
 class OfficialClient(unittest.IsolatedAsyncioTestCase):

@@ -39,6 +39,9 @@ class Told(Rules):
         without returning CreateTaskResult, the server MUST return an error with the code -32021, indicating the
         required extension."""
         self.assert_missing(self.plain.call("must"))
+        if self.kind == "fastmcp":
+            self.assert_missing(self.plain.call("required"))
+            self.client.until(self.client.task("required"), "completed")
 
     def test_the_server_alone_decides(self: Any) -> None:
         """A server that has negotiated this extension MAY return CreateTaskResult at its own discretion; the client

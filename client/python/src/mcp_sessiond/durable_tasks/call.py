@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -14,7 +14,7 @@ from ..errors import SessiondError
 from ..values import Caller
 from .kept import KeptTasks
 from .running import Outcome, RunningTask
-from .wire import CreateTaskResult, not_declared
+from .wire import CreateTaskResult, not_declared, not_kept
 
 Run = Callable[[], Awaitable[Any]]
 
@@ -22,7 +22,9 @@ _TOO_LATE = "the call was answered before it could go on as a task"
 
 _CURRENT: ContextVar[Call | None] = ContextVar("mcp_sessiond_call", default=None)
 # The event loop itself holds tasks weakly.
-_RUNNING: set[asyncio.Task[None]] = set()
+_HELD: set[asyncio.Task[Any]] = set()
+
+T = TypeVar("T")
 
 
 class Call:
@@ -44,18 +46,19 @@ class Call:
         self._poll_ms = poll_ms
         self._beginning = asyncio.Lock()
         self._running: RunningTask | None = None
-        self._answered = False
+        self._is_over = False
         self._begun: asyncio.Future[CreateTaskResult] = asyncio.get_running_loop().create_future()
 
-    async def serve(self, run: Run, outcome: Outcome, *, at_once: bool) -> Any:
-        """What the tool answers, or that it goes on as a task; with `at_once` before it has begun."""
+    async def serve(self, run: Run, outcome: Outcome, *, at_once: bool, required: bool = False) -> Any:
+        """What the tool answers, or that it goes on as a task: with `at_once` before it has begun, with
+        `required` or not at all. Raises `MCPError`, and what the tool raises.
+        """
         token = _CURRENT.set(self)
         try:
             if not self.declared:
-                return await self._directly(run)
-            if at_once:
-                await self.begin()
-            work = asyncio.create_task(_through(run))
+                return await self._run(run, at_once, required)
+            # It has the context of the request, and outlives that.
+            work = asyncio.create_task(self._run(run, at_once, required))
         finally:
             _CURRENT.reset(token)
         try:
@@ -63,34 +66,29 @@ class Call:
         except asyncio.CancelledError:
             # The client has hung up, which cancels a call. It was told no id, so nobody can come for a task.
             work.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([work])
             if self._begun.done():
                 self._go_on(work, outcome)
-            else:
-                with anyio.CancelScope(shield=True):
-                    await asyncio.wait([work])
             raise
         if not self._begun.done():
-            self._answered = True
             return work.result()
         self._go_on(work, outcome)
         return self._begun.result()
 
-    async def _directly(self, run: Run) -> Any:
+    async def _run(self, run: Run, at_once: bool, required: bool) -> Any:
         try:
+            if at_once:
+                begun = await self.begin()
+                if required and begun.why_not:
+                    raise begun.why_not
             return await run()
         finally:
-            self._answered = True
+            self._is_over = True
 
     def _go_on(self, work: asyncio.Task[Any], outcome: Outcome) -> None:
         assert self._running
-        going = asyncio.create_task(self._running.run(work, outcome))
-        _RUNNING.add(going)
-        going.add_done_callback(_RUNNING.discard)
-
-    def require(self) -> None:
-        """Raises `MCPError` where the client does not take tasks."""
-        if not self.declared:
-            raise not_declared()
+        _held(asyncio.create_task(self._running.run(work, outcome)))
 
     async def begin(
         self, message: str | None = None, ttl_ms: int | None = None, poll_ms: int | None = None
@@ -98,25 +96,29 @@ class Call:
         """The task of this call, which is kept when this returns."""
         async with self._beginning:
             if self._running is None:
-                if self._answered:
+                if self._is_over:
                     raise LookupError(_TOO_LATE)
-                self._running = await self._create(message, ttl_ms, poll_ms)
+                creating = _held(asyncio.create_task(self._create(message, ttl_ms, poll_ms)))
+                # What the daemon has made is known also where the call is cancelled meanwhile.
+                await asyncio.shield(creating)
+            assert self._running
             return self._running
 
-    async def _create(self, message: str | None, ttl_ms: int | None, poll_ms: int | None) -> RunningTask:
+    async def _create(self, message: str | None, ttl_ms: int | None, poll_ms: int | None) -> None:
+        self._running = RunningTask(why_not=not_kept() if self.declared else not_declared())
         if not self.declared:
-            return RunningTask()
+            return
         ttl, poll = ttl_ms or self._ttl_ms, poll_ms or self._poll_ms
         created = await self._kept.create(self._caller, message, ttl, poll)
         if created is None:
-            return RunningTask()
+            return
         id, task, view = created
-        if self._answered:
+        if self._is_over:
             with contextlib.suppress(SessiondError):
                 await task.cancel()
-            raise LookupError(_TOO_LATE)
+            return
+        self._running = RunningTask(id, task, view)
         self._begun.set_result(CreateTaskResult.of(id, view))
-        return RunningTask(id, task, view)
 
 
 async def begin_task(
@@ -131,18 +133,20 @@ async def begin_task(
 
     `message` is what people are told, `ttl_ms` how long the task is kept at most, `poll_ms` how often clients
     should ask for it. Where the client does not take tasks, or the daemon can't keep one, the call is
-    answered directly, and the `id` of what this returns is None; with `required` a client that does not take
-    tasks gets an error of MCP. Raises `LookupError` outside of a call, after its answer, and where the server
+    answered directly, and the `id` of what this returns is None; with `required` the client gets an error of
+    MCP then. Raises `LookupError` outside of a call, after its answer, and where the server
     has no `DurableTasks` among its extensions.
     """
     call = _CURRENT.get()
     if call is None:
         raise LookupError("no call of a tool is being served by a server with the extension `DurableTasks`")
-    if required:
-        call.require()
-    return await call.begin(message, ttl_ms, poll_ms)
+    running = await call.begin(message, ttl_ms, poll_ms)
+    if required and running.why_not:
+        raise running.why_not
+    return running
 
 
-async def _through(run: Run) -> Any:
-    return await run()
-
+def _held(task: asyncio.Task[T]) -> asyncio.Task[T]:
+    _HELD.add(task)
+    task.add_done_callback(_HELD.discard)
+    return task

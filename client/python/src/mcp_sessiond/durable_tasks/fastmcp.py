@@ -70,10 +70,8 @@ class DurableTasks(ServerExtension):
         mode = "forbidden" if tool is None else tool.task_config.mode
         caller, declared = self._caller(ctx), has_declared(ctx)
         call = Call(self._kept, caller, declared, ttl_ms=self._ttl_ms, poll_ms=self._poll_ms)
-        if mode == "required":
-            call.require()
-        at_once = mode != "forbidden" or params.name in self._tools
-        answer: ToolCallOutcome = await call.serve(call_next, _outcome, at_once=at_once)
+        at_once, required = mode != "forbidden" or params.name in self._tools, mode == "required"
+        answer: ToolCallOutcome = await call.serve(call_next, _outcome, at_once=at_once, required=required)
         return answer
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from ..errors import SessiondError, TaskEnded, UnknownTask
 from ..insisting import AWAY, insisting
 from ..tasks import Task, TaskView
-from .wire import not_declared, refusal
+from .wire import refusal
 
 logger = logging.getLogger("mcp_sessiond")
 
@@ -24,13 +24,22 @@ Outcome = Callable[[asyncio.Task[Any]], Any]
 
 
 class RunningTask:
-    """What a tool that goes on as a task says and asks. Without a task, which is where the client can't have
-    one, `tell` has no effect and `ask` is refused.
+    """What a tool that goes on as a task says and asks. Where the call is answered directly, `tell` has no
+    effect and `ask` is refused.
     """
 
-    def __init__(self, id: str | None = None, task: Task | None = None, view: TaskView | None = None) -> None:
+    def __init__(
+        self,
+        id: str | None = None,
+        task: Task | None = None,
+        view: TaskView | None = None,
+        *,
+        why_not: MCPError | None = None,
+    ) -> None:
         self.id = id
         """The id that the client has; None where the call is answered directly."""
+        self.why_not = why_not
+        """Why it is, as an error for the client; None where there is a task."""
         self._task = task
         self._view = view
         self._news = asyncio.Event()
@@ -54,11 +63,12 @@ class RunningTask:
         answer, however long that takes, also for a daemon that is away. The task is `input_required` until
         then.
 
-        A key names one request of this task, and no other one ever. Raises `MCPError` where there is no task,
+        A key names one request of this task, and no other one ever. Raises `why_not` where there is no task,
         and a `SessiondError` where the request can't be kept or the task has ended.
         """
-        if self._task is None:
-            raise not_declared()
+        if self.why_not:
+            raise self.why_not
+        assert self._task
         self._asked += 1
         name = key or f"request-{self._asked}"
         request = {name: {"method": method, "params": dict(params)}}

@@ -95,6 +95,11 @@ def not_declared() -> MCPError:
     return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
 
 
+def not_kept() -> MCPError:
+    """The daemon can't keep a new task."""
+    return MCPError(INTERNAL_ERROR, "a task can't be kept at the moment: try again")
+
+
 def no_input_required() -> MCPError:
     """A tool has asked its client by its result, which the client of a task never sees."""
     return MCPError(INTERNAL_ERROR, "a tool that goes on as a task asks its client by `RunningTask.ask`")
