@@ -13,7 +13,7 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp_types import CallToolRequestParams, InputRequiredResult
 
 from ..options import Options
-from .call import Call, begin_task
+from .call import POLL_MS, TTL_MS, Call, begin_task
 from .kept import KeptTasks
 from .listening import Listening
 from .methods import VERSIONS, CallerOf, TaskMethods, caller_of, has_declared
@@ -31,7 +31,7 @@ class DurableTasks(Extension):
     works on a task exits, the task is `failed`, and the error says that the outcome is unknown.
 
     `caller` tells whose a request is: a task is found by its own caller alone. `ttl_ms` is how long a task is
-    kept, at most and by default as the daemon is configured; `poll_ms` how often clients should ask for it.
+    kept after its creation, an hour, and at most what is configured; `poll_ms` how often clients should ask.
     """
 
     identifier = IDENTIFIER
@@ -42,8 +42,8 @@ class DurableTasks(Extension):
         *,
         tools: Collection[str] = (),
         caller: CallerOf = caller_of,
-        ttl_ms: int | None = None,
-        poll_ms: int = 1_000,
+        ttl_ms: int = TTL_MS,
+        poll_ms: int = POLL_MS,
         options: Options | None = None,
     ) -> None:
         self._kept = KeptTasks(service, options)

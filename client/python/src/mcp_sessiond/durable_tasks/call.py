@@ -16,6 +16,13 @@ from .kept import KeptTasks
 from .running import Outcome, RunningTask
 from .wire import CreateTaskResult, not_declared, not_kept
 
+TTL_MS = 3_600_000
+"""How long a task is kept after its creation, unless its server says otherwise: an hour, for each is a
+session of the service, of which there is a limited number.
+"""
+POLL_MS = 1_000
+"""How often clients should ask for a task."""
+
 Run = Callable[[], Awaitable[Any]]
 
 _TOO_LATE = "the call was answered before it could go on as a task"
@@ -36,8 +43,8 @@ class Call:
         caller: Caller | None,
         declared: bool,
         *,
-        ttl_ms: int | None,
-        poll_ms: int | None,
+        ttl_ms: int,
+        poll_ms: int,
     ) -> None:
         self.declared = declared
         self._kept = kept

@@ -14,7 +14,7 @@ from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp_types import CallToolRequestParams, CallToolResult, TextContent
 
 from ..options import Options
-from .call import Call, begin_task
+from .call import POLL_MS, TTL_MS, Call, begin_task
 from .kept import KeptTasks
 from .methods import VERSIONS, CallerOf, TaskMethods, caller_of, has_declared
 from .running import RunningTask
@@ -40,8 +40,8 @@ class DurableTasks(ServerExtension):
         *,
         tools: Collection[str] = (),
         caller: CallerOf = caller_of,
-        ttl_ms: int | None = None,
-        poll_ms: int = 1_000,
+        ttl_ms: int = TTL_MS,
+        poll_ms: int = POLL_MS,
         options: Options | None = None,
     ) -> None:
         self._kept = KeptTasks(service, options)
