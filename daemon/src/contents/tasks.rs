@@ -70,7 +70,7 @@ impl Contents {
         Ok(task)
     }
 
-    /// Waits until a task has another version than this, or has ended. When the time is over: the task as it is.
+    /// Waits until a task has another version than this, or has ended. When the time of the wait is over: the task as it is.
     ///
     /// # Errors
     /// [`Error::UnknownTask`]; those of a session that is not there, not the caller's, or terminated.
@@ -94,9 +94,14 @@ impl Contents {
                 return Ok(task);
             }
             in_use.get_or_insert_with(|| self.presence.call(&access.place));
+            // Nobody tells when its time is over.
+            let until_ms = task.created_ms.saturating_add(task.ttl_ms);
+            let left =
+                Duration::from_millis(until_ms.saturating_sub(self.clock.now_ms()).min(WAIT_MAX_MS.into()));
+            let look_again = self.next_look(deadline).min(Instant::now() + left);
             tokio::select! {
                 () = told => {}
-                () = tokio::time::sleep_until(self.next_look(deadline)) => {}
+                () = tokio::time::sleep_until(look_again) => {}
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Tasks: created, asked for, changed, ended, lost, and gone when their time is over.
 
+use std::time::{Duration, Instant};
+
 use mcp_sessiond_daemon::config::Limits;
 use mcp_sessiond_daemon::contents::{Of, Recorded};
 use mcp_sessiond_proto::sessions::{CreateRequest, Lifetimes};
@@ -316,4 +318,12 @@ pub(crate) async fn whoever_waits_for_a_task_is_told_of_its_changes<B: Backend>(
         assert_eq!(waiting.await.expect("no panic"), Ok(ended.clone()));
     }
     assert_eq!(wait(&session, ended.version).await, Ok(ended), "nothing will change any more");
+    let brief = session.task(Some(100)).await.expect("created");
+    let request = session.wait_for_task(&brief, 1);
+    let (waiter, began) = (session.clone(), Instant::now());
+    let waiting = tokio::spawn(async move { waiter.contents.wait_task(&waiter.access, &request).await });
+    tokio::task::yield_now().await;
+    bench.clock.advance(100);
+    assert_eq!(waiting.await.expect("no panic"), Err(Error::UnknownTask));
+    assert!(began.elapsed() < Duration::from_secs(12), "it was not for want of time");
 }
