@@ -1,0 +1,1 @@
+#include <mcp_sessiond.h>
