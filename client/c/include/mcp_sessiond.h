@@ -45,7 +45,7 @@
 #define MCP_SESSIOND_TEXT_SIZE 512
 
 // What became of a call. None of these has to be handled: a server that ignores them goes on without resuming.
-typedef enum mcp_sessiond_result {
+typedef enum {
     // It was done.
     MCP_SESSIOND_OK = 0,
     // `mcp_sessiond_load`: there is no token. Start afresh.
@@ -68,7 +68,7 @@ typedef enum mcp_sessiond_result {
 } mcp_sessiond_result;
 
 // How much a log line matters.
-typedef enum mcp_sessiond_level {
+typedef enum {
     // As it should be.
     MCP_SESSIOND_INFO = 1,
     // Something is not kept.
@@ -76,7 +76,7 @@ typedef enum mcp_sessiond_level {
 } mcp_sessiond_level;
 
 // Whether resume works for this instance: `mcp_sessiond_status.standing`.
-typedef enum mcp_sessiond_standing {
+typedef enum {
     // Nothing was asked yet, or the lease was released.
     MCP_SESSIOND_STANDING_UNCLAIMED = 0,
     // The instance holds a session.
@@ -86,7 +86,7 @@ typedef enum mcp_sessiond_standing {
 } mcp_sessiond_standing;
 
 // How an instance came to its session: `mcp_sessiond_status.outcome`.
-typedef enum mcp_sessiond_outcome {
+typedef enum {
     // It holds none, or in a way that this version does not know.
     MCP_SESSIOND_OUTCOME_NONE = 0,
     // The process held it already.
@@ -106,7 +106,7 @@ typedef enum mcp_sessiond_outcome {
 } mcp_sessiond_outcome;
 
 // Whether a daemon is started where none runs: `mcp_sessiond_options.start`.
-typedef enum mcp_sessiond_start {
+typedef enum {
     // It is: by systemd or launchd where it is installed there, else by running its executable.
     MCP_SESSIOND_START_AUTO = 0,
     // It is not. Without a daemon resume is disabled.
@@ -114,7 +114,7 @@ typedef enum mcp_sessiond_start {
 } mcp_sessiond_start;
 
 // What an instance gets where its host has, or had, several servers that are alike: `mcp_sessiond_options.siblings`.
-typedef enum mcp_sessiond_siblings {
+typedef enum {
     // As the daemon is configured for the host.
     MCP_SESSIOND_SIBLINGS_DEFAULT = 0,
     // The only session that nobody holds, if no other server of the key lives; else a session of its own.
@@ -141,12 +141,12 @@ typedef struct mcp_sessiond_token mcp_sessiond_token;
 //
 // It is called in the thread that has called this library, before that call returns; so it needs no lock, and may
 // call this library. It must return: by no exception and no longjmp.
-typedef void (*mcp_sessiond_log)(void *context, enum mcp_sessiond_level level, const char *line);
+typedef void (*mcp_sessiond_log)(void *context, mcp_sessiond_level level, const char *line);
 
 // What `mcp_sessiond_init` is told. Set everything to 0 first, then `size`: 0 and NULL are the defaults, which are right
 // for a server that its host starts once: `mcp_sessiond_options options = {.size = sizeof options, .label = "staging"};`
 // The texts are copied.
-typedef struct mcp_sessiond_options {
+typedef struct {
     // `sizeof(mcp_sessiond_options)`: by this a later version of the library knows which fields there are.
     size_t size;
     // Takes the place of directory and environment in what tells this instance from others of its host: 1 to 128
@@ -177,7 +177,7 @@ typedef struct mcp_sessiond_options {
 } mcp_sessiond_options;
 
 // Whether resume works, as of the last call. See `mcp_sessiond_get_status`.
-typedef struct mcp_sessiond_status {
+typedef struct {
     // `sizeof(mcp_sessiond_status)`: set it before the call.
     size_t size;
     // The number of the lease, which only grows; 0 unless the standing is `MCP_SESSIOND_STANDING_ACTIVE`.
@@ -214,53 +214,52 @@ const char *mcp_sessiond_last_error(void);
 // `options` may be NULL: the defaults. `*sessiond` gets the handle, for `mcp_sessiond_free`, or NULL where this fails:
 // `MCP_SESSIOND_INVALID_ARGUMENT`, `MCP_SESSIOND_RESOURCES`. A server may go on with NULL: the calls then return
 // `MCP_SESSIOND_INVALID_ARGUMENT`, and do nothing.
-enum mcp_sessiond_result mcp_sessiond_init(const struct mcp_sessiond_options *options,
-                                           struct mcp_sessiond **sessiond);
+mcp_sessiond_result mcp_sessiond_init(const mcp_sessiond_options *options,
+                                      mcp_sessiond **sessiond);
 
 // Gets the token that a former instance of this server has stored, to be offered to the broker.
 //
 // `MCP_SESSIOND_OK`: `*token` is the token, for `mcp_sessiond_token_free`. Everything else: `*token` is NULL; start afresh.
-enum mcp_sessiond_result mcp_sessiond_load(struct mcp_sessiond *sessiond,
-                                           struct mcp_sessiond_token **token);
+mcp_sessiond_result mcp_sessiond_load(mcp_sessiond *sessiond,
+                                      mcp_sessiond_token **token);
 
 // Keeps a token that the broker has issued, in place of the former one: `size` bytes, 1 to `MCP_SESSIOND_TOKEN_MAX`, of
 // any value. They are copied, and the copy is wiped.
 //
 // `MCP_SESSIOND_OK`: the daemon has it for good. After `mcp_sessiond_load`, without `mcp_sessiond_reject`, it tells the
 // daemon that the broker accepted what was loaded. The same token twice is the same as once.
-enum mcp_sessiond_result mcp_sessiond_store(struct mcp_sessiond *sessiond,
-                                            const void *token,
-                                            size_t size);
+mcp_sessiond_result mcp_sessiond_store(mcp_sessiond *sessiond,
+                                       const void *token,
+                                       size_t size);
 
 // Deletes the token that was loaded: the broker has refused it. The session stays.
 //
 // `MCP_SESSIOND_OK`: no later `mcp_sessiond_load` gives that token.
-enum mcp_sessiond_result mcp_sessiond_reject(struct mcp_sessiond *sessiond);
+mcp_sessiond_result mcp_sessiond_reject(mcp_sessiond *sessiond);
 
 // Gives the session up, for the next instance with the same key. A process that exits need not: its exit is noticed.
-enum mcp_sessiond_result mcp_sessiond_release(struct mcp_sessiond *sessiond);
+mcp_sessiond_result mcp_sessiond_release(mcp_sessiond *sessiond);
 
 // Tells whether resume works, as of the last call. It asks nobody, and returns at once.
 //
 // `status->size` must be set. The fields that this version of the library does not know become 0.
-enum mcp_sessiond_result mcp_sessiond_get_status(const struct mcp_sessiond *sessiond,
-                                                 struct mcp_sessiond_status *status);
+mcp_sessiond_result mcp_sessiond_get_status(const mcp_sessiond *sessiond, mcp_sessiond_status *status);
 
 // Ends the thread and frees the handle. NULL is allowed. No other call may be under way with it, nor come later. What
 // was stored stays with the daemon, and the session with this process.
 //
 // In a process that was forked it only marks the handle as gone: the copy's memory stays until that process exits or execs.
-void mcp_sessiond_free(struct mcp_sessiond *sessiond);
+void mcp_sessiond_free(mcp_sessiond *sessiond);
 
 // The bytes of a token, `mcp_sessiond_token_size` of them. Any value may be among them, and no NUL follows. Valid until
 // `mcp_sessiond_token_free`. NULL for NULL.
-const uint8_t *mcp_sessiond_token_bytes(const struct mcp_sessiond_token *token);
+const uint8_t *mcp_sessiond_token_bytes(const mcp_sessiond_token *token);
 
 // How many bytes a token has: 1 to `MCP_SESSIOND_TOKEN_MAX`. 0 for NULL.
-size_t mcp_sessiond_token_size(const struct mcp_sessiond_token *token);
+size_t mcp_sessiond_token_size(const mcp_sessiond_token *token);
 
 // Overwrites a token with zeros and frees it. NULL is allowed.
-void mcp_sessiond_token_free(struct mcp_sessiond_token *token);
+void mcp_sessiond_token_free(mcp_sessiond_token *token);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -351,7 +351,7 @@ unsafe fn whole(options: *const mcp_sessiond_options) -> Result<mcp_sessiond_opt
 
 fn wrong_size(name: &str, of: &str, size: usize) -> Failure {
     Failure::argument(format!(
-        "{name}.size is {size}; set it to sizeof({of}), after everything else is set to 0"
+        "{name}.size is {size}; set it to sizeof({of})"
     ))
 }
 

@@ -3,6 +3,7 @@
 //     swiftc -o server main.swift -I . $(pkg-config --cflags --libs mcp-sessiond)
 
 import CMcpSessiond
+import Foundation
 
 /// This server's session with the daemon. Threads may share it.
 final class Sessiond {
@@ -48,19 +49,23 @@ final class Sessiond {
     }
 }
 
-setvbuf(stdout, nil, _IOLBF, 0)
+func say(_ line: String) {
+    print(line)
+    fflush(nil)
+}
+
 let sessiond = Sessiond()
 if let token = sessiond.load() {
-    print("resumed", String(decoding: token, as: UTF8.self))
+    say("resumed " + String(decoding: token, as: UTF8.self))
 } else {
-    print("fresh")
+    say("fresh")
 }
 while let line = readLine() {
     if line.hasPrefix("issue ") {
-        print(sessiond.store(Array(line.dropFirst(6).utf8)) ?? "ok")
+        say(sessiond.store(Array(line.dropFirst(6).utf8)) ?? "ok")
     } else if line == "refuse" {
-        print(sessiond.reject() ?? "ok")
+        say(sessiond.reject() ?? "ok")
     } else if line == "status" {
-        print(sessiond.status)
+        say(sessiond.status)
     }
 }
