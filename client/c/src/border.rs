@@ -4,6 +4,10 @@
 //! What a pointer points to can't be checked, other than that it is not NULL: that it is valid is the caller's part, which the
 //! header states. "By the header" below means this.
 #![allow(unsafe_code, reason = "C calls this, and hands over pointers")]
+#![allow(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "nothing in Rust calls them, and `unsafe` means nothing to C"
+)]
 #![allow(non_camel_case_types, reason = "these are the names in the header")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -350,9 +354,7 @@ unsafe fn whole(options: *const mcp_sessiond_options) -> Result<mcp_sessiond_opt
 }
 
 fn wrong_size(name: &str, of: &str, size: usize) -> Failure {
-    Failure::argument(format!(
-        "{name}.size is {size}; set it to sizeof({of})"
-    ))
+    Failure::argument(format!("{name}.size is {size}; set it to sizeof({of})"))
 }
 
 fn disabled(why: impl std::fmt::Display) -> Failure {

@@ -35,3 +35,47 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     // What a panic carries may itself panic when it is dropped.
     done.map_err(std::mem::forget).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+    use std::{env, panic, thread};
+
+    use super::*;
+
+    /// Set, this test's own executable runs the panics, and nothing else.
+    const INSIDE: &str = "MCP_SESSIOND_TEST_PANICS";
+
+    struct PanicsWhenDropped;
+
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            assert!(thread::panicking(), "dropped");
+        }
+    }
+
+    #[test]
+    fn a_panic_is_caught_and_only_others_are_written() {
+        if env::var_os(INSIDE).is_some() {
+            silence();
+            silence();
+            assert_eq!(caught(|| panic!("ours")), None::<()>);
+            assert_eq!(caught(|| panic::panic_any(PanicsWhenDropped)), None::<()>);
+            assert_eq!(caught(|| 7), Some(7));
+            let ours = thread::spawn(|| {
+                take_over_thread();
+                panic!("ours, in a thread")
+            });
+            assert!(ours.join().is_err());
+            let others = thread::spawn(|| panic!("another's"));
+            assert!(others.join().is_err());
+            return;
+        }
+        let mut this = Command::new(env::current_exe().expect("this test"));
+        this.args(["--exact", "panics::tests::a_panic_is_caught_and_only_others_are_written", "--nocapture"]);
+        let output = this.env(INSIDE, "1").stdin(Stdio::null()).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("another's") && !said.contains("ours"), "{said}");
+    }
+}

@@ -126,3 +126,37 @@ impl Worker {
         let _ = self.thread.join();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::mcp_sessiond_result::MCP_SESSIOND_FAULT;
+
+    /// The thread's own way out of each test.
+    fn worker() -> Worker {
+        Worker::start(Options::default(), Duration::from_secs(30)).expect("a thread")
+    }
+
+    #[test]
+    fn a_panic_in_the_thread_is_a_fault_and_the_next_call_is_done() {
+        let worker = worker();
+        let failed = worker.call(|_| async { panic!("a fault of ours") }).map(|done: Done<()>| done.value);
+        assert_eq!(failed.expect_err("it panicked").result, MCP_SESSIOND_FAULT);
+        let done = worker.call(|_| async { 7 }).expect("the thread goes on");
+        assert_eq!((done.value, done.said), (7, None));
+        worker.end();
+    }
+
+    #[test]
+    fn a_call_whose_time_is_over_is_dropped() {
+        let worker = Worker::start(Options::default(), Duration::from_millis(1)).expect("a thread");
+        let (dropped, is_dropped) = sync_channel::<()>(1);
+        let late = worker.call(|_| async move {
+            let _until_dropped = dropped;
+            std::future::pending::<()>().await;
+        });
+        assert_eq!(late.expect_err("it never ends").result, MCP_SESSIOND_TIMEOUT);
+        assert!(is_dropped.recv().is_err(), "by the thread, while the handle is there");
+        worker.end();
+    }
+}
