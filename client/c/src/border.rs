@@ -301,7 +301,10 @@ fn across(work: impl FnOnce() -> Result<mcp_sessiond_result, Failure>) -> mcp_se
         failure::note(&failure.sentence);
         failure.result
     });
-    done.unwrap_or(MCP_SESSIOND_FAULT)
+    done.unwrap_or_else(|| {
+        panics::caught(|| failure::note(&Failure::fault().sentence));
+        MCP_SESSIOND_FAULT
+    })
 }
 
 /// The handle that was handed over.

@@ -64,7 +64,7 @@ pub(crate) fn in_general(result: i32) -> &'static CStr {
             c"the handle is the parent process's: after fork, call mcp_sessiond_init for one of this process",
         ),
         (MCP_SESSIOND_INVALID_ARGUMENT, c"an argument can't be meant as it is"),
-        (MCP_SESSIOND_RESOURCES, c"there is no thread, descriptor or memory left"),
+        (MCP_SESSIOND_RESOURCES, c"there is no thread or descriptor left"),
         (MCP_SESSIOND_FAULT, c"a fault of the mcp-sessiond library; please report it"),
     ];
     let found = NUMBERS.iter().find(|(number, _)| *number as i32 == result);

@@ -39,7 +39,7 @@ pub enum mcp_sessiond_result {
     MCP_SESSIOND_FORKED = 5,
     /// An argument can't be meant as it is. Nothing was done.
     MCP_SESSIOND_INVALID_ARGUMENT = 6,
-    /// There is no thread, descriptor or memory left for this. Nothing was done.
+    /// There is no thread or descriptor left for this. Nothing was done.
     MCP_SESSIOND_RESOURCES = 7,
     /// A fault of this library. Whether it was done is not known; please report it.
     MCP_SESSIOND_FAULT = 8,

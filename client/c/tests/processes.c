@@ -191,6 +191,30 @@ static void deadline(void)
     puts("freed");
 }
 
+static int open_descriptors(void)
+{
+    int count = 0;
+    DIR *descriptors = opendir("/proc/self/fd");
+    while (readdir(descriptors) != NULL)
+        count++;
+    closedir(descriptors);
+    return count;
+}
+
+// A handle that is freed leaves nothing open.
+static void descriptors(void)
+{
+    int before = open_descriptors();
+    for (int i = 0; i < 3; i++) {
+        mcp_sessiond *sessiond;
+        mcp_sessiond_init(NULL, &sessiond);
+        tell("store", mcp_sessiond_store(sessiond, "one", 3));
+        printf("descriptors %d\n", open_descriptors() - before);
+        mcp_sessiond_free(sessiond);
+        printf("descriptors %d\n", open_descriptors() - before);
+    }
+}
+
 // Loaded and unloaded by name.
 static void unload(const char *path)
 {
@@ -225,6 +249,8 @@ int main(int count, char **arguments)
         signals();
     else if (strcmp(scenario, "deadline") == 0)
         deadline();
+    else if (strcmp(scenario, "descriptors") == 0)
+        descriptors();
     else if (strcmp(scenario, "unload") == 0 && count > 2)
         unload(arguments[2]);
     else

@@ -230,6 +230,10 @@ class Processes(Case):
     def test_threads_share_a_handle_while_the_process_forks(self) -> None:
         self.assertEqual(self.scenario("storm").rest(""), (["children that failed 0"], ""))
 
+    def test_a_handle_that_is_freed_leaves_nothing_open(self) -> None:
+        turn = ["store: 0", "descriptors 4", "descriptors 0"]
+        self.assertEqual(self.scenario("descriptors").rest(""), (turn * 3, ""))
+
     def test_it_is_unloaded(self) -> None:
         said = self.scenario("unload", str(LIBRARIES / "libmcp_sessiond.so.0")).rest("")
         self.assertEqual(said, (["store 0"] * 3, ""))
@@ -330,7 +334,7 @@ nothing 0 0
 4 the time was over first; whether it was done is not known
 5 the handle is the parent process's: after fork, call mcp_sessiond_init for one of this process
 6 an argument can't be meant as it is
-7 there is no thread, descriptor or memory left
+7 there is no thread or descriptor left
 8 a fault of the mcp-sessiond library; please report it
 9 a result that this version of the mcp-sessiond library does not know
 version 0
