@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -229,6 +230,17 @@ class Processes(Case):
 
     def test_threads_share_a_handle_while_the_process_forks(self) -> None:
         self.assertEqual(self.scenario("storm").rest(""), (["children that failed 0"], ""))
+
+    def test_a_daemon_that_it_starts_is_ended_by_sigterm(self) -> None:
+        # It is started by a thread that blocks all signals, and must not inherit that.
+        self.daemon.kill()
+        self.scenario("descriptors").rest("")
+        pid = self.daemon.pid()
+        assert pid, "the library has started one"
+        exit_of = os.pidfd_open(pid)
+        self.addCleanup(os.close, exit_of)
+        os.kill(pid, signal.SIGTERM)
+        self.assertTrue(select.select([exit_of], [], [], 60)[0], "it goes on")
 
     def test_a_handle_that_is_freed_leaves_nothing_open(self) -> None:
         turn = ["store: 0", "descriptors 4", "descriptors 0"]
