@@ -175,7 +175,7 @@ static void deadline(void)
     void *other;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.timeout_ms = 400;
+    options.timeout_ms = 2000;
     mcp_sessiond_init(&options, &sessiond);
     tell("load", load(sessiond));
     wait_for_line();

@@ -283,9 +283,9 @@ class Processes(Case):
             self.daemon.process.send_signal(signal.SIGCONT)
         match = re.fullmatch(r"results (\d+), (\d+) ms", said)
         assert match, said
-        # One is told why, the other one has waited for the first: 2 and 4, or 2 and 2.
-        self.assertIn(int(match[1]), (4, 6))
-        self.assertGreaterEqual(int(match[2]), 400)
+        # Each is told that the daemon did not answer (2), or, where it had to wait or the machine is slow, that its time is over (4).
+        self.assertIn(int(match[1]), (2 + 2, 2 + 4, 4 + 4))
+        self.assertGreaterEqual(int(match[2]), 2000)
         self.assertEqual(process.line(), "freed")
 
 
