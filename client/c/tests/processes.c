@@ -1,4 +1,4 @@
-// What the library does to the process that it is in, and to its children: tests/test_library.py runs one of these scenarios at
+// What the library does to the process that it is in, and to its children: tests/test_processes.py runs one of these scenarios at
 // a time, and reads what it says. Where it says "ready" it waits for a line.
 
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-// What the library makes of values: tests/test_library.py runs one of these scenarios at a time, and reads what it says.
+// What the library makes of values: tests/test_values.py runs one of these scenarios at a time, and reads what it says.
 
 #define _GNU_SOURCE
 #include <mcp_sessiond.h>
