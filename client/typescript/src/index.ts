@@ -23,3 +23,10 @@ export { durable, type DurableHandler, type DurableOptions } from './durable/han
 export type { HttpTransport, McpServerLike, TransportClass } from './durable/sdk.js';
 export { expressStore, type ExpressStore, type ExpressStoreOptions } from './express.js';
 export { eventBus, type EventBus, type EventBusOptions } from './eventbus.js';
+export {
+  taskExtension,
+  type RunOptions,
+  type TaskExtension,
+  type TaskExtensionOptions,
+} from './tasks/extension.js';
+export type { InputRequest, Work } from './tasks/work.js';

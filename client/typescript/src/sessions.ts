@@ -86,6 +86,11 @@ export class Sessions {
     return { session: this.#had(opened, this.#caller), view: fromView(opened) };
   }
 
+  /** A service's session of this id, on behalf of this caller. Nothing is sent. @internal */
+  at(id: string): Session {
+    return this.#had({ session: id }, this.#caller);
+  }
+
   /**
    * Takes up the session that a handle belongs to. `unknown_handle`, `handle_expired`; those of {@link open}.
    */

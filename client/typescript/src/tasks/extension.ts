@@ -1,0 +1,235 @@
+// The Tasks extension of MCP 2026-07-28 (SEP-2663) for a server on the SDK's v2: what an author calls.
+import { credential } from '../wire.js';
+import { toStandardError, type Options } from '../options.js';
+import type { Caller } from '../types.js';
+import { Keep } from './kept.js';
+import { Listening } from './listen.js';
+import { declares, demand, detailed, EXTENSION, fieldsOf, required, RpcError } from './rpc.js';
+import { isCode, SessiondError } from '../errors.js';
+import {
+  ANYTHING,
+  capabilitiesIn,
+  isObject,
+  type AnyServer,
+  type Asking,
+  type HandlerLike,
+  type RequestContext,
+  type ServerLike,
+} from './sdk.js';
+import { Working, type Work } from './work.js';
+
+/** How long a task is kept after its creation, in ms, unless its work says otherwise: an hour. */
+const TTL_MS = 3600_000;
+/** How often clients should ask for a task, in ms. */
+const POLL_MS = 1_000;
+/** What a result has that is to be an error of JSON-RPC: the SDK makes text of what a tool throws. */
+const REFUSED = 'mcp-sessiond/refused';
+
+/** How tasks work. */
+export interface TaskExtensionOptions extends Options {
+  /** The service whose tasks they are: every process that says this name finds them. */
+  service: string;
+  /**
+   * Whose a request is: a task is found by the caller that began it, and by nobody else. By default that is
+   * whoever has the same bearer token; without a token, whoever knows the task's id. Check tokens before.
+   */
+  caller?: (asking: Asking) => Caller | undefined;
+}
+
+/** How one task begins. */
+export interface RunOptions {
+  /** How long it is kept after its creation, in ms: an hour, and at most what is configured (a day). */
+  ttlMs?: number;
+  /** How often clients should ask for it, in ms: 1,000. */
+  pollMs?: number;
+  /** What people are told of its state at first. */
+  message?: string;
+  /** Refuses clients that take no tasks (-32021). By default they wait for the result. */
+  required?: boolean;
+}
+
+/** Tasks that survive the requests that began them, and are found by every process of the service. */
+export interface TaskExtension {
+  /** Serves tasks on a server, before it is connected. Returns the server. */
+  attach<S extends AnyServer>(server: S): S;
+  /**
+   * For a tool's handler to return: does the work as a task, which is stored before the client hears of it.
+   * `context` is what the SDK has given to the handler. Where the client takes no tasks, or the daemon is away,
+   * the work is done while the client waits.
+   */
+  run<R extends object>(
+    context: RequestContext,
+    work: (work: Work) => R | Promise<R>,
+    options?: RunOptions,
+  ): Promise<R>;
+  /** What `createMcpHandler` has made, with notifications of tasks for clients that listen to them. */
+  listening<H extends HandlerLike>(handler: H): H;
+}
+
+/**
+ * The Tasks extension of MCP 2026-07-28 on the daemon, for `@modelcontextprotocol/server`.
+ *
+ * ```ts
+ * const tasks = taskExtension({ service: 'shop' });
+ * server.registerTool('report', { description: 'Takes long' }, (context) =>
+ *   tasks.run(context, async (work) => ({ content: [{ type: 'text', text: await report(work.signal) }] })));
+ * tasks.attach(server);
+ * ```
+ */
+export function taskExtension(options: TaskExtensionOptions): TaskExtension {
+  return new Extension(options);
+}
+
+class Extension implements TaskExtension {
+  readonly #keep: Keep;
+  readonly #caller: (asking: Asking) => Caller | undefined;
+  readonly #warn: (line: string) => void;
+  #attached = false;
+  #failing = false;
+
+  constructor({ service, caller = bearer, log = toStandardError, ...options }: TaskExtensionOptions) {
+    this.#keep = new Keep(service, { log, ...options });
+    this.#caller = caller;
+    this.#warn = (line) => log('warn', `mcp-sessiond: ${line}`);
+  }
+
+  attach<S extends AnyServer>(server: S): S {
+    const inner = ('server' in server ? server.server : server) as ServerLike;
+    inner.registerCapabilities({ extensions: { [EXTENSION]: {} } });
+    const on = (method: string, answer: (params: any, context: RequestContext) => Promise<object>) =>
+      inner.setRequestHandler(
+        method,
+        { params: ANYTHING, result: ANYTHING },
+        async (params: object, context: RequestContext) => {
+          // Before 2026-07-28 there is no such extension.
+          if (!context.mcpReq.envelope) throw RpcError.noMethod();
+          demand(capabilitiesIn(context.mcpReq.envelope));
+          try {
+            return await answer(params, context);
+          } catch (error) {
+            throw RpcError.of(error);
+          }
+        },
+      );
+    on('tasks/get', ({ taskId }, context) => this.#get(this.#callerOf(context), taskId));
+    on('tasks/update', ({ taskId }, context) => this.#update(context, taskId));
+    on('tasks/cancel', ({ taskId }, context) => this.#cancel(context, taskId));
+    const connect = inner.connect.bind(inner);
+    inner.connect = (transport: { send(message: unknown, options?: unknown): Promise<void> }) => {
+      const send = transport.send.bind(transport);
+      transport.send = (message, sending) => send(rectified(message), sending);
+      return connect(transport);
+    };
+    this.#attached = true;
+    return server;
+  }
+
+  async run<R extends object>(
+    context: RequestContext,
+    work: (work: Work) => R | Promise<R>,
+    { ttlMs = TTL_MS, pollMs = POLL_MS, message, required: must }: RunOptions = {},
+  ): Promise<R> {
+    if (!this.#attached)
+      throw new SessiondError('invalid_argument', 'call `attach(server)` before a tool returns a task');
+    const capabilities = capabilitiesIn(context.mcpReq.envelope);
+    if (!declares(capabilities)) return must ? refused(RpcError.missing(required)) : inline(context, work);
+    let made;
+    try {
+      const begin = { ttlMs, pollMs, ...(message === undefined ? {} : { message }) };
+      made = await this.#keep.create(this.#callerOf(context), begin);
+      this.#failing = false;
+    } catch (error) {
+      if (!this.#failing) this.#warn(`no task can be created, so clients wait for results: ${String(error)}`);
+      this.#failing = true;
+      if (must) return refused(RpcError.internal('the task could not be created: try again later'));
+      return inline(context, work);
+    }
+    const { id, task, view } = made;
+    void new Working(id, task, capabilities, this.#warn).done(work, view);
+    // `content` and `isError` are for the SDK's own checks of a tool's result, and are not sent.
+    return { resultType: 'task', ...fieldsOf(id, view), content: [], isError: true } as unknown as R;
+  }
+
+  listening<H extends HandlerLike>(handler: H): H {
+    const find = (asking: Asking, id: string) => this.#keep.find(this.#caller(asking), id);
+    const open = new Listening(handler, find);
+    return {
+      ...handler,
+      fetch: (request: Request, options?: any) => open.fetch(request, options),
+      close: () => open.close(),
+    };
+  }
+
+  #callerOf({ http = {} }: RequestContext): Caller | undefined {
+    return this.#caller(http);
+  }
+
+  async #get(caller: Caller | undefined, taskId: unknown): Promise<object> {
+    const { id, task } = this.#keep.find(caller, taskId);
+    return detailed(id, await task.view());
+  }
+
+  async #update(context: RequestContext, taskId: unknown): Promise<object> {
+    const { task } = this.#keep.find(this.#callerOf(context), taskId);
+    const { inputResponses } = context.mcpReq;
+    if (!isObject(inputResponses))
+      throw RpcError.invalid(
+        '`inputResponses` is missing: an object of responses by the keys of their requests',
+      );
+    // What was not asked, or is answered, is ignored, however much of it there is.
+    const { inputs } = await task.view();
+    const open = inputs.filter(
+      ({ key, response }) => response === undefined && Object.hasOwn(inputResponses, key),
+    );
+    const answer = Object.fromEntries(open.map(({ key }) => [key, inputResponses[key]]));
+    if (open.length > 0) await task.update({ answer }).catch(unlessEnded);
+    return {};
+  }
+
+  async #cancel(context: RequestContext, taskId: unknown): Promise<object> {
+    await this.#keep.find(this.#callerOf(context), taskId).task.cancel().catch(unlessEnded);
+    return {};
+  }
+}
+
+/** The caller with the bearer token of a request, of which the daemon gets the hash. */
+function bearer({ authInfo, req }: Asking): Caller | undefined {
+  const [, sent] = /^Bearer +(\S+) *$/i.exec(req?.headers.get('authorization') ?? '') ?? [];
+  const token = authInfo?.token ?? sent;
+  return token === undefined ? undefined : credential(token);
+}
+
+function unlessEnded(error: unknown): void {
+  if (!isCode(error, 'task_ended')) throw error;
+}
+
+/** The work of a client that takes no tasks. It can't be asked anything: that needs a task. */
+async function inline<R>(context: RequestContext, work: (work: Work) => R | Promise<R>): Promise<R> {
+  let refusal: RpcError | undefined;
+  const ask = () => {
+    refusal = RpcError.missing(required);
+    return Promise.reject(refusal);
+  };
+  try {
+    return await work({ signal: context.mcpReq.signal, update: async () => undefined, ask });
+  } catch (error) {
+    if (refusal && error === refusal) return refused(refusal);
+    throw error;
+  }
+}
+
+/** A result that is sent as an error of JSON-RPC. */
+function refused<R>(error: RpcError): R {
+  const text = { type: 'text', text: error.message };
+  return { content: [text], isError: true, [REFUSED]: error.json } as unknown as R;
+}
+
+/** An answer as the extension has it. */
+function rectified(message: unknown): unknown {
+  if (!isObject(message) || !isObject(message['result'])) return message;
+  const { [REFUSED]: error, ...result } = message['result'];
+  if (error !== undefined) return { jsonrpc: '2.0', id: message['id'], error };
+  if (result['resultType'] !== 'task') return message;
+  const { content: _, isError: __, ...task } = result;
+  return { ...message, result: task };
+}

@@ -1,0 +1,49 @@
+// Where the tasks of a service are kept. MCP 2026-07-28 has no sessions, so each task has one of its own, whose
+// id begins the task's: any process of the service finds it. The session is bound to the task's caller.
+import { randomBytes } from 'node:crypto';
+import type { Options } from '../options.js';
+import { Sessions } from '../sessions.js';
+import type { Task } from '../task.js';
+import type { Caller, TaskOptions, TaskView } from '../types.js';
+import { RpcError } from './rpc.js';
+
+/** Random bytes of a session's id. With the daemon's own, a task's id has 48. */
+const ID_BYTES = 16;
+/** How long a session lives beside its task, in ms: until the task is created. */
+const IDLE_MS = 60_000;
+const TOLD = /^([\w-]{22})\.([\w-]{1,128})$/;
+
+/** A task, and the id by which clients know it. */
+export interface Kept {
+  id: string;
+  task: Task;
+}
+
+/** The tasks of a service. */
+export class Keep {
+  readonly #sessions: Sessions;
+
+  constructor(service: string, options: Options) {
+    this.#sessions = Sessions.ofService(service, options);
+  }
+
+  /** Creates a task of a caller's. It is kept when this resolves. Rejects with a `SessiondError`. */
+  async create(caller: Caller | undefined, options: TaskOptions): Promise<Kept & { view: TaskView }> {
+    const session = await this.#sessions.create({
+      id: randomBytes(ID_BYTES).toString('base64url'),
+      status: { is: 'ready' },
+      lifetimes: { idleMs: IDLE_MS },
+      ...(caller ? { binding: { caller } } : {}),
+    });
+    const { task, view } = await session.createTask(options);
+    return { id: `${session.id}.${task.id}`, task, view };
+  }
+
+  /** The task that a caller means by an id. Nothing is asked. Throws a {@link RpcError}. */
+  find(caller: Caller | undefined, id: unknown): Kept {
+    if (typeof id !== 'string') throw RpcError.invalid('`taskId` is missing: it is text');
+    const [, session, task] = TOLD.exec(id) ?? [];
+    if (!session || !task) throw RpcError.invalid('Task not found: it does not exist, or its time is over');
+    return { id, task: this.#sessions.onBehalfOf(caller).at(session).task(task) };
+  }
+}

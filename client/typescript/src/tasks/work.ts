@@ -1,0 +1,171 @@
+// A task that this process works on: it hears of answers and of the end, and stores what the work came to.
+import { isCode, SessiondError } from '../errors.js';
+import { pause } from '../patience.js';
+import type { Task } from '../task.js';
+import type { TaskChange, TaskView } from '../types.js';
+import { isGone, RpcError } from './rpc.js';
+import { isObject } from './sdk.js';
+
+/** The longest wait for a change, in ms. */
+const WAIT_MS = 25_000;
+/** The pause while the daemon is away, in ms. */
+const RETRY_MS = 1_000;
+
+/** What a client is asked: a request of MCP, such as `elicitation/create`. */
+export interface InputRequest {
+  method: string;
+  params?: object;
+}
+
+/** What the work of a task has to do with its client. */
+export interface Work {
+  /** The task's id. Absent where the client takes no tasks: the work is done while it waits. */
+  readonly id?: string;
+  /** Aborted when the client has cancelled the task, or the task's time is over. */
+  readonly signal: AbortSignal;
+  /** Says how it is going. Never rejects. */
+  update(change: Pick<TaskChange, 'message' | 'ttlMs' | 'pollMs'>): Promise<void>;
+  /**
+   * Asks the client, and waits for its answer. Rejects where the client can't be asked this (-32021), and when
+   * the task is cancelled.
+   */
+  ask<T = any>(request: InputRequest): Promise<T>;
+}
+
+/** What the client of a task must have declared to be asked this. */
+export function capabilityFor(method: string): string | undefined {
+  return /^(elicitation|sampling|roots)\//.exec(method)?.[1];
+}
+
+interface Waiting {
+  resolve: (answer: any) => void;
+  reject: (error: unknown) => void;
+}
+
+/** The work of one task. */
+export class Working implements Work {
+  readonly id: string;
+  readonly #task: Task;
+  readonly #capabilities: Record<string, unknown>;
+  readonly #warn: (line: string) => void;
+  readonly #gone = new AbortController();
+  readonly #over = new AbortController();
+  readonly #waiting = new Map<string, Waiting>();
+  #asked = 0;
+
+  constructor(id: string, task: Task, capabilities: object, warn: (line: string) => void) {
+    this.id = id;
+    this.#task = task;
+    this.#capabilities = capabilities as Record<string, unknown>;
+    this.#warn = warn;
+  }
+
+  get signal(): AbortSignal {
+    return this.#gone.signal;
+  }
+
+  async update({ message, ttlMs, pollMs }: Pick<TaskChange, 'message' | 'ttlMs' | 'pollMs'>): Promise<void> {
+    const change = Object.fromEntries(
+      Object.entries({ message, ttlMs, pollMs }).filter(([, value]) => value !== undefined),
+    );
+    await this.#task.update(change).catch((error: unknown) => this.#unlessEnded(error));
+  }
+
+  ask<T = any>(request: InputRequest): Promise<T> {
+    const needed = capabilityFor(request.method);
+    if (needed && !isObject(this.#capabilities[needed]))
+      return Promise.reject(RpcError.missing({ [needed]: {} }));
+    const key = `input-${++this.#asked}`;
+    return new Promise<T>((resolve, reject) => {
+      if (this.signal.aborted) return reject(this.signal.reason);
+      this.#waiting.set(key, { resolve, reject });
+      this.#persist(() => this.#task.update({ ask: { [key]: request } })).catch((error: unknown) => {
+        this.#waiting.delete(key);
+        reject(error);
+      });
+    });
+  }
+
+  /** Does the work, and stores what it comes to. Never rejects. `began`: the task as it was created. */
+  async done(work: (work: Work) => unknown, began: TaskView): Promise<void> {
+    void this.#watch(began.version);
+    try {
+      const result = await work(this);
+      await this.#end(() => this.#task.complete(result ?? {}));
+    } catch (error) {
+      await this.#end(() => this.#endBy(error));
+    } finally {
+      this.#over.abort();
+    }
+  }
+
+  #endBy(error: unknown): Promise<TaskView> {
+    const { code, message, data } = error as RpcError;
+    // Only an error of JSON-RPC is a failure. Any other one is the result of a tool, as without a task.
+    if (Number.isSafeInteger(code)) return this.#task.fail(new RpcError(code, String(message), data).json);
+    const text = error instanceof Error ? error.message : String(error);
+    return this.#task.complete({ content: [{ type: 'text', text }], isError: true });
+  }
+
+  /** Ends the task, as soon as the daemon is there. */
+  async #end(how: () => Promise<TaskView>): Promise<void> {
+    try {
+      await this.#persist(how);
+    } catch (error) {
+      if (!isCode(error, 'quota_exceeded', 'invalid_argument')) return this.#unlessEnded(error);
+      const { json } = RpcError.internal(`the result could not be stored: ${error.message}`, {
+        outcome: 'not_kept',
+      });
+      await this.#persist(() => this.#task.fail(json)).catch((failed: unknown) => this.#unlessEnded(failed));
+    }
+  }
+
+  /** Repeats what may succeed later, until the task is gone. */
+  async #persist(what: () => Promise<TaskView>): Promise<void> {
+    for (let warned = false; ; warned = true) {
+      try {
+        await what();
+        return;
+      } catch (error) {
+        if (!(error instanceof SessiondError && error.passes) || this.signal.aborted) throw error;
+        if (!warned) this.#warn(`a task waits to be stored: ${error.message}`);
+        await pause(RETRY_MS);
+      }
+    }
+  }
+
+  #unlessEnded(error: unknown): void {
+    if (!isGone(error) && !isCode(error, 'task_ended'))
+      this.#warn(`a change of a task is not kept: ${String(error)}`);
+  }
+
+  /** Hears of answers, and of the task's end, until the work is done. */
+  async #watch(version: bigint): Promise<void> {
+    for (let known = version; !this.#over.signal.aborted; ) {
+      try {
+        const view = await this.#task.changed(known, WAIT_MS, this.#over.signal);
+        if (this.#over.signal.aborted) return;
+        known = view.version;
+        for (const { key, response } of view.inputs) if (response !== undefined) this.#answer(key, response);
+        if (view.status !== 'working' && view.status !== 'input_required')
+          return this.#leave(`the task is ${view.status}`);
+      } catch (error) {
+        if (this.#over.signal.aborted) return;
+        if (isGone(error)) return this.#leave("the task's time is over");
+        await pause(RETRY_MS);
+      }
+    }
+  }
+
+  #answer(key: string, response: unknown): void {
+    this.#waiting.get(key)?.resolve(response);
+    this.#waiting.delete(key);
+  }
+
+  #leave(why: string): void {
+    const reason = RpcError.internal(why);
+    this.#gone.abort(reason);
+    for (const { reject } of this.#waiting.values()) reject(reason);
+    this.#waiting.clear();
+  }
+}

@@ -1,0 +1,145 @@
+// A server of MCP 2026-07-28 with tasks, on the official SDK: node tasks.mjs PORT [LEGACY]
+//
+// It prints where it listens, and what its tools do. The bearer token is the caller, unchecked. LEGACY: `reject`
+// (the default), or `stateless`, which serves MCP 2025-11-25, too.
+//
+//   add {a, b}            a task: answers the sum when the file `gate` is there, if one is named
+//   only {gate}           the same for clients that take tasks; refuses others
+//   plain                 no task: answers `plain`
+//   greet {times}         a task: asks the client for its name, and greets it
+//   sample                a task: asks the client for a sample
+//   fail {how}            a task that throws: an error of JSON-RPC (`rpc`), or any other one
+//   bad                   a task whose result says `isError`
+//   structured {gate}     a task of a tool with an output schema
+//   slow                  a task that ends only when it is cancelled
+//   report {steps, gate}  a task that tells how it is going, with other times
+//   large {bytes}         a task with so large a result
+//   confirm               asks by `requestState` first, and then answers with a task
+import fs from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import {
+  fromJsonSchema,
+  createMcpHandler,
+  inputRequired,
+  McpServer,
+  ProtocolError,
+} from '@modelcontextprotocol/server';
+import { toNodeHandler } from '@modelcontextprotocol/node';
+import { taskExtension } from '../../dist/index.js';
+
+const [port = '0', legacy = 'reject'] = process.argv.slice(2);
+const say = (line) => process.stdout.write(`${line}\n`);
+const text = (text) => ({ content: [{ type: 'text', text: String(text) }] });
+const tasks = taskExtension({ service: 'tasks', start: false });
+
+/** Waits until a file is there. */
+function opened(gate) {
+  if (!gate) return Promise.resolve();
+  return new Promise((resolve) => {
+    const watcher = fs.watch(path.dirname(gate), () => look());
+    const look = () => {
+      if (!fs.existsSync(gate)) return;
+      watcher.close();
+      resolve();
+    };
+    look();
+  });
+}
+
+const name = {
+  method: 'elicitation/create',
+  params: {
+    mode: 'form',
+    message: 'Your name?',
+    requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] },
+  },
+};
+
+function createServer() {
+  const server = new McpServer({ name: 'tasks', version: '1.0.0' });
+  const inputSchema = fromJsonSchema({ type: 'object' });
+  const tool = (name, call, more = {}) =>
+    server.registerTool(name, { description: name, inputSchema, ...more }, call);
+  tool('add', ({ a, b, gate, pollMs, ttlMs }, context) =>
+    tasks.run(
+      context,
+      async () => {
+        say(`working add`);
+        await opened(gate);
+        return text(a + b);
+      },
+      { message: 'adding', ...(pollMs && { pollMs }), ...(ttlMs && { ttlMs }) },
+    ),
+  );
+  tool('only', ({ gate }, context) =>
+    tasks.run(context, () => opened(gate).then(() => text('only')), { required: true }),
+  );
+  tool('plain', () => text('plain'));
+  tool('greet', ({ times = 1 }, context) =>
+    tasks.run(context, async (work) => {
+      const names = await Promise.all(Array.from({ length: times }, () => work.ask(name)));
+      await work.update({ message: 'asked' });
+      const again = await work.ask(name);
+      return text(`Hello, ${[...names, again].map(({ content }) => content?.name).join(', ')}!`);
+    }),
+  );
+  tool('sample', (_, context) =>
+    tasks.run(context, async (work) => {
+      const params = {
+        messages: [{ role: 'user', content: { type: 'text', text: 'a question' } }],
+        maxTokens: 9,
+      };
+      const { content } = await work.ask({ method: 'sampling/createMessage', params });
+      return text(content.text);
+    }),
+  );
+  tool('fail', ({ how }, context) =>
+    tasks.run(context, () => {
+      if (how === 'rpc') throw new ProtocolError(-32603, 'API rate limit exceeded', { limit: 1 });
+      throw new Error('no such city');
+    }),
+  );
+  tool('bad', (_, context) => tasks.run(context, () => ({ ...text('invalid input'), isError: true })));
+  tool(
+    'structured',
+    ({ gate }, context) =>
+      tasks.run(context, () => opened(gate).then(() => ({ ...text('7'), structuredContent: { n: 7 } }))),
+    {
+      outputSchema: fromJsonSchema({
+        type: 'object',
+        properties: { n: { type: 'number' } },
+        required: ['n'],
+      }),
+    },
+  );
+  tool('slow', (_, context) =>
+    tasks.run(context, async ({ signal }) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      say(`aborted: ${signal.reason.message}`);
+      return text('too late');
+    }),
+  );
+  tool('report', ({ gate, pollMs, ttlMs }, context) =>
+    tasks.run(context, async (work) => {
+      await work.update({ message: 'half', pollMs, ttlMs });
+      await opened(gate);
+      return text('whole');
+    }),
+  );
+  tool('large', ({ bytes }, context) => tasks.run(context, () => text('x'.repeat(bytes))));
+  tool('confirm', (_, context) => {
+    const { answer } = context.mcpReq.inputResponses ?? {};
+    if (!answer) return inputRequired({ inputRequests: { answer: name } });
+    return tasks.run(context, async (work) =>
+      text(`${answer.content.name} and ${(await work.ask(name)).content.name}`),
+    );
+  });
+  return tasks.attach(server);
+}
+
+const handler = toNodeHandler(tasks.listening(createMcpHandler(createServer, { legacy })));
+const server = http.createServer((request, response) => handler(request, response));
+server.listen(Number(port), '127.0.0.1', () =>
+  say(`listening at http://127.0.0.1:${server.address().port}/mcp`),
+);
