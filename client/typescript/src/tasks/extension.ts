@@ -131,8 +131,9 @@ class Extension implements TaskExtension {
   ): Promise<R> {
     if (!this.#attached)
       throw new SessiondError('invalid_argument', 'call `attach(server)` before a tool returns a task');
+    const untasked = (why: RpcError) => (must ? refused<R>(why) : inline(context, work, why));
     const capabilities = capabilitiesIn(context.mcpReq.envelope);
-    if (!declares(capabilities)) return must ? refused(RpcError.missing(required)) : inline(context, work);
+    if (!declares(capabilities)) return untasked(RpcError.missing(required));
     let made;
     try {
       const begin = { ttlMs, pollMs, ...(message === undefined ? {} : { message }) };
@@ -141,8 +142,7 @@ class Extension implements TaskExtension {
     } catch (error) {
       if (!this.#failing) this.#warn(`no task can be created, so clients wait for results: ${String(error)}`);
       this.#failing = true;
-      if (must) return refused(RpcError.internal('the task could not be created: try again later'));
-      return inline(context, work);
+      return untasked(RpcError.internal('the task could not be created: try again later'));
     }
     const { id, task, view } = made;
     void new Working(id, task, capabilities, this.#warn).done(work, view);
@@ -203,17 +203,17 @@ function unlessEnded(error: unknown): void {
   if (!isCode(error, 'task_ended')) throw error;
 }
 
-/** The work of a client that takes no tasks. It can't be asked anything: that needs a task. */
-async function inline<R>(context: RequestContext, work: (work: Work) => R | Promise<R>): Promise<R> {
-  let refusal: RpcError | undefined;
-  const ask = () => {
-    refusal = RpcError.missing(required);
-    return Promise.reject(refusal);
-  };
+/** The work of a call that is no task. Its client can't be asked anything: `why` there is no task. */
+async function inline<R>(
+  context: RequestContext,
+  work: (work: Work) => R | Promise<R>,
+  why: RpcError,
+): Promise<R> {
+  const ask = () => Promise.reject(why);
   try {
     return await work({ signal: context.mcpReq.signal, update: async () => undefined, ask });
   } catch (error) {
-    if (refusal && error === refusal) return refused(refusal);
+    if (error === why) return refused(why);
     throw error;
   }
 }

@@ -31,7 +31,7 @@ import { taskExtension } from '../../dist/index.js';
 const [port = '0', legacy = 'reject'] = process.argv.slice(2);
 const say = (line) => process.stdout.write(`${line}\n`);
 const text = (text) => ({ content: [{ type: 'text', text: String(text) }] });
-const tasks = taskExtension({ service: 'tasks', start: false });
+const tasks = taskExtension({ service: 'tasks', start: false, timeoutMs: 500, log: (_, line) => say(line) });
 
 /** Waits until a file is there. */
 function opened(gate) {
