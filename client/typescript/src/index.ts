@@ -30,3 +30,5 @@ export {
   type TaskExtensionOptions,
 } from './tasks/extension.js';
 export type { InputRequest, Work } from './tasks/work.js';
+export { SessionTaskStore, type StoredTask } from './tasks/store.js';
+export { SessionTaskQueue } from './tasks/queue.js';

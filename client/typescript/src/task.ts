@@ -50,19 +50,19 @@ export class Task {
     });
   }
 
-  /** Ends the task by its result. */
-  complete(result: unknown): Promise<TaskView> {
-    return this.#update({ end: { completed: jsonText(result) } });
+  /** Ends the task by its result. `message`: what people are told of it, as for the other two. */
+  complete(result: unknown, message?: string): Promise<TaskView> {
+    return this.#update({ end: { completed: jsonText(result) }, message });
   }
 
   /** Ends the task by an error of JSON-RPC. */
-  fail(error: unknown): Promise<TaskView> {
-    return this.#update({ end: { failed: jsonText(error) } });
+  fail(error: unknown, message?: string): Promise<TaskView> {
+    return this.#update({ end: { failed: jsonText(error) }, message });
   }
 
   /** Cancels the task. Its writer finds that out by {@link changed}, or by `task_ended`. */
-  cancel(): Promise<TaskView> {
-    return this.#update({ end: 'cancelled' });
+  cancel(message?: string): Promise<TaskView> {
+    return this.#update({ end: 'cancelled', message });
   }
 
   /**

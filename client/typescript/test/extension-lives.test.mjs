@@ -5,6 +5,7 @@ import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { kill, World } from './lib/daemon.mjs';
 import { EXTENSION, Modern, named, serveTasks } from './lib/modern.mjs';
+import { clientSdk } from './sdks/sdk.mjs';
 
 let world;
 before(async () => {
@@ -134,12 +135,10 @@ test('a result that is too large is an error that says so, and a client is not a
 
 test('servers MUST NOT treat this capability as enabling tasks under MCP 2025-11-25', async () => {
   const server = await serveTasks(world, 0, 'stateless');
-  const { Client, StreamableHTTPClientTransport } = await import(
-    './sdks/node_modules/@modelcontextprotocol/client/dist/index.mjs'
-  );
+  const { Client, Transport } = await clientSdk('2');
   const capabilities = { extensions: { [EXTENSION]: {} }, elicitation: {} };
   const client = new Client({ name: 'old', version: '1.0.0' }, { capabilities });
-  await client.connect(new StreamableHTTPClientTransport(new URL(server.url)));
+  await client.connect(new Transport(new URL(server.url)));
   const { content, taskId } = await client.callTool({ name: 'add', arguments: { a: 1, b: 2 } });
   assert.deepEqual([content[0].text, taskId], ['3', undefined]);
   const modern = new Modern(server.url);

@@ -1,6 +1,7 @@
 // Notifications of tasks: what `subscriptions/listen` of the SDK answers, with those of tasks in between.
 import { pause } from '../patience.js';
 import type { Kept } from './kept.js';
+import { RETRY_MS } from './persist.js';
 import { declares, detailed, isGone, required, RpcError } from './rpc.js';
 import { capabilitiesIn, isObject, type Asking, type HandlerLike } from './sdk.js';
 
@@ -10,8 +11,6 @@ const TASKS_MAX = 64;
 const BODY_MAX = 4 * 1024 * 1024;
 /** The longest wait for a change, in ms. */
 const WAIT_MS = 25_000;
-/** The pause while the daemon is away, in ms. */
-const RETRY_MS = 1_000;
 /** How often a comment shows whether the client is there, in ms: as the SDK does. */
 const COMMENT_MS = 15_000;
 

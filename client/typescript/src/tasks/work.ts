@@ -1,15 +1,14 @@
 // A task that this process works on: it hears of answers and of the end, and stores what the work came to.
-import { isCode, SessiondError } from '../errors.js';
+import { isCode } from '../errors.js';
 import { pause } from '../patience.js';
 import type { Task } from '../task.js';
 import type { TaskChange, TaskView } from '../types.js';
+import { persist, RETRY_MS, warnUnlessEnded } from './persist.js';
 import { isGone, RpcError } from './rpc.js';
 import { isObject } from './sdk.js';
 
 /** The longest wait for a change, in ms. */
 const WAIT_MS = 25_000;
-/** The pause while the daemon is away, in ms. */
-const RETRY_MS = 1_000;
 
 /** What a client is asked: a request of MCP, such as `elicitation/create`. */
 export interface InputRequest {
@@ -121,22 +120,12 @@ export class Working implements Work {
   }
 
   /** Repeats what may succeed later, until the task is gone. */
-  async #persist(what: () => Promise<TaskView>): Promise<void> {
-    for (let warned = false; ; warned = true) {
-      try {
-        await what();
-        return;
-      } catch (error) {
-        if (!(error instanceof SessiondError && error.passes) || this.signal.aborted) throw error;
-        if (!warned) this.#warn(`a task waits to be stored: ${error.message}`);
-        await pause(RETRY_MS);
-      }
-    }
+  #persist(what: () => Promise<TaskView>): Promise<void> {
+    return persist(what, this.#warn, this.signal);
   }
 
   #unlessEnded(error: unknown): void {
-    if (!isGone(error) && !isCode(error, 'task_ended'))
-      this.#warn(`a change of a task is not kept: ${String(error)}`);
+    warnUnlessEnded(error, this.#warn);
   }
 
   /** Hears of answers, and of the task's end, until the work is done. */

@@ -32,8 +32,9 @@ export async function serverSdk(version) {
   return { Server, Transport, onList, onCall };
 }
 
-/** The client of a version. */
+/** The client of a version. `2-stdio`: the transport of v2 for stdio. */
 export async function clientSdk(version) {
+  if (version === '2-stdio') return import('@modelcontextprotocol/client/stdio');
   if (version === '2') {
     const { Client, StreamableHTTPClientTransport: Transport } = await import('@modelcontextprotocol/client');
     return { Client, Transport, call: (client, params, options) => client.callTool(params, options) };

@@ -1,6 +1,7 @@
-// A server of MCP 2026-07-28 with tasks, on the official SDK: node tasks.mjs PORT [LEGACY]
+// A server of MCP 2026-07-28 with tasks, on the official SDK: node tasks.mjs PORT [LEGACY], or node tasks.mjs stdio
 //
-// It prints where it listens, and what its tools do. The bearer token is the caller, unchecked. LEGACY: `reject`
+// It prints where it listens, and what its tools do. `/changed` says that its tools have changed, `/close` ends
+// its subscriptions. The bearer token is the caller, unchecked. LEGACY: `reject`
 // (the default), or `stateless`, which serves MCP 2025-11-25, too.
 //
 //   add {a, b}            a task: answers the sum when the file `gate` is there, if one is named
@@ -25,11 +26,12 @@ import {
   McpServer,
   ProtocolError,
 } from '@modelcontextprotocol/server';
+import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { taskExtension } from '../../dist/index.js';
 
 const [port = '0', legacy = 'reject'] = process.argv.slice(2);
-const say = (line) => process.stdout.write(`${line}\n`);
+const say = (line) => (port === 'stdio' ? process.stderr : process.stdout).write(`${line}\n`);
 const text = (text) => ({ content: [{ type: 'text', text: String(text) }] });
 const tasks = taskExtension({ service: 'tasks', start: false, timeoutMs: 500, log: (_, line) => say(line) });
 
@@ -138,8 +140,19 @@ function createServer() {
   return tasks.attach(server);
 }
 
-const handler = toNodeHandler(tasks.listening(createMcpHandler(createServer, { legacy })));
-const server = http.createServer((request, response) => handler(request, response));
-server.listen(Number(port), '127.0.0.1', () =>
-  say(`listening at http://127.0.0.1:${server.address().port}/mcp`),
-);
+if (port === 'stdio') {
+  serveStdio(createServer);
+} else {
+  const made = createMcpHandler(createServer, { legacy, maxSubscriptions: 8 });
+  const handler = tasks.listening(made);
+  const node = toNodeHandler(handler);
+  const server = http.createServer((request, response) => {
+    if (request.url === '/changed') made.notify.toolsChanged();
+    if (request.url === '/close') void handler.close();
+    if (request.url === '/mcp') void node(request, response);
+    else response.end();
+  });
+  server.listen(Number(port), '127.0.0.1', () =>
+    say(`listening at http://127.0.0.1:${server.address().port}/mcp`),
+  );
+}

@@ -1,0 +1,192 @@
+// Notifications of tasks (SEP-2663, "Task Status Notifications"), and the official client with tasks.
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { kill, World } from './lib/daemon.mjs';
+import { EXTENSION, Modern, named, serveTasks } from './lib/modern.mjs';
+import { clientSdk } from './sdks/sdk.mjs';
+
+let world, server, client;
+before(async () => {
+  world = await new World().start();
+  server = await serveTasks(world);
+  client = new Modern(server.url);
+});
+after(async () => {
+  await kill(server.child);
+  await world.end();
+});
+
+const root = () => server.url.slice(0, -'/mcp'.length);
+const ACK = 'notifications/subscriptions/acknowledged';
+
+test('in its acknowledgement notification, the server includes the list of task IDs it has agreed to send notifications for', async () => {
+  const one = await client.call('greet');
+  const { next, stop } = await client.listen({
+    taskIds: ['none', one.taskId, one.taskId],
+    toolsListChanged: true,
+  });
+  const { method, params } = await next();
+  assert.equal(method, ACK);
+  assert.deepEqual(params.notifications, { toolsListChanged: true, taskIds: [one.taskId] });
+  stop();
+});
+
+test('each notification carries a complete DetailedTask, identical to what tasks/get would have returned at that moment, and the stream ends with its tasks', async () => {
+  const { taskId } = await client.call('greet');
+  await client.status(taskId, 'input_required');
+  const { next, told } = await client.listen({ taskIds: [taskId] });
+  const subscription = (await next()).params._meta;
+  const compare = async ({ method, params }) => {
+    const { resultType, _meta, ...task } = await client.get(taskId);
+    assert.equal(method, 'notifications/tasks');
+    assert.deepEqual(params, { ...task, _meta: subscription });
+    return Object.keys(task.inputRequests ?? {});
+  };
+  const [first] = await compare(await next());
+  await client.update(taskId, { [first]: named('Ann') });
+  let asked;
+  do asked = await next();
+  while (asked.params.statusMessage !== 'asked' || asked.params.status !== 'input_required');
+  const [second] = await compare(asked);
+  await client.update(taskId, { [second]: named('Bob') });
+  let done;
+  do done = await next();
+  while (done.params.status !== 'completed');
+  assert.deepEqual(await compare(done), []);
+  const last = await next();
+  assert.equal(last.result.resultType, 'complete');
+  assert.deepEqual(last.result._meta['io.modelcontextprotocol/subscriptionId'], last.id);
+  assert.equal((await told.next()).done, true);
+});
+
+test('other notifications come on the same stream, but neither notifications/progress nor notifications/message, and the server may end it', async () => {
+  const { taskId } = await client.call('slow');
+  const { next, told } = await client.listen({ taskIds: [taskId], toolsListChanged: true });
+  assert.equal((await next()).method, ACK);
+  assert.equal((await next()).params.status, 'working');
+  await fetch(`${root()}/changed`);
+  assert.equal((await next()).method, 'notifications/tools/list_changed');
+  await client.cancel(taskId);
+  assert.equal((await next()).params.status, 'cancelled');
+  await fetch(`${root()}/changed`);
+  assert.equal((await next()).method, 'notifications/tools/list_changed', 'it outlives the task');
+  const other = await serveTasks(world);
+  const there = client.with({ url: other.url });
+  const slow = await there.call('slow');
+  const listening = await there.listen({ taskIds: [slow.taskId] });
+  assert.equal((await listening.next()).method, ACK);
+  assert.equal((await listening.next()).params.status, 'working');
+  await fetch(`${other.url.slice(0, -'/mcp'.length)}/close`);
+  assert.ok((await listening.next()).result);
+  assert.equal((await listening.told.next()).done, true);
+  await kill(other.child);
+  await told.return();
+});
+
+test('servers MUST return -32021 for non-declaring clients requesting task notifications on subscriptions/listen', async () => {
+  const { taskId } = await client.call('slow');
+  const plain = client.with({ capabilities: {} });
+  const notifications = { taskIds: [taskId], toolsListChanged: true };
+  const { status, code, data } = await plain.error('subscriptions/listen', { notifications });
+  assert.deepEqual([status, code], [400, -32021]);
+  assert.deepEqual(data.requiredCapabilities, { extensions: { [EXTENSION]: {} } });
+  const bad = await client.error('subscriptions/listen', { notifications: { taskIds: taskId } });
+  assert.equal(bad.code, -32602);
+  // What is not about tasks is the SDK's.
+  const { next, stop } = await plain.listen({ toolsListChanged: true });
+  assert.deepEqual((await next()).params.notifications, { toolsListChanged: true });
+  stop();
+});
+
+test('subscriptions whose client has gone leave room for others', async () => {
+  const { taskId } = await client.call('slow');
+  // The server takes eight at one time.
+  for (let n = 0; n < 24; n++) {
+    const { next, stop } = await client.listen({ taskIds: [taskId], toolsListChanged: true });
+    const { method, error } = await next();
+    stop();
+    if (error) n--;
+    else assert.equal(method, ACK);
+  }
+});
+
+/** A schema that takes everything. */
+const any = { '~standard': { version: 1, vendor: 'test', validate: (value) => ({ value }) } };
+
+/** What the official client does with a task. `created` gives the id that it was told. */
+async function official(sdk, created) {
+  const heard = [];
+  let ended;
+  const end = new Promise((resolve) => (ended = resolve));
+  sdk.setNotificationHandler('notifications/tasks', { params: any }, (task) => {
+    heard.push(task.status);
+    if (task.status === 'completed') ended(task);
+  });
+  // It takes no CreateTaskResult as the answer to a call, and says so.
+  await assert.rejects(sdk.callTool({ name: 'greet', arguments: {} }), { code: 'UNSUPPORTED_RESULT_TYPE' });
+  const taskId = await created;
+  const ask = (method, more) => sdk.request({ method, params: { taskId, ...more } }, any);
+  let asked = 0;
+  for (let task; task?.status !== 'completed'; ) {
+    task = await ask('tasks/get');
+    const [key] = Object.keys(task.inputRequests ?? {});
+    if (key) await ask('tasks/update', { inputResponses: { [key]: named(`${++asked}`) } });
+    if (task.status === 'completed') assert.equal(task.result.content[0].text, 'Hello, 1, 2!');
+  }
+  await ask('tasks/cancel');
+  await assert.rejects(sdk.request({ method: 'tasks/get', params: { taskId: 'none' } }, any), {
+    code: -32602,
+  });
+  return { taskId, end, heard };
+}
+
+const options = {
+  capabilities: { extensions: { [EXTENSION]: {} }, elicitation: {} },
+  versionNegotiation: { mode: { pin: '2026-07-28' } },
+};
+
+test('the official client over HTTP gets, answers and cancels tasks, and hears of them', async () => {
+  const { Client, Transport } = await clientSdk('2');
+  let told;
+  const created = new Promise((resolve) => (told = resolve));
+  const spying = async (...request) => {
+    const response = await fetch(...request);
+    if (response.headers.get('content-type')?.startsWith('application/json')) {
+      const { result } = await response.clone().json();
+      if (result?.resultType === 'task') told(result.taskId);
+    }
+    return response;
+  };
+  const sdk = new Client({ name: 'official', version: '1.0.0' }, options);
+  await sdk.connect(new Transport(new URL(server.url), { fetch: spying }));
+  const { taskId, end, heard } = await official(sdk, created);
+  const subscription = await sdk.listen({ taskIds: [taskId] });
+  assert.equal((await end).result.content[0].text, 'Hello, 1, 2!');
+  assert.deepEqual(heard, ['completed']);
+  await subscription.close();
+  await sdk.close();
+});
+
+test('the official client over stdio gets, answers and cancels tasks', async () => {
+  const { Client } = await clientSdk('2');
+  const { StdioClientTransport } = await clientSdk('2-stdio');
+  const script = path.join(import.meta.dirname, 'sdks/tasks.mjs');
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args: [script, 'stdio'],
+    env: world.env,
+    stderr: 'ignore',
+  });
+  const sdk = new Client({ name: 'official', version: '1.0.0' }, options);
+  await sdk.connect(transport);
+  const { onmessage } = transport;
+  const created = new Promise((resolve) => {
+    transport.onmessage = (message, ...extra) => {
+      if (message.result?.resultType === 'task') resolve(message.result.taskId);
+      onmessage(message, ...extra);
+    };
+  });
+  await official(sdk, created);
+  await sdk.close();
+});
