@@ -32,3 +32,4 @@ export {
 export type { InputRequest, Work } from './tasks/work.js';
 export { SessionTaskStore, type StoredTask } from './tasks/store.js';
 export { SessionTaskQueue } from './tasks/queue.js';
+export { requestStateCodec, type RequestStateOptions, type StateCodec } from './requeststate.js';

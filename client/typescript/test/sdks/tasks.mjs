@@ -15,6 +15,7 @@
 //   slow                  a task that ends only when it is cancelled
 //   report {steps, gate}  a task that tells how it is going, with other times
 //   large {bytes}         a task with so large a result
+//   count                 answers by `requestState` how often it was called with what it has answered
 //   confirm               asks by `requestState` first, and then answers with a task
 import fs from 'node:fs';
 import http from 'node:http';
@@ -22,18 +23,22 @@ import path from 'node:path';
 import {
   fromJsonSchema,
   createMcpHandler,
+  createRequestStateCodec,
   inputRequired,
   McpServer,
   ProtocolError,
 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { toNodeHandler } from '@modelcontextprotocol/node';
-import { taskExtension } from '../../dist/index.js';
+import { requestStateCodec, taskExtension } from '../../dist/index.js';
 
 const [port = '0', legacy = 'reject'] = process.argv.slice(2);
 const say = (line) => (port === 'stdio' ? process.stderr : process.stdout).write(`${line}\n`);
 const text = (text) => ({ content: [{ type: 'text', text: String(text) }] });
-const tasks = taskExtension({ service: 'tasks', start: false, timeoutMs: 500, log: (_, line) => say(line) });
+const options = { service: 'tasks', start: false, timeoutMs: 500, log: (_, line) => say(line) };
+const tasks = taskExtension(options);
+
+const state = requestStateCodec(createRequestStateCodec, options);
 
 /** Waits until a file is there. */
 function opened(gate) {
@@ -59,7 +64,10 @@ const name = {
 };
 
 function createServer() {
-  const server = new McpServer({ name: 'tasks', version: '1.0.0' });
+  const server = new McpServer(
+    { name: 'tasks', version: '1.0.0' },
+    { requestState: { verify: state.verify } },
+  );
   const inputSchema = fromJsonSchema({ type: 'object' });
   const tool = (name, call, more = {}) =>
     server.registerTool(name, { description: name, inputSchema, ...more }, call);
@@ -130,6 +138,10 @@ function createServer() {
     }),
   );
   tool('large', ({ bytes }, context) => tasks.run(context, () => text('x'.repeat(bytes))));
+  tool('count', async ({ done }, context) => {
+    const count = (context.mcpReq.requestState()?.count ?? 0) + 1;
+    return done ? text(count) : inputRequired({ requestState: await state.mint({ count }) });
+  });
   tool('confirm', (_, context) => {
     const { answer } = context.mcpReq.inputResponses ?? {};
     if (!answer) return inputRequired({ inputRequests: { answer: name } });
