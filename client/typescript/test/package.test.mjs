@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { kill, lines, World } from './lib/daemon.mjs';
+import { Modern, named } from './lib/modern.mjs';
 import { Wire } from './lib/server.mjs';
 
 const root = path.resolve(import.meta.dirname, '..');
@@ -24,7 +25,13 @@ before(() => {
     cwd: root,
   });
   writeFileSync(path.join(folder, 'package.json'), '{"private": true}');
-  npm('install', `./${packed.toString().trim()}`, '@modelcontextprotocol/sdk@1.32.2');
+  npm(
+    'install',
+    `./${packed.toString().trim()}`,
+    '@modelcontextprotocol/sdk@1.32.2',
+    '@modelcontextprotocol/server@2.4.0',
+    '@modelcontextprotocol/node@2.1.2',
+  );
 });
 after(() => {
   rmSync(folder, { recursive: true, force: true });
@@ -63,6 +70,26 @@ test('an HTTP server that is killed and started again goes on counting', async (
   const second = start(new URL(url).port);
   await lines(second.stdout).next(/^listening/);
   assert.equal(await client.text('visit'), 'visit 2');
+  await kill(second);
+});
+
+test('a server with tasks is killed: what has ended has its result, and what was under way has failed', async () => {
+  const command = 'node node_modules/mcp-sessiond-client/examples/tasks-server.mjs 8000';
+  assert.ok(readme.includes(command));
+  const start = (port) => run(command.slice(0, -5), port);
+  const first = start('0');
+  const [, url] = await lines(first.stdout).next(/^listening at (.*)$/);
+  const client = new Modern(url);
+  const { taskId } = await client.call('greet');
+  const { inputRequests } = await client.status(taskId, 'input_required');
+  await client.update(taskId, { [Object.keys(inputRequests)[0]]: named('Ann') });
+  await client.status(taskId, 'completed');
+  const lost = await client.call('greet');
+  await kill(first);
+  const second = start(new URL(url).port);
+  await lines(second.stdout).next(/^listening/);
+  assert.equal((await client.get(taskId)).result.content[0].text, 'Hello, Ann!');
+  assert.deepEqual((await client.status(lost.taskId, 'failed')).error.data, { outcome: 'unknown' });
   await kill(second);
 });
 

@@ -1,6 +1,15 @@
 // Compiled only (`tsc --strict`): what `durable` and the event store take of each SDK, by their own types.
-import { createMcpHandler, McpServer, Server, type ServerEvent } from '@modelcontextprotocol/server';
-import { NodeStreamableHTTPServerTransport } from '@modelcontextprotocol/node';
+import {
+  createMcpHandler,
+  createRequestStateCodec,
+  McpServer,
+  Server,
+  type CallToolResult,
+  type ServerContext,
+  type ServerEvent,
+} from '@modelcontextprotocol/server';
+import { serveStdio } from '@modelcontextprotocol/server/stdio';
+import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
 import { Hono } from 'hono';
 import fastify from 'fastify';
 import http from 'node:http';
@@ -9,18 +18,27 @@ import {
   StreamableHTTPServerTransport as Transport13,
   type EventStore as EventStore13,
 } from 'sdk-1.13/server/streamableHttp.js';
+import type { TaskMessageQueue as Queue24, TaskStore as Store24 } from 'sdk-1.24/experimental/tasks';
+import type { TaskMessageQueue as Queue26, TaskStore as Store26 } from 'sdk-1.26/experimental/tasks';
+import type { TaskMessageQueue as Queue29, TaskStore as Store29 } from 'sdk-1.29/experimental/tasks';
+import type { TaskMessageQueue as Queue32, TaskStore as Store32 } from 'sdk-1.32/experimental/tasks';
 import { McpServer as Mcp32 } from 'sdk-1.32/server/mcp.js';
 import {
   StreamableHTTPServerTransport as Transport32,
   type EventStore as EventStore32,
 } from 'sdk-1.32/server/streamableHttp.js';
 import {
+  credential,
   durable,
   eventBus,
+  requestStateCodec,
   session,
   SessionEventStore,
   Sessions,
   SessiondError,
+  SessionTaskQueue,
+  SessionTaskStore,
+  taskExtension,
   type ErrorCode,
 } from '../../dist/index.js';
 
@@ -44,3 +62,38 @@ export async function stores(): Promise<[EventStore13, EventStore32]> {
 }
 
 export const code = (error: SessiondError): ErrorCode => error.code;
+
+export const taskStores = (): [Store24 & Store26, Store29, Store32] => [
+  new SessionTaskStore(),
+  new SessionTaskStore(),
+  new SessionTaskStore(),
+];
+export const queues = (): [Queue24 & Queue26, Queue29, Queue32] => [
+  new SessionTaskQueue(),
+  new SessionTaskQueue(),
+  new SessionTaskQueue(),
+];
+new Mcp32(info, { taskStore: new SessionTaskStore(), taskMessageQueue: new SessionTaskQueue() });
+
+const tasks = taskExtension({
+  ...of,
+  caller: ({ authInfo, req }) => credential(authInfo?.clientId ?? req?.headers.get('x-key') ?? ''),
+});
+const state = requestStateCodec<{ step: number }>(createRequestStateCodec, {
+  ...of,
+  bind: (context: ServerContext) => context.http?.authInfo?.clientId ?? '',
+});
+const make = () => {
+  const server = new McpServer(info, { requestState: { verify: state.verify } });
+  server.registerTool('report', { description: '' }, (context) =>
+    tasks.run(context, async (work): Promise<CallToolResult> => {
+      const { content } = await work.ask({ method: 'elicitation/create', params: {} });
+      await work.update({ message: await state.mint({ step: 1 }, context) });
+      return { content: [{ type: 'text', text: String(content) }] };
+    }),
+  );
+  return tasks.attach(server);
+};
+tasks.attach(new Server(info));
+http.createServer(toNodeHandler(tasks.listening(createMcpHandler(make))));
+serveStdio(make);
