@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { Sessions } from '../dist/index.js';
 import { kill, World } from './lib/daemon.mjs';
 import { EXTENSION, Modern, named, serveTasks } from './lib/modern.mjs';
 import { clientSdk } from './sdks/sdk.mjs';
@@ -93,7 +94,7 @@ test('answers and a cancellation reach the server that works, through another on
 });
 
 test('while the daemon is away a call is answered without a task, a task is looked up in vain (-32603), and what ends is stored later', async () => {
-  const server = await serveTasks(world);
+  const server = await serveTasks(world, 0, 'reject', 3_000);
   const client = new Modern(server.url);
   const { file, open } = gate();
   const { taskId } = await client.call('add', { a: 2, b: 3, gate: file });
@@ -111,6 +112,40 @@ test('while the daemon is away a call is answered without a task, a task is look
   const lines = server.out.all.filter((line) => line.startsWith('mcp-sessiond: no task can be created'));
   assert.equal(lines.length, 1, 'it is said once');
   assert.ok(!server.out.all.some((line) => line.includes(taskId.split('.')[1])));
+  await kill(server.child);
+});
+
+test('a client that has gone before it could hear of its task leaves none that works', async () => {
+  const server = await serveTasks(world);
+  const sessions = Sessions.ofService('tasks', world.options);
+  const before = new Set((await sessions.list()).map(({ id }) => id));
+  const gone = new AbortController();
+  world.daemon.kill('SIGSTOP');
+  const call = new Modern(server.url).call('slow', {}, {}, { signal: gone.signal });
+  await server.out.next(/^called slow$/);
+  gone.abort();
+  await assert.rejects(call);
+  await server.out.next(/^gone$/);
+  world.daemon.kill('SIGCONT');
+  let cancelled;
+  while (!cancelled) {
+    const made = (await sessions.list()).filter(({ id }) => !before.has(id));
+    for (const { id } of made)
+      [cancelled] = (await sessions.at(id).tasks()).filter((task) => task.status === 'cancelled');
+  }
+  await kill(server.child);
+});
+
+test('work that does not wait for its answers, or throws nothing, ends no server', async () => {
+  const server = await serveTasks(world);
+  const client = new Modern(server.url);
+  const { taskId } = await client.call('impatient');
+  await client.status(taskId, 'input_required');
+  await client.cancel(taskId);
+  const nothing = await client.call('fail', { how: 'nothing' });
+  const { result } = await client.status(nothing.taskId, 'completed');
+  assert.equal(result.isError, true);
+  assert.equal((await client.get(taskId)).status, 'cancelled');
   await kill(server.child);
 });
 

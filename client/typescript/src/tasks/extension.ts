@@ -1,10 +1,12 @@
 // The Tasks extension of MCP 2026-07-28 (SEP-2663) for a server on the SDK's v2: what an author calls.
 import { credential } from '../wire.js';
 import { toStandardError, type Options } from '../options.js';
-import type { Caller } from '../types.js';
+import type { Caller, TaskView } from '../types.js';
 import { Keep } from './kept.js';
 import { Listening } from './listen.js';
-import { declares, demand, detailed, EXTENSION, fieldsOf, required, RpcError } from './rpc.js';
+import { warner, type Warn } from './persist.js';
+import { created, inline, rectified, refused } from './results.js';
+import { declares, demand, detailed, EXTENSION, required, RpcError } from './rpc.js';
 import { isCode, SessiondError } from '../errors.js';
 import {
   ANYTHING,
@@ -22,8 +24,6 @@ import { Working, type Work } from './work.js';
 const TTL_MS = 3600_000;
 /** How often clients should ask for a task, in ms. */
 const POLL_MS = 1_000;
-/** What a result has that is to be an error of JSON-RPC: the SDK makes text of what a tool throws. */
-const REFUSED = 'mcp-sessiond/refused';
 
 /** How tasks work. */
 export interface TaskExtensionOptions extends Options {
@@ -83,14 +83,16 @@ export function taskExtension(options: TaskExtensionOptions): TaskExtension {
 class Extension implements TaskExtension {
   readonly #keep: Keep;
   readonly #caller: (asking: Asking) => Caller | undefined;
-  readonly #warn: (line: string) => void;
+  readonly #warn: Warn;
+  /** What this process works on: it need not wait to hear what it has been told itself. */
+  readonly #working = new Map<string, Working>();
   #attached = false;
   #failing = false;
 
   constructor({ service, caller = bearer, log = toStandardError, ...options }: TaskExtensionOptions) {
     this.#keep = new Keep(service, { log, ...options });
     this.#caller = caller;
-    this.#warn = (line) => log('warn', `mcp-sessiond: ${line}`);
+    this.#warn = warner(log);
   }
 
   attach<S extends AnyServer>(server: S): S {
@@ -134,10 +136,11 @@ class Extension implements TaskExtension {
     const untasked = (why: RpcError) => (must ? refused<R>(why) : inline(context, work, why));
     const capabilities = capabilitiesIn(context.mcpReq.envelope);
     if (!declares(capabilities)) return untasked(RpcError.missing(required));
+    const caller = this.#callerOf(context);
     let made;
     try {
       const begin = { ttlMs, pollMs, ...(message === undefined ? {} : { message }) };
-      made = await this.#keep.create(this.#callerOf(context), begin);
+      made = await this.#keep.create(caller, begin);
       this.#failing = false;
     } catch (error) {
       if (!this.#failing) this.#warn(`no task can be created, so clients wait for results: ${String(error)}`);
@@ -145,9 +148,14 @@ class Extension implements TaskExtension {
       return untasked(RpcError.internal('the task could not be created: try again later'));
     }
     const { id, task, view } = made;
-    void new Working(id, task, capabilities, this.#warn).done(work, view);
-    // `content` and `isError` are for the SDK's own checks of a tool's result, and are not sent.
-    return { resultType: 'task', ...fieldsOf(id, view), content: [], isError: true } as unknown as R;
+    // Who has gone by now never hears of the task.
+    if (context.mcpReq.signal.aborted) void task.cancel().catch(() => undefined);
+    else {
+      const working = new Working(id, task, capabilities, this.#warn);
+      this.#working.set(id, working);
+      void working.done(work, view).finally(() => this.#working.delete(id));
+    }
+    return created(id, view);
   }
 
   listening<H extends HandlerLike>(handler: H): H {
@@ -170,7 +178,7 @@ class Extension implements TaskExtension {
   }
 
   async #update(context: RequestContext, taskId: unknown): Promise<object> {
-    const { task } = this.#keep.find(this.#callerOf(context), taskId);
+    const { id, task } = this.#keep.find(this.#callerOf(context), taskId);
     const { inputResponses } = context.mcpReq;
     if (!isObject(inputResponses))
       throw RpcError.invalid(
@@ -182,13 +190,24 @@ class Extension implements TaskExtension {
       ({ key, response }) => response === undefined && Object.hasOwn(inputResponses, key),
     );
     const answer = Object.fromEntries(open.map(({ key }) => [key, inputResponses[key]]));
-    if (open.length > 0) await task.update({ answer }).catch(unlessEnded);
+    if (open.length > 0) await this.#told(id, task.update({ answer }));
     return {};
   }
 
   async #cancel(context: RequestContext, taskId: unknown): Promise<object> {
-    await this.#keep.find(this.#callerOf(context), taskId).task.cancel().catch(unlessEnded);
+    const { id, task } = this.#keep.find(this.#callerOf(context), taskId);
+    await this.#told(id, task.cancel());
     return {};
+  }
+
+  /** A client has changed a task, unless it has ended. */
+  async #told(id: string, change: Promise<TaskView>): Promise<void> {
+    try {
+      const view = await change;
+      this.#working.get(id)?.hear(view);
+    } catch (error) {
+      if (!isCode(error, 'task_ended')) throw error;
+    }
   }
 }
 
@@ -197,39 +216,4 @@ function bearer({ authInfo, req }: Asking): Caller | undefined {
   const [, sent] = /^Bearer +(\S+) *$/i.exec(req?.headers.get('authorization') ?? '') ?? [];
   const token = authInfo?.token ?? sent;
   return token === undefined ? undefined : credential(token);
-}
-
-function unlessEnded(error: unknown): void {
-  if (!isCode(error, 'task_ended')) throw error;
-}
-
-/** The work of a call that is no task. Its client can't be asked anything: `why` there is no task. */
-async function inline<R>(
-  context: RequestContext,
-  work: (work: Work) => R | Promise<R>,
-  why: RpcError,
-): Promise<R> {
-  const ask = () => Promise.reject(why);
-  try {
-    return await work({ signal: context.mcpReq.signal, update: async () => undefined, ask });
-  } catch (error) {
-    if (error === why) return refused(why);
-    throw error;
-  }
-}
-
-/** A result that is sent as an error of JSON-RPC. */
-function refused<R>(error: RpcError): R {
-  const text = { type: 'text', text: error.message };
-  return { content: [text], isError: true, [REFUSED]: error.json } as unknown as R;
-}
-
-/** An answer as the extension has it. */
-function rectified(message: unknown): unknown {
-  if (!isObject(message) || !isObject(message['result'])) return message;
-  const { [REFUSED]: error, ...result } = message['result'];
-  if (error !== undefined) return { jsonrpc: '2.0', id: message['id'], error };
-  if (result['resultType'] !== 'task') return message;
-  const { content: _, isError: __, ...task } = result;
-  return { ...message, result: task };
 }

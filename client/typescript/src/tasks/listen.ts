@@ -139,12 +139,13 @@ class Subscription {
       await told;
       await Promise.all([passed, ...this.#tasks.map((kept) => this.#follow(kept))]);
       if (this.#last) this.#write(this.#last);
-      this.#controller.close();
     } catch {
-      // The client has gone.
+      // The SDK's stream has broken: this one ends, and the client may come again.
     } finally {
       clearInterval(comment);
+      this.#stop.abort();
       this.#gone();
+      this.#close();
     }
   }
 
@@ -197,6 +198,14 @@ class Subscription {
 
   #say(method: unknown, params: Fields): void {
     this.#write(`event: message\ndata: ${JSON.stringify({ jsonrpc: '2.0', method, params })}\n\n`);
+  }
+
+  #close(): void {
+    try {
+      this.#controller.close();
+    } catch {
+      // The client has gone.
+    }
   }
 
   #write(frame: string): void {

@@ -1,12 +1,25 @@
 // What has become of a task is stored, as soon as the daemon is there.
 import { isCode, SessiondError } from '../errors.js';
+import type { Logger } from '../options.js';
 import { pause } from '../patience.js';
 import { isGone } from './rpc.js';
 
 /** The pause while the daemon is away, in ms. */
 export const RETRY_MS = 1_000;
 
-type Warn = (line: string) => void;
+/** Logs a warning. */
+export type Warn = (line: string) => void;
+
+/** Warnings on a logger. One that throws is no trouble of the server's. */
+export function warner(log: Logger): Warn {
+  return (line) => {
+    try {
+      log('warn', `mcp-sessiond: ${line}`);
+    } catch {
+      // Nobody is there to be told.
+    }
+  };
+}
 
 /** Repeats what may succeed later, until `signal` is aborted. Rejects with what will not. */
 export async function persist(what: () => Promise<unknown>, warn: Warn, signal?: AbortSignal): Promise<void> {

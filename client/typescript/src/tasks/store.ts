@@ -5,7 +5,7 @@ import { toStandardError, type Logger } from '../options.js';
 import type { Session } from '../session.js';
 import type { Task } from '../task.js';
 import type { TaskStatus, TaskView } from '../types.js';
-import { persist, warnUnlessEnded } from './persist.js';
+import { persist, warner, warnUnlessEnded, type Warn } from './persist.js';
 import { isGone, RpcError } from './rpc.js';
 import { isObject } from './sdk.js';
 
@@ -48,11 +48,11 @@ export function sessionOf(own: Session | undefined, sessionId: string | undefine
  */
 export class SessionTaskStore {
   readonly #own: Session | undefined;
-  readonly #log: Logger;
+  readonly #warn: Warn;
 
   constructor(session?: Session, { log = toStandardError }: { log?: Logger } = {}) {
     this.#own = session;
-    this.#log = log;
+    this.#warn = warner(log);
   }
 
   async createTask(
@@ -182,15 +182,11 @@ export class SessionTaskStore {
   }
 
   #persist(what: () => Promise<unknown>): Promise<void> {
-    return persist(what, (line) => this.#warn(line));
+    return persist(what, this.#warn);
   }
 
   #unlessEnded(error: unknown): void {
-    warnUnlessEnded(error, (line) => this.#warn(line));
-  }
-
-  #warn(line: string): void {
-    this.#log('warn', `mcp-sessiond: ${line}`);
+    warnUnlessEnded(error, this.#warn);
   }
 }
 

@@ -71,9 +71,15 @@ export class Working implements Work {
   }
 
   ask<T = any>(request: InputRequest): Promise<T> {
+    const answer = this.#ask<T>(request);
+    // Work that does not wait for its answer any more is not ended by that.
+    answer.catch(() => undefined);
+    return answer;
+  }
+
+  async #ask<T>(request: InputRequest): Promise<T> {
     const needed = capabilityFor(request.method);
-    if (needed && !isObject(this.#capabilities[needed]))
-      return Promise.reject(RpcError.missing({ [needed]: {} }));
+    if (needed && !isObject(this.#capabilities[needed])) throw RpcError.missing({ [needed]: {} });
     const key = `input-${++this.#asked}`;
     return new Promise<T>((resolve, reject) => {
       if (this.signal.aborted) return reject(this.signal.reason);
@@ -99,7 +105,7 @@ export class Working implements Work {
   }
 
   #endBy(error: unknown): Promise<TaskView> {
-    const { code, message, data } = error as RpcError;
+    const { code, message, data } = (error ?? {}) as RpcError;
     // Only an error of JSON-RPC is a failure. Any other one is the result of a tool, as without a task.
     if (Number.isSafeInteger(code)) return this.#task.fail(new RpcError(code, String(message), data).json);
     const text = error instanceof Error ? error.message : String(error);
@@ -128,6 +134,18 @@ export class Working implements Work {
     warnUnlessEnded(error, this.#warn);
   }
 
+  /** Hears how the task is. Tells whether it goes on. */
+  hear({ inputs, status }: TaskView): boolean {
+    for (const { key, response } of inputs) {
+      if (response === undefined) continue;
+      this.#waiting.get(key)?.resolve(response);
+      this.#waiting.delete(key);
+    }
+    const goesOn = status === 'working' || status === 'input_required';
+    if (!goesOn) this.#leave(`the task is ${status}`);
+    return goesOn;
+  }
+
   /** Hears of answers, and of the task's end, until the work is done. */
   async #watch(version: bigint): Promise<void> {
     for (let known = version; !this.#over.signal.aborted; ) {
@@ -135,20 +153,13 @@ export class Working implements Work {
         const view = await this.#task.changed(known, WAIT_MS, this.#over.signal);
         if (this.#over.signal.aborted) return;
         known = view.version;
-        for (const { key, response } of view.inputs) if (response !== undefined) this.#answer(key, response);
-        if (view.status !== 'working' && view.status !== 'input_required')
-          return this.#leave(`the task is ${view.status}`);
+        if (!this.hear(view)) return;
       } catch (error) {
         if (this.#over.signal.aborted) return;
         if (isGone(error)) return this.#leave("the task's time is over");
         await pause(RETRY_MS);
       }
     }
-  }
-
-  #answer(key: string, response: unknown): void {
-    this.#waiting.get(key)?.resolve(response);
-    this.#waiting.delete(key);
   }
 
   #leave(why: string): void {

@@ -11,7 +11,7 @@ const VERSION = '2026-07-28';
 /** `sdks/tasks.mjs`. */
 export async function serveTasks(world, port = 0, ...further) {
   const script = path.join(import.meta.dirname, '../sdks/tasks.mjs');
-  const child = spawn(process.execPath, [script, String(port), ...further], {
+  const child = spawn(process.execPath, [script, ...[port, ...further].map(String)], {
     env: world.env,
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -78,8 +78,8 @@ export class Modern {
     return { status, ...error };
   }
 
-  call(name, given = {}, more = {}) {
-    return this.result('tools/call', { name, arguments: given, ...more });
+  call(name, given = {}, more = {}, how = {}) {
+    return this.result('tools/call', { name, arguments: given, ...more }, how);
   }
 
   get(taskId) {

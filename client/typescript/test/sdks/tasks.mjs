@@ -1,18 +1,20 @@
-// A server of MCP 2026-07-28 with tasks, on the official SDK: node tasks.mjs PORT [LEGACY], or node tasks.mjs stdio
+// A server of MCP 2026-07-28 with tasks, on the official SDK: node tasks.mjs PORT [LEGACY [PATIENCE]], or
+// node tasks.mjs stdio
 //
 // It prints where it listens, and what its tools do. `/changed` says that its tools have changed, `/close` ends
 // its subscriptions. The bearer token is the caller, unchecked. LEGACY: `reject`
-// (the default), or `stateless`, which serves MCP 2025-11-25, too.
+// (the default), or `stateless`, which serves MCP 2025-11-25, too. PATIENCE: how long the daemon is waited for, in ms.
 //
 //   add {a, b}            a task: answers the sum when the file `gate` is there, if one is named
 //   only {gate}           the same for clients that take tasks; refuses others
 //   plain                 no task: answers `plain`
 //   greet {times}         a task: asks the client for its name, and greets it
 //   sample                a task: asks the client for a sample
-//   fail {how}            a task that throws: an error of JSON-RPC (`rpc`), or any other one
+//   fail {how}            a task that throws: an error of JSON-RPC (`rpc`), `nothing`, or any other one
 //   bad                   a task whose result says `isError`
 //   structured {gate}     a task of a tool with an output schema
 //   slow                  a task that ends only when it is cancelled
+//   impatient             a task that does not wait for what it asks
 //   report {steps, gate}  a task that tells how it is going, with other times
 //   large {bytes}         a task with so large a result
 //   count                 answers by `requestState` how often it was called with what it has answered
@@ -32,10 +34,10 @@ import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { requestStateCodec, taskExtension } from '../../dist/index.js';
 
-const [port = '0', legacy = 'reject'] = process.argv.slice(2);
+const [port = '0', legacy = 'reject', patience = '10000'] = process.argv.slice(2);
 const say = (line) => (port === 'stdio' ? process.stderr : process.stdout).write(`${line}\n`);
 const text = (text) => ({ content: [{ type: 'text', text: String(text) }] });
-const options = { service: 'tasks', start: false, timeoutMs: 500, log: (_, line) => say(line) };
+const options = { service: 'tasks', start: false, timeoutMs: Number(patience), log: (_, line) => say(line) };
 const tasks = taskExtension(options);
 
 const state = requestStateCodec(createRequestStateCodec, options);
@@ -106,6 +108,7 @@ function createServer() {
   );
   tool('fail', ({ how }, context) =>
     tasks.run(context, () => {
+      if (how === 'nothing') throw undefined;
       if (how === 'rpc') throw new ProtocolError(-32603, 'API rate limit exceeded', { limit: 1 });
       throw new Error('no such city');
     }),
@@ -123,13 +126,22 @@ function createServer() {
       }),
     },
   );
-  tool('slow', (_, context) =>
-    tasks.run(context, async ({ signal }) => {
+  tool('impatient', (_, context) =>
+    tasks.run(context, async (work) => {
+      void work.ask(name);
+      void work.ask({ method: 'sampling/createMessage' });
+      await new Promise((resolve) => work.signal.addEventListener('abort', resolve));
+    }),
+  );
+  tool('slow', (_, context) => {
+    say('called slow');
+    context.mcpReq.signal.addEventListener('abort', () => say('gone'));
+    return tasks.run(context, async ({ signal }) => {
       await new Promise((resolve) => signal.addEventListener('abort', resolve));
       say(`aborted: ${signal.reason.message}`);
       return text('too late');
-    }),
-  );
+    });
+  });
   tool('report', ({ gate, pollMs, ttlMs }, context) =>
     tasks.run(context, async (work) => {
       await work.update({ message: 'half', pollMs, ttlMs });
