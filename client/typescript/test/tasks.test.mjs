@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { inspect } from 'node:util';
 import { isCode, Sessions } from '../dist/index.js';
@@ -59,7 +61,9 @@ test('a task whose process is killed has failed', async () => {
     console.log(task.id);
     setInterval(() => {}, 1 << 30);
   `;
-  const writer = spawn(process.execPath, ['--input-type=module', '-e', program]);
+  const script = path.join(world.base, 'writer.mjs');
+  writeFileSync(script, program);
+  const writer = spawn(process.execPath, [script]);
   const [id] = await once(writer.stdout, 'data');
   const task = session.task(String(id).trim());
   const { version } = await task.view();

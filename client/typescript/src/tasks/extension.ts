@@ -1,13 +1,13 @@
 // The Tasks extension of MCP 2026-07-28 (SEP-2663) for a server on the SDK's v2: what an author calls.
-import { credential } from '../wire.js';
+import { isCode, SessiondError } from '../errors.js';
 import { toStandardError, type Options } from '../options.js';
 import type { Caller, TaskView } from '../types.js';
+import { credential } from '../wire.js';
 import { Keep } from './kept.js';
 import { Listening } from './listen.js';
 import { warner, type Warn } from './persist.js';
 import { created, inline, rectified, refused } from './results.js';
 import { declares, demand, detailed, EXTENSION, required, RpcError } from './rpc.js';
-import { isCode, SessiondError } from '../errors.js';
 import {
   ANYTHING,
   capabilitiesIn,

@@ -60,8 +60,10 @@ export function ended(child) {
 
 /** Kills a process, and waits until it has ended. */
 export async function kill(child, signal = 'SIGKILL') {
+  // Before the signal: Deno says of a child that it has ended as soon as it is sent.
+  const gone = ended(child);
   child.kill(signal);
-  await ended(child);
+  await gone;
 }
 
 /** A directory, and the daemon that serves it. */
