@@ -120,13 +120,13 @@ test('a client that has gone before it could hear of its task leaves none that w
   const sessions = Sessions.ofService('tasks', world.options);
   const before = new Set((await sessions.list()).map(({ id }) => id));
   const gone = new AbortController();
-  world.daemon.kill('SIGSTOP');
+  process.kill(world.daemon.pid, 'SIGSTOP');
   const call = new Modern(server.url).call('slow', {}, {}, { signal: gone.signal });
   await server.out.next(/^called slow$/);
   gone.abort();
   await assert.rejects(call);
   await server.out.next(/^gone$/);
-  world.daemon.kill('SIGCONT');
+  process.kill(world.daemon.pid, 'SIGCONT');
   let cancelled;
   while (!cancelled) {
     const made = (await sessions.list()).filter(({ id }) => !before.has(id));
