@@ -111,6 +111,29 @@ test('subscriptions whose client has gone leave room for others', async () => {
   }
 });
 
+test('one subscription hears of 64 tasks, and all of a process of 400', async () => {
+  const made = await Promise.all(Array.from({ length: 65 }, () => client.call('slow')));
+  const taskIds = made.map(({ taskId }) => taskId);
+  /** Listens, as soon as those that have stopped are gone. */
+  const accepted = async () => {
+    for (;;) {
+      const { next, stop } = await client.listen({ taskIds });
+      const message = await next();
+      if (message?.method === ACK) return { message, stop };
+      stop();
+    }
+  };
+  const open = [];
+  for (let n = 0; n < 6; n++) {
+    open.push(await accepted());
+    assert.deepEqual(open.at(-1).message.params.notifications.taskIds, taskIds.slice(0, 64));
+  }
+  const refused = await client.error('subscriptions/listen', { notifications: { taskIds } });
+  assert.deepEqual([refused.status, refused.code], [503, -32603]);
+  for (const { stop } of open) stop();
+  (await accepted()).stop();
+});
+
 /** A schema that takes everything. */
 const any = { '~standard': { version: 1, vendor: 'test', validate: (value) => ({ value }) } };
 

@@ -1,21 +1,15 @@
-// Notifications of tasks: what `subscriptions/listen` of the SDK answers, with those of tasks in between.
-import { pause } from '../patience.js';
+// Who hears of tasks: requests of `subscriptions/listen` that name some. The SDK answers them, and all others.
 import type { Kept } from './kept.js';
-import { RETRY_MS } from './persist.js';
-import { declares, detailed, isGone, required, RpcError } from './rpc.js';
+import { declares, isGone, required, RpcError } from './rpc.js';
 import { capabilitiesIn, isObject, type Asking, type HandlerLike } from './sdk.js';
+import { filterOf, Subscription } from './subscription.js';
 
 /** Tasks that one subscription hears of. */
 const TASKS_MAX = 64;
+/** Tasks that all subscriptions of a process hear of: each takes a place of a connection, of which there are 960. */
+const FOLLOWED_MAX = 400;
 /** The largest body that is looked at, in bytes: that of the SDK. */
 const BODY_MAX = 4 * 1024 * 1024;
-/** The longest wait for a change, in ms. */
-const WAIT_MS = 25_000;
-/** How often a comment shows whether the client is there, in ms: as the SDK does. */
-const COMMENT_MS = 15_000;
-
-const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
-const ENDED: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
 
 type Find = (asking: Asking, id: string) => Kept;
 type Fields = Record<string, unknown>;
@@ -43,11 +37,16 @@ export class Listening {
     if (!answer.body || !answer.headers.get('content-type')?.startsWith('text/event-stream')) return answer;
     try {
       const told = await this.#told({ authInfo: options.authInfo, req: request }, body, taskIds);
+      const followed = [...this.#open].reduce((sum, { size }) => sum + size, told.length);
+      if (followed > FOLLOWED_MAX) throw RpcError.internal('Subscription limit reached');
       const { headers } = answer;
       const subscription = new Subscription(answer.body, body['id'], told, () =>
         this.#open.delete(subscription),
       );
       this.#open.add(subscription);
+      // Whoever reads the stream for the client may see that it has gone only with the next message.
+      request.signal.addEventListener('abort', () => subscription.leave(), { once: true });
+      if (request.signal.aborted) subscription.leave();
       return new Response(subscription.stream, { headers });
     } catch (error) {
       void answer.body.cancel().catch(() => undefined);
@@ -88,145 +87,6 @@ export class Listening {
       },
     );
   }
-}
-
-/** One stream of a client that hears of tasks, and of what the SDK tells it. */
-class Subscription {
-  readonly stream: ReadableStream<Uint8Array>;
-  readonly #sdk: ReadableStreamDefaultReader<Uint8Array>;
-  readonly #id: unknown;
-  readonly #tasks: Kept[];
-  readonly #gone: () => void;
-  readonly #stop = new AbortController();
-  readonly #encoder = new TextEncoder();
-  #controller!: ReadableStreamDefaultController<Uint8Array>;
-  /** How the SDK has ended its part. */
-  #last: string | undefined;
-
-  constructor(sdk: ReadableStream<Uint8Array>, id: unknown, tasks: Kept[], gone: () => void) {
-    this.#sdk = sdk.getReader();
-    this.#id = id;
-    this.#tasks = tasks;
-    this.#gone = gone;
-    this.stream = new ReadableStream({
-      start: (controller) => {
-        this.#controller = controller;
-        void this.#run();
-      },
-      cancel: () => {
-        this.#stop.abort();
-        this.#gone();
-        return this.#sdk.cancel();
-      },
-    });
-  }
-
-  /** Ends it in an orderly way. */
-  end(): void {
-    this.#stop.abort();
-  }
-
-  async #run(): Promise<void> {
-    const comment = setInterval(() => this.#write(': keepalive\n\n'), COMMENT_MS);
-    comment.unref();
-    try {
-      let acknowledged = (): void => undefined;
-      const told = new Promise<void>((resolve) => {
-        acknowledged = resolve;
-      });
-      const passed = this.#pass(acknowledged).finally(acknowledged);
-      // Nothing comes before the acknowledgement.
-      await told;
-      await Promise.all([passed, ...this.#tasks.map((kept) => this.#follow(kept))]);
-      if (this.#last) this.#write(this.#last);
-    } catch {
-      // The SDK's stream has broken: this one ends, and the client may come again.
-    } finally {
-      clearInterval(comment);
-      this.#stop.abort();
-      this.#gone();
-      this.#close();
-    }
-  }
-
-  /** Passes on what the SDK says. Its end waits until the tasks have ended. */
-  async #pass(acknowledged: () => void): Promise<void> {
-    const decoder = new TextDecoder();
-    let text = '';
-    for (;;) {
-      const { done, value } = await this.#sdk.read();
-      if (done) return;
-      text += decoder.decode(value, { stream: true });
-      for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2)) {
-        const frame = text.slice(0, end + 2);
-        const message = messageIn(frame);
-        if (message?.['method'] === 'notifications/subscriptions/acknowledged') {
-          this.#say(message['method'], this.#acknowledged(message));
-          acknowledged();
-        } else if (message && 'result' in message) this.#last = frame;
-        else this.#write(frame);
-      }
-    }
-  }
-
-  #acknowledged({ params }: Fields): Fields {
-    const taskIds = this.#tasks.map(({ id }) => id);
-    const notifications = filterOf({ params }) ?? {};
-    const told = taskIds.length > 0 ? { ...notifications, taskIds } : notifications;
-    return { ...(params as Fields), notifications: told };
-  }
-
-  /** Tells how a task is, and each time that it changes, until it has ended. */
-  async #follow({ id, task }: Kept): Promise<void> {
-    let known: bigint | undefined;
-    while (!this.#stop.signal.aborted) {
-      try {
-        const view = await (known === undefined
-          ? task.view()
-          : task.changed(known, WAIT_MS, this.#stop.signal));
-        if (this.#stop.signal.aborted) return;
-        if (view.version !== known)
-          this.#say('notifications/tasks', { ...detailed(id, view), _meta: { [SUBSCRIPTION]: this.#id } });
-        known = view.version;
-        if (ENDED.has(view.status)) return;
-      } catch (error) {
-        if (isGone(error)) return;
-        await pause(RETRY_MS);
-      }
-    }
-  }
-
-  #say(method: unknown, params: Fields): void {
-    this.#write(`event: message\ndata: ${JSON.stringify({ jsonrpc: '2.0', method, params })}\n\n`);
-  }
-
-  #close(): void {
-    try {
-      this.#controller.close();
-    } catch {
-      // The client has gone.
-    }
-  }
-
-  #write(frame: string): void {
-    try {
-      this.#controller.enqueue(this.#encoder.encode(frame));
-    } catch {
-      // The client has gone.
-    }
-  }
-}
-
-/** What a client wants to be told of. */
-function filterOf(body: unknown): Fields | undefined {
-  const params = isObject(body) ? body['params'] : undefined;
-  const filter = isObject(params) ? params['notifications'] : undefined;
-  return isObject(filter) ? filter : undefined;
-}
-
-function messageIn(frame: string): Fields | undefined {
-  const data = /^data: (.*)$/m.exec(frame)?.[1];
-  return data === undefined ? undefined : (JSON.parse(data) as Fields);
 }
 
 /** The body of a request. Undefined: it is no JSON, or too large, which the SDK says then. */
