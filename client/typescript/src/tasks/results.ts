@@ -1,11 +1,12 @@
 // What a tool of the SDK's returns for what the SDK does not know: tasks, and errors of JSON-RPC.
+import { randomUUID } from 'node:crypto';
 import type { TaskView } from '../types.js';
 import { fieldsOf, type RpcError } from './rpc.js';
 import { isObject, type RequestContext } from './sdk.js';
 import type { Work } from './work.js';
 
-/** What a result has that is to be an error of JSON-RPC: the SDK makes text of what a tool throws. */
-const REFUSED = 'mcp-sessiond/refused';
+/** What such a result has, and no other: nobody else knows the name. */
+const OURS = `mcp-sessiond/${randomUUID()}`;
 
 /** The work of a call that is no task. Its client can't be asked anything: `why` there is no task. */
 export async function inline<R>(
@@ -26,23 +27,27 @@ export async function inline<R>(
   }
 }
 
-/** A result that is sent as an error of JSON-RPC. */
+/** A result that is sent as an error of JSON-RPC: the SDK makes text of what a tool throws. */
 export function refused<R>(error: RpcError): R {
-  const text = { type: 'text', text: error.message };
-  return { content: [text], isError: true, [REFUSED]: error.json } as unknown as R;
+  return checked({ error: error.json }, error.message);
 }
 
-/** A CreateTaskResult. `content` and `isError` are for the SDK's own checks of a tool's result, and are not sent. */
+/** A CreateTaskResult. */
 export function created<R>(id: string, view: TaskView): R {
-  return { resultType: 'task', ...fieldsOf(id, view), content: [], isError: true } as unknown as R;
+  return checked({ result: { resultType: 'task', ...fieldsOf(id, view) } });
 }
 
-/** An answer as the extension has it. */
+/** What passes the SDK's own checks of a tool's result, also where the tool has an output schema. */
+function checked<R>(answer: object, text = ''): R {
+  return { content: [{ type: 'text', text }], isError: true, [OURS]: answer } as unknown as R;
+}
+
+/** A message as it is sent. What the SDK has added to a result, such as `_meta`, stays. */
 export function rectified(message: unknown): unknown {
   if (!isObject(message) || !isObject(message['result'])) return message;
-  const { [REFUSED]: error, ...result } = message['result'];
-  if (error !== undefined) return { jsonrpc: '2.0', id: message['id'], error };
-  if (result['resultType'] !== 'task') return message;
-  const { content: _, isError: __, ...task } = result;
-  return { ...message, result: task };
+  const { [OURS]: ours, content: _, isError: __, ...added } = message['result'];
+  if (!isObject(ours)) return message;
+  const { jsonrpc, id } = message;
+  const { error, result } = ours;
+  return { jsonrpc, id, ...(error ? { error } : { result: { ...added, ...(result as object) } }) };
 }
