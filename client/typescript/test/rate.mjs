@@ -1,4 +1,4 @@
-// How fast events are kept, and that memory stays flat: node test/rate.mjs [EVENTS]
+// How fast events are kept, and that memory stays flat: node test/rate.mjs [EVENTS [ROW…]]
 //
 // Run it with a release build of the daemon: MCP_SESSIOND_BIN=target/release/mcp-sessiond. It stores EVENTS
 // (100,000) progress notifications, as fast as it can, through each of:
@@ -8,7 +8,7 @@
 //   durable                       one call that tells so many steps, to the official client
 //
 // and prints a table: events a second, and how much memory (resident set, of this process, of the server, and
-// of the daemon) grew from the tenth part on.
+// of the daemon) grew from the tenth part on. ROW: a part of the name of a row.
 import { readFileSync } from 'node:fs';
 import { SessionEventStore, Sessions } from '../dist/index.js';
 import { kill, World } from './lib/daemon.mjs';
@@ -16,7 +16,8 @@ import { connect } from './lib/host.mjs';
 import { serveIn } from './lib/server.mjs';
 import { InMemoryEventStore } from './sdks/node_modules/sdk-1.32/dist/esm/examples/shared/inMemoryEventStore.js';
 
-const total = Number(process.argv[2] ?? 100_000);
+const [given = '100000', ...wanted] = process.argv.slice(2);
+const total = Number(given);
 const MIB = 1_048_576;
 const note = (progress) => ({
   jsonrpc: '2.0',
@@ -34,6 +35,7 @@ const rows = [];
 
 /** Measures `work`, which says how far it has come. `pids`: whose memory is looked at. */
 async function measure(name, pids, work) {
+  if (wanted.length > 0 && !wanted.some((row) => name.includes(row))) return;
   const memory = () => Object.values(pids).map(resident);
   let early;
   const began = performance.now();
