@@ -107,6 +107,8 @@ mod line;
 mod log;
 mod options;
 mod patience;
+#[cfg(feature = "rmcp")]
+pub mod rmcp;
 mod runtime;
 #[cfg(feature = "sessions")]
 mod session;

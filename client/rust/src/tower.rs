@@ -38,6 +38,8 @@ mod wire;
 pub use begin::Begin;
 pub use layer::{SessionLayer, SessionService};
 pub use refusal::{CONNECTION, INVALID, NO_METHOD, NO_SESSION, Refusal};
+#[cfg(feature = "rmcp")]
+pub(crate) use session::Begins;
 pub use session::SessiondSession;
 pub use wire::{
     SESSION_COOKIE, SESSION_HEADER, SameSite, SessionCookie, name_session, named_by_cookies, named_by_header,

@@ -97,6 +97,12 @@ impl Stream {
         &self.id
     }
 
+    /// The session whose stream it is.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
     /// Appends a message. It is kept, once, when this returns its id.
     ///
     /// # Errors

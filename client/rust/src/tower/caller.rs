@@ -21,6 +21,14 @@ pub fn bearer(parts: &Parts) -> Result<Option<Caller>, Refusal> {
     Ok(Some(credential(shown)))
 }
 
+/// As [`bearer`] where a token is shown; without one, whoever knows the session's id.
+///
+/// # Errors
+/// None.
+pub fn bearer_if_shown(parts: &Parts) -> Result<Option<Caller>, Refusal> {
+    if parts.headers.contains_key(AUTHORIZATION) { bearer(parts).or(Ok(None)) } else { Ok(None) }
+}
+
 /// The token in a value of the header `Authorization`, if it has one.
 #[must_use]
 pub fn bearer_token(value: &[u8]) -> Option<&[u8]> {

@@ -169,6 +169,10 @@ where
             if let Some(found) = &found {
                 extensions.insert(found.session().clone());
             }
+            #[cfg(feature = "rmcp")]
+            if matches!(found, Some(Found::New(_))) {
+                extensions.insert(super::Begins);
+            }
             let response = inner.call(request).await?;
             Ok(match found {
                 None => response,

@@ -52,6 +52,11 @@ impl SessiondSession {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Looked;
 
+/// In the extensions of a request that begins its session.
+#[cfg(feature = "rmcp")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Begins;
+
 #[cfg(feature = "axum")]
 mod extractors {
     use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};

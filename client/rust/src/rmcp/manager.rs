@@ -1,0 +1,239 @@
+//! What rmcp asks for sessions and streams.
+
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError};
+
+use futures_util::Stream;
+use futures_util::stream::empty;
+use http::StatusCode;
+use mcp_sessiond_proto::SessionId;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest, RequestId, ServerJsonRpcMessage,
+};
+use rmcp::transport::streamable_http_server::session::{
+    ServerSseMessage, SessionState, SessionStore, SessionStoreError,
+};
+use rmcp::transport::streamable_http_server::{RestoreOutcome, SessionId as Named, SessionManager};
+use serde_json::{Value, json};
+
+use super::carried::{Carried, Outcome, Purpose};
+use super::events::Events;
+use super::live::{Live, NotBegun};
+use super::record::Handshake;
+use super::table::Table;
+use super::transport::DurableTransport;
+use crate::error::SessionError;
+use crate::session::Session;
+use crate::tower::Refusal;
+
+/// A request was refused. rmcp need not know more: the response is what [`Carried`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the request was refused")]
+pub(super) struct Refused;
+
+/// The sessions, as rmcp sees them. The streams that it gets are empty: the response's events are [`Carried`]'s.
+pub(super) struct Manager(pub(super) Arc<Table>);
+
+impl Manager {
+    fn refuse(carried: &Carried, refusal: impl Into<Refusal>) -> Refused {
+        carried.settle(Outcome::Refused(refusal.into()));
+        Refused
+    }
+
+    /// The server of the request's session.
+    fn live(&self, carried: &Carried) -> Result<Arc<Live>, Refused> {
+        self.0.live(carried.session.id()).ok_or_else(|| Self::refuse(carried, ended()))
+    }
+
+    /// The recorded answer, for a client that begins again with a session that it has.
+    async fn repeat(carried: &Carried, id: &RequestId) -> Result<Events, Refused> {
+        let recorded = Handshake::of(&carried.session).await;
+        let recorded = recorded.map_err(|error| Self::refuse(carried, error))?;
+        let Handshake { result, .. } =
+            recorded.ok_or_else(|| Self::refuse(carried, Refusal::unknown_session()))?;
+        Ok(Events::One(json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()))
+    }
+
+    async fn begin(
+        live: Arc<Live>,
+        session: Session,
+        request: JsonRpcRequest<ClientRequest>,
+    ) -> Result<Events, Refusal> {
+        // In a task of its own: a client that hangs up now has sent its request all the same.
+        let begun = tokio::spawn(async move { live.begin(session, request).await }).await;
+        match begun {
+            Ok(Ok(fresh)) => Ok(Events::Fresh(fresh)),
+            Ok(Err(NotBegun::Refused(error))) => Err(error.into()),
+            Ok(Err(NotBegun::Closed)) => Err(ended()),
+            Err(_) => Err(failed()),
+        }
+    }
+}
+
+/// The server has ended a moment ago: the next request gets another one.
+fn ended() -> Refusal {
+    Refusal::for_now("the server of this session has just ended: send the request again")
+}
+
+pub(super) fn failed() -> Refusal {
+    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the server has failed")
+}
+
+impl SessionManager for Manager {
+    type Error = Refused;
+    type Transport = DurableTransport;
+
+    async fn create_session(&self) -> Result<(Named, DurableTransport), Refused> {
+        let carried = Carried::here().ok_or(Refused)?;
+        Ok((carried.session.id().as_str().into(), self.0.make(&carried.session)))
+    }
+
+    async fn initialize_session(
+        &self,
+        _: &Named,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Refused> {
+        let carried = Carried::here().ok_or(Refused)?;
+        let live = self.live(&carried)?;
+        let asked = params(&message);
+        let answer = live.shake(message).await.map_err(|_| Self::refuse(&carried, failed()))?;
+        let JsonRpcMessage::Response(response) = &answer else {
+            self.0.let_go(live.id());
+            if carried.purpose == Purpose::Restore {
+                return Err(Self::refuse(&carried, failed()));
+            }
+            let _ = carried.session.terminate().await;
+            return Ok(answer);
+        };
+        let result = serde_json::to_value(&response.result).unwrap_or_default();
+        let handshake = Handshake::new(asked, result);
+        if carried.purpose == Purpose::Client {
+            // Before the client knows its session.
+            let stored = handshake.store(&carried.session).await;
+            stored.map_err(|error| {
+                self.0.let_go(live.id());
+                Self::refuse(&carried, error)
+            })?;
+        }
+        live.ready(handshake.version);
+        Ok(answer)
+    }
+
+    /// For a request of a client's it has been made sure of already.
+    async fn has_session(&self, _: &Named) -> Result<bool, Refused> {
+        Ok(Carried::here().is_some_and(|carried| carried.purpose == Purpose::Client))
+    }
+
+    async fn close_session(&self, id: &Named) -> Result<(), Refused> {
+        let Some(carried) = Carried::here() else {
+            if let Ok(id) = id.parse::<SessionId>() {
+                self.0.is_gone(&id);
+            }
+            return Ok(());
+        };
+        carried.session.terminate().await.map_err(|error| Self::refuse(&carried, error))?;
+        self.0.end(carried.session.id());
+        Ok(())
+    }
+
+    async fn create_stream(
+        &self,
+        _: &Named,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
+        let carried = Carried::here().ok_or(Refused)?;
+        let JsonRpcMessage::Request(request) = message else { return Err(Self::refuse(&carried, failed())) };
+        let events = if matches!(request.request, ClientRequest::InitializeRequest(_)) {
+            Self::repeat(&carried, &request.id).await?
+        } else {
+            let live = self.live(&carried)?;
+            live.used_by(&carried.session);
+            let begun = Self::begin(live, carried.session.clone(), request).await;
+            begun.map_err(|refusal| Self::refuse(&carried, refusal))?
+        };
+        carried.settle(Outcome::Events(events));
+        Ok(empty())
+    }
+
+    async fn accept_message(&self, _: &Named, message: ClientJsonRpcMessage) -> Result<(), Refused> {
+        let carried = Carried::here().ok_or(Refused)?;
+        let live = self.live(&carried)?;
+        live.used_by(&carried.session);
+        live.accept(message).await.map_err(|_| Self::refuse(&carried, ended()))
+    }
+
+    async fn create_standalone_stream(&self, _: &Named) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
+        Ok(empty())
+    }
+
+    async fn resume(&self, _: &Named, _: String) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
+        Ok(empty())
+    }
+
+    async fn restore_session(&self, _: Named) -> Result<RestoreOutcome<DurableTransport>, Refused> {
+        let carried = Carried::here().ok_or(Refused)?;
+        Ok(RestoreOutcome::Restored(self.0.make(&carried.session)))
+    }
+}
+
+/// The parameters of an `initialize`, as the server has understood them.
+fn params(message: &ClientJsonRpcMessage) -> Value {
+    match message {
+        JsonRpcMessage::Request(request) => match &request.request {
+            ClientRequest::InitializeRequest(initialize) => serde_json::to_value(&initialize.params),
+            _ => Ok(Value::Null),
+        },
+        _ => Ok(Value::Null),
+    }
+    .unwrap_or_default()
+}
+
+/// What rmcp restores a session from.
+pub(super) struct Store;
+
+type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
+
+impl Store {
+    async fn recorded() -> Result<Option<SessionState>, SessionStoreError> {
+        let Some(carried) = Carried::here() else { return Ok(None) };
+        let recorded = Handshake::of(&carried.session).await;
+        let refuse = |error: SessionError| Manager::refuse(&carried, error);
+        let Some(handshake) = recorded.map_err(refuse)? else { return Ok(None) };
+        let state = serde_json::from_value(handshake.initialize.clone()).map(SessionState::new)?;
+        *carried.handshake.lock().unwrap_or_else(PoisonError::into_inner) = Some(handshake);
+        Ok(Some(state))
+    }
+}
+
+// What `async_trait` makes of the trait's methods.
+impl SessionStore for Store {
+    fn load<'a, 'b, 'c>(&'a self, _: &'b str) -> Stored<'c, Option<SessionState>>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        Box::pin(Self::recorded())
+    }
+
+    /// The manager has stored more of it before.
+    fn store<'a, 'b, 'c, 'd>(&'a self, _: &'b str, _: &'c SessionState) -> Stored<'d, ()>
+    where
+        'a: 'd,
+        'b: 'd,
+        'c: 'd,
+        Self: 'd,
+    {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The manager has ended the session before.
+    fn delete<'a, 'b, 'c>(&'a self, _: &'b str) -> Stored<'c, ()>
+    where
+        'a: 'c,
+        'b: 'c,
+        Self: 'c,
+    {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

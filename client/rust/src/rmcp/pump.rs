@@ -1,0 +1,174 @@
+//! What a server says on one stream goes into the daemon, in its order, and then to the reader.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mcp_sessiond_proto::streams::Appended;
+use mcp_sessiond_proto::{Error, Json, RequestId, SessionId};
+use serde_json::Value;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Sender, UnboundedReceiver};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+use tracing::warn;
+
+use super::context::is_over;
+use super::events::Told;
+use super::record::not_kept;
+use crate::LOG_TARGET;
+use crate::error::SessionError;
+use crate::session::Stream;
+
+/// What goes into one append, no more than the daemon takes: messages, and bytes of them.
+const MESSAGES_MAX: usize = 256;
+const BYTES_MAX: usize = 1024 * 1024;
+/// How many events stay in a session that has used up its quota.
+const KEPT_EVENTS: u64 = 256;
+/// Between two attempts to keep an answer while the daemon is away.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// A message that a server has said.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) text: String,
+    /// The id of the request that it answers, where it is an answer: the stream ends with it.
+    pub(super) answers: Option<Value>,
+    /// Told when the message is kept, or can't be.
+    pub(super) done: oneshot::Sender<()>,
+}
+
+/// Tells, once until it is over, that messages of a session are not kept.
+#[derive(Debug)]
+pub(super) struct Failing {
+    session: SessionId,
+    is_told: AtomicBool,
+}
+
+impl Failing {
+    pub(super) fn of(session: SessionId) -> Self {
+        Self { session, is_told: AtomicBool::new(false) }
+    }
+
+    fn over(&self) {
+        self.is_told.store(false, Ordering::Relaxed);
+    }
+
+    fn tell(&self, error: &SessionError) {
+        // Nobody misses what was to be said in a session that was ended.
+        if !is_over(error) && !self.is_told.swap(true, Ordering::Relaxed) {
+            warn!(target: LOG_TARGET, "Messages of session {} are not kept: {error}", self.session);
+        }
+    }
+}
+
+/// The reader of a stream that this process has opened.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) told: Sender<Told>,
+    pub(super) is_behind: Arc<AtomicBool>,
+}
+
+/// Keeps what is said on a stream.
+pub(super) struct Pump<F> {
+    /// The stream, on behalf of whoever is known to have its session now.
+    pub(super) stream: F,
+    pub(super) failing: Arc<Failing>,
+    /// Who reads what is kept, where that is this process's business.
+    pub(super) listener: Option<Listener>,
+}
+
+impl<F: Fn() -> Stream + Send> Pump<F> {
+    /// Keeps what is said, up to the answer, or as long as somebody may say something. Returns whether there was an answer.
+    pub(super) async fn run(&mut self, mut said: UnboundedReceiver<Said>) -> bool {
+        let mut waiting = Vec::new();
+        while said.recv_many(&mut waiting, MESSAGES_MAX).await > 0 {
+            while !waiting.is_empty() {
+                let batch: Vec<Said> = waiting.drain(..fitting(&waiting)).collect();
+                let is_answered = batch.iter().any(|said| said.answers.is_some());
+                self.keep(batch).await;
+                if is_answered {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    async fn keep(&mut self, batch: Vec<Said>) {
+        let texts: Vec<Json> = batch.iter().map(|said| Json::trusted(said.text.clone())).collect();
+        match self.append(&RequestId::mint(), &texts).await {
+            Ok(appended) => {
+                self.failing.over();
+                for (said, appended) in batch.into_iter().zip(appended) {
+                    self.tell(Told { id: Some(appended.id), text: said.text });
+                    let _ = said.done.send(());
+                }
+            }
+            // One of them was refused. The others need not suffer from it.
+            Err(error) if batch.len() > 1 && !error.passes() && !is_over(&error) => {
+                for said in batch {
+                    Box::pin(self.keep(vec![said])).await;
+                }
+            }
+            Err(error) => {
+                self.failing.tell(&error);
+                for Said { text, answers, done } in batch {
+                    let answer = answers.map(|id| (id, Json::trusted(text.clone())));
+                    self.tell(Told { id: None, text });
+                    let _ = done.send(());
+                    if let Some((id, answer)) = answer {
+                        self.keep_later(&id, answer, &error).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn append(&self, request: &RequestId, texts: &[Json]) -> Result<Vec<Appended>, SessionError> {
+        let stream = (self.stream)();
+        let append = || stream.append_as(request.clone(), texts.iter().cloned().map(Some).collect());
+        match append().await {
+            Err(SessionError::Refused(Error::QuotaExceeded { .. })) => {
+                stream.session().prune(KEPT_EVENTS).await?;
+                append().await
+            }
+            appended => appended,
+        }
+    }
+
+    /// Who comes back for an answer that was not kept gets it once the daemon is there again, or is told what became of it.
+    async fn keep_later(&self, id: &Value, answer: Json, error: &SessionError) {
+        let mut passes = error.passes();
+        let request = RequestId::mint();
+        while passes {
+            sleep(AWAY).await;
+            match self.append(&request, std::slice::from_ref(&answer)).await {
+                Ok(_) => return self.failing.over(),
+                Err(error) => passes = error.passes(),
+            }
+        }
+        let _ = self.append(&RequestId::mint(), &[not_kept(id)]).await;
+    }
+
+    /// Gives a message to the reader. One that is too slow gets the rest from the daemon.
+    fn tell(&mut self, told: Told) {
+        let Some(listener) = &self.listener else { return };
+        if let Err(failed) = listener.told.try_send(told) {
+            if matches!(failed, TrySendError::Full(_)) {
+                listener.is_behind.store(true, Ordering::Release);
+            }
+            self.listener = None;
+        }
+    }
+}
+
+/// How many of these go into one append.
+fn fitting(waiting: &[Said]) -> usize {
+    let mut bytes = 0;
+    let fits = |said: &&Said| {
+        bytes += said.text.len();
+        bytes <= BYTES_MAX
+    };
+    waiting.iter().take_while(fits).count().max(1)
+}

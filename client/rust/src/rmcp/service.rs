@@ -1,0 +1,223 @@
+//! The service that answers requests.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::Full;
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::StreamableHttpService;
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+use super::body::{DurableBody, Posted};
+use super::carried::{Carried, Outcome, Purpose};
+use super::events::Events;
+use super::manager::{Manager, Store, failed};
+use super::options::DurableOptions;
+use super::table::Table;
+use super::tail::Tail;
+use crate::session::Session;
+use crate::sessions::Sessions;
+use crate::tower::{Begins, Refusal, SESSION_HEADER, SessionLayer, SessionService, SessiondSession, name_session};
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// Sessions that survive the process that serves them: one line for a server on rmcp 3.9. `server` makes a new server; it is called once for
+/// each session, and again in each process that restores it. The result is a tower service, for `axum::Router::route_service` or
+/// anything else that takes one. It must be called within a tokio runtime.
+///
+/// | when | then |
+/// | --- | --- |
+/// | the server is killed and started again | the client goes on with the same session, without `initialize`: the recorded handshake is repeated to the new server |
+/// | it is killed in the middle of a call | the client gets what was sent before, once, and then an error, -32000, "the outcome of this call is unknown" |
+/// | a client loses its connection | the call goes on; the client comes back with `Last-Event-ID` and gets the rest, once and in order |
+/// | the daemon is away | requests get 503 with `Retry-After`; a call that runs goes on, and one line is logged |
+///
+/// `docs/rust.md` has all of it.
+pub fn durable<S>(
+    server: impl Fn() -> Result<S, io::Error> + Send + Sync + 'static,
+    options: DurableOptions,
+) -> DurableService<S>
+where
+    S: ServerHandler + Send + 'static,
+{
+    let table = Table::new(options.idle);
+    let mut config = options.rmcp.clone();
+    config.legacy_session_mode = true;
+    config.session_store = Some(Arc::new(Store));
+    config.sse_retry = None;
+    let rmcp = StreamableHttpService::new(server, Arc::new(Manager(table.clone())), config);
+    let sessions = Sessions::of_service(options.service.clone(), options.client.clone());
+    let caller = options.caller.clone();
+    let mut layer =
+        SessionLayer::new(sessions, move |parts| caller(parts)).lifetimes(options.lifetimes);
+    if let Some(cookie) = &options.cookie {
+        layer = layer.cookie(cookie.clone());
+    }
+    DurableService(layer.layer(Inner(Arc::new(Parted { table, rmcp, options }))))
+}
+
+/// Answers requests of MCP. [`durable`] makes it. Clones are the same service.
+pub struct DurableService<S>(SessionService<Inner<S>>);
+
+impl<S> Clone for DurableService<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S> fmt::Debug for DurableService<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("DurableService").finish_non_exhaustive()
+    }
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<DurableBody>, Infallible>> + Send>>;
+
+impl<S, B> Service<Request<B>> for DurableService<S>
+where
+    S: ServerHandler + Send + 'static,
+    B: Body + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    type Response = Response<DurableBody>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Answering {
+        self.0.call(request.map(Posted::of))
+    }
+}
+
+/// The service behind the layer: its requests have a session.
+struct Inner<S>(Arc<Parted<S>>);
+
+struct Parted<S> {
+    table: Arc<Table>,
+    rmcp: StreamableHttpService<S, Manager>,
+    options: DurableOptions,
+}
+
+impl<S> Clone for Inner<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S> Service<Request<Posted>> for Inner<S>
+where
+    S: ServerHandler + Send + 'static,
+{
+    type Response = Response<DurableBody>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Posted>) -> Answering {
+        let service = self.0.clone();
+        Box::pin(async move {
+            let answered = service.answer(request).await;
+            Ok(answered.unwrap_or_else(|refusal| refusal.to_response()))
+        })
+    }
+}
+
+impl<S> Parted<S>
+where
+    S: ServerHandler + Send + 'static,
+{
+    async fn answer(self: Arc<Self>, request: Request<Posted>) -> Result<Response<DurableBody>, Refusal> {
+        let Some(SessiondSession(session)) = SessiondSession::of(request.extensions()) else {
+            return Err(Refusal::no_session());
+        };
+        let (mut parts, body) = request.into_parts();
+        if parts.extensions.get::<Begins>().is_none() {
+            // It may have been named by a cookie, of which rmcp knows nothing.
+            name_session(&mut parts.headers, session.id());
+            if parts.method == Method::POST && self.table.ready(session.id()).is_none() {
+                let restoring = self.clone().restore(session.clone(), parts.clone());
+                self.table.restore(session.id(), restoring).await?;
+            }
+        }
+        let is_get = parts.method == Method::GET;
+        let headers = is_get.then(|| parts.headers.clone());
+        let carried = Carried::new(session, Purpose::Client);
+        // Also a GET: rmcp looks at `Host`, `Origin` and `Accept`.
+        let response = carried.scope(self.rmcp.handle(Request::from_parts(parts, body))).await;
+        if let Some(headers) = headers.filter(|_| response.status() == StatusCode::OK) {
+            get(&carried, &headers).await;
+        }
+        let (mut head, body) = response.into_parts();
+        // The layer above names it.
+        head.headers.remove(SESSION_HEADER);
+        match carried.outcome() {
+            None => Ok(Response::from_parts(head, DurableBody::of(body))),
+            Some(Outcome::Refused(refusal)) => Err(refusal),
+            Some(Outcome::Ended) => {
+                let mut response = Response::new(DurableBody::from(String::new()));
+                *response.status_mut() = StatusCode::NO_CONTENT;
+                Ok(response)
+            }
+            Some(Outcome::Events(events)) => {
+                head.headers.remove(CONTENT_LENGTH);
+                head.headers.insert(CONTENT_TYPE, EVENT_STREAM);
+                head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+                Ok(Response::from_parts(head, events.body(&self.options, &self.table.readers)))
+            }
+        }
+    }
+
+    /// Makes a server for a session that another process has served, and repeats the recorded handshake to it. `parts`: of the request that
+    /// needs it, which the server sees as that of the handshake.
+    async fn restore(self: Arc<Self>, session: Session, mut parts: Parts) -> Result<(), Refusal> {
+        // rmcp restores a session when a client reads its standalone stream, too, and nobody need say anything for that.
+        parts.method = Method::GET;
+        parts.headers.insert(ACCEPT, EVENT_STREAM);
+        for name in [LAST_EVENT_ID, VERSION, CONTENT_LENGTH] {
+            parts.headers.remove(name);
+        }
+        let carried = Carried::new(session, Purpose::Restore);
+        let request = Request::from_parts(parts, Full::<Bytes>::default());
+        let response = carried.scope(self.rmcp.handle(request)).await;
+        match (carried.outcome(), response.status()) {
+            (Some(Outcome::Refused(refusal)), _) => Err(refusal),
+            (_, StatusCode::OK) => Ok(()),
+            // Its `initialize` was never answered.
+            (_, StatusCode::NOT_FOUND) => Err(Refusal::unknown_session()),
+            (_, status @ StatusCode::FORBIDDEN) => {
+                Err(Refusal::new(status, "requests from this `Host` or `Origin` are not let in"))
+            }
+            _ => Err(failed()),
+        }
+    }
+}
+
+/// What a GET reads. No server is needed for it.
+async fn get(carried: &Carried, headers: &HeaderMap) {
+    let header = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let reading = Tail::begin(carried.session.clone(), header(LAST_EVENT_ID), header(VERSION)).await;
+    carried.settle(match reading {
+        Ok(Some(tail)) => Outcome::Events(Events::Kept(tail)),
+        Ok(None) => Outcome::Ended,
+        Err(error) => Outcome::Refused(error.into()),
+    });
+}

@@ -1,0 +1,142 @@
+//! The sessions that this process serves.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use mcp_sessiond_proto::SessionId;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::live::Live;
+use super::readers::Readers;
+use super::transport::DurableTransport;
+use crate::session::Session;
+use crate::tower::Refusal;
+
+/// How often it is looked which servers nobody uses.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// What came of a restore; None: nothing yet.
+type Restored = watch::Receiver<Option<Result<(), Refusal>>>;
+
+#[derive(Default)]
+struct Servers {
+    lives: HashMap<SessionId, Arc<Live>>,
+    restoring: HashMap<SessionId, Restored>,
+    /// Whether somebody looks which of them nobody uses.
+    is_watched: bool,
+}
+
+/// Servers by their sessions' ids, and who reads what they say.
+pub(super) struct Table {
+    servers: Mutex<Servers>,
+    pub(super) readers: Readers,
+    idle: Duration,
+}
+
+impl Table {
+    pub(super) fn new(idle: Duration) -> Arc<Self> {
+        Arc::new(Self { servers: Mutex::default(), readers: Readers::default(), idle })
+    }
+
+    fn servers(&self) -> MutexGuard<'_, Servers> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server of a session, which may not be initialised yet.
+    pub(super) fn live(&self, id: &SessionId) -> Option<Arc<Live>> {
+        self.servers().lives.get(id).cloned()
+    }
+
+    /// The server of a session, where it can be used.
+    pub(super) fn ready(&self, id: &SessionId) -> Option<Arc<Live>> {
+        self.live(id).filter(|live| live.is_ready())
+    }
+
+    /// A place for a new server. What was in it is closed.
+    pub(super) fn make(self: &Arc<Self>, session: &Session) -> DurableTransport {
+        let (live, transport) = Live::new(session);
+        let mut servers = self.servers();
+        let former = servers.lives.insert(session.id().clone(), live);
+        if !std::mem::replace(&mut servers.is_watched, true) {
+            tokio::spawn(look(Arc::downgrade(self)));
+        }
+        drop(servers);
+        if let Some(former) = former {
+            former.close();
+        }
+        transport
+    }
+
+    /// Restores a session, once: whoever needs it meanwhile waits for the same.
+    pub(super) async fn restore<F>(self: &Arc<Self>, id: &SessionId, restore: F) -> Result<(), Refusal>
+    where
+        F: Future<Output = Result<(), Refusal>> + Send + 'static,
+    {
+        let mut restored = {
+            let mut servers = self.servers();
+            match servers.restoring.get(id) {
+                Some(restored) => restored.clone(),
+                None => {
+                    let (tell, restored) = watch::channel(None);
+                    servers.restoring.insert(id.clone(), restored.clone());
+                    let (table, id) = (self.clone(), id.clone());
+                    // In a task of its own: the client that needs it may hang up, and others need it, too.
+                    tokio::spawn(async move {
+                        let result = restore.await;
+                        if result.is_err() {
+                            table.let_go(&id);
+                        }
+                        table.servers().restoring.remove(&id);
+                        tell.send_replace(Some(result));
+                    });
+                    restored
+                }
+            }
+        };
+        let result = restored.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
+        // Without a word it has panicked, which the server's author has to hear of.
+        let failed = || Err(Refusal::new(http::StatusCode::INTERNAL_SERVER_ERROR, "the server has failed"));
+        result.unwrap_or_else(failed)
+    }
+
+    /// Ends the server of a session, which stays.
+    pub(super) fn let_go(&self, id: &SessionId) {
+        let live = self.servers().lives.remove(id);
+        if let Some(live) = live {
+            live.close();
+        }
+    }
+
+    /// A server has ended by itself.
+    pub(super) fn is_gone(&self, id: &SessionId) {
+        let mut servers = self.servers();
+        // Its session may have another one by now.
+        if servers.lives.get(id).is_some_and(|live| live.is_closed()) {
+            servers.lives.remove(id);
+        }
+    }
+
+    /// The session has ended.
+    pub(super) fn end(&self, id: &SessionId) {
+        self.let_go(id);
+        self.readers.end(id);
+    }
+}
+
+/// Says of sessions that are worked on that they are in use, and lets servers go that nobody has used for long.
+async fn look(table: Weak<Table>) {
+    loop {
+        sleep(LOOK).await;
+        let Some(table) = table.upgrade() else { return };
+        let lives: Vec<Arc<Live>> = table.servers().lives.values().cloned().collect();
+        for live in lives {
+            if live.is_busy() {
+                let _ = live.session().touch().await;
+            } else if live.idle() > table.idle {
+                table.let_go(live.id());
+            }
+        }
+    }
+}
