@@ -45,8 +45,8 @@ class Drawn:
     return_cuts: list
 
 
-def draw(chance, number, most):
-    """A round: calls at one time, with so many cuts at most."""
+def draw(chance, number, most, whats):
+    """A round: calls at one time, with so many cuts at most, of these."""
     calls = []
     for letter in "abc"[:chance.choice([1, 1, 2, 3])]:
         # Now and then more than comes in one page of a replay.
@@ -59,9 +59,9 @@ def draw(chance, number, most):
         early = chance.random() < 0.1
         at = chance.choice([BEFORE, ASKED]) if early else chance.randint(0, call.steps + 1)
         if any(cut.breaks for cut in call.cuts) and chance.random() < 0.3:
-            call.return_cuts.append(cut(chance, chance.choice([BEFORE, ASKED])))
+            call.return_cuts.append(cut(chance, chance.choice([BEFORE, ASKED]), whats))
         elif at not in [cut.at for cut in call.cuts]:
-            call.cuts.append(cut(chance, at))
+            call.cuts.append(cut(chance, at, whats))
         left = chance.random() < 0.4
     for call in calls:
         call.cuts.sort(key=lambda cut: cut.at)
@@ -72,8 +72,8 @@ def draw(chance, number, most):
     return calls, chance.random() < 0.5
 
 
-def cut(chance, at):
-    what = chance.choices(CUT, [3, 3, 3, 3, 1])[0]
+def cut(chance, at, whats):
+    what = chance.choices(whats, [3, 3, 3, 3, 1][: len(whats)])[0]
     how = chance.choice(["fin", "reset", "end"]) if what == "connection" else "kill"
     return Cut(at, what, how, chance.choice(["one", "all"]), chance.uniform(0, 0.2))
 
@@ -124,10 +124,12 @@ def judge(call, said, executed, steps, client_ended, counts_breaks):
 
 
 class Campaign:
-    """The rounds of one client."""
+    """The rounds of one client. `durable`: the server, where it is not behind `serve`."""
 
-    def __init__(self, client, seed, kept):
-        self.client, self.kept = client, kept
+    def __init__(self, client, seed, kept, durable=None):
+        self.client, self.kept, self.durable = client, kept, durable
+        # A server that speaks HTTP itself is killed where `serve` would be.
+        self.whats = CUT[:-1] if durable else CUT
         # The client's name is part of the seed, so that its rounds do not depend on which others are asked for.
         self.chance = random.Random(f"{seed} {client.name}")
         self.counts = dict.fromkeys(GOOD + BAD, 0)
@@ -138,7 +140,7 @@ class Campaign:
             self.wire = Wire(log)
             self.wire.act = self._act
             await self.wire.listen()
-            self.world = World(self.wire)
+            self.world = World(self.wire, durable=self.durable)
             self.back = asyncio.Event()
             self.back.set()
             self.driver = None
@@ -153,7 +155,7 @@ class Campaign:
                 self.wire.listener.close()
 
     async def _round(self, number, tell):
-        drawn, self.until_back = draw(self.chance, number, self.client.cuts)
+        drawn, self.until_back = draw(self.chance, number, self.client.cuts, self.whats)
         self.gate = self.world.root / f"gate-{number}"
         calls = [Call(one.key, list(one.cuts), list(one.return_cuts)) for one in drawn]
         self.wire.expect(calls)
@@ -165,7 +167,7 @@ class Campaign:
             # The round before was the end of this client, which it did not say.
             said = await (await self._connected()).call(asked)
         # Whatever is left of it ends now.
-        self.gate.touch()
+        self._open()
         await self.back.wait()
         for one in said:
             if "trouble" in one:
@@ -183,6 +185,12 @@ class Campaign:
             self.wire.note(f"== {call.key}: {verdict} {why}")
             self.counts[verdict] += 1
             tell(f"{call.key}: {verdict}", verdict in BAD, f"{why} {drawn} statuses {call.statuses}")
+
+    def _open(self):
+        """What the server waits for is there: moved to its place, which a server may watch."""
+        made = self.gate.with_suffix(".made")
+        made.touch()
+        made.rename(self.gate)
 
     async def _connected(self):
         """The client, which is started again where it has ended."""
@@ -204,10 +212,10 @@ class Campaign:
         if cut.what == "server":
             await self.world.kill_server()
         if self.back.is_set() or not self.until_back:
-            self.gate.touch()
+            self._open()
 
     async def _bring_back(self, away):
         await asyncio.sleep(away)
         await self.world.start()
-        self.gate.touch()
+        self._open()
         self.back.set()

@@ -17,9 +17,11 @@ RETRY_MS = 500
 
 
 class World:
-    """A runtime directory of its own. `server`: the command behind `serve`, instead of the one that counts."""
+    """A runtime directory of its own. `server`: the command behind `serve`, instead of the one that counts. `durable`: a server that speaks
+    HTTP itself, in the place of `serve` and all that is behind it.
+    """
 
-    def __init__(self, wire, server=None, settings=f"http.retry_ms = {RETRY_MS}"):
+    def __init__(self, wire, server=None, settings=f"http.retry_ms = {RETRY_MS}", durable=None):
         self.wire = wire
         self.root = Path(tempfile.mkdtemp(prefix="mc-", dir="/tmp"))
         self.run, self.journal = self.root / "run", self.root / "journal"
@@ -28,16 +30,18 @@ class World:
         (self.root / "config.toml").write_text(f"{settings}\n")
         self.environment = {"HOME": str(self.root), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TMPDIR": str(self.root),
                             "MCP_SESSIOND_DIR": str(self.run), "MCP_SESSIOND_CONFIG": str(self.root / "config.toml")}
-        self.serve, self.at = None, "127.0.0.1:0"
+        self.serve, self.at, self.durable = None, "127.0.0.1:0", durable
         # Servers that were killed last.
         self.killed = 0
 
     async def start(self):
         """Starts `serve`, and waits until it listens."""
+        command = [str(PROGRAM), "serve", "--listen", self.at, "--name", "campaign", "--", *self.server]
+        if self.durable:
+            command = [str(self.durable), self.at, str(self.journal)]
         with open(self.root / "serve.log", "ab") as errors:
             self.serve = await asyncio.create_subprocess_exec(
-                str(PROGRAM), "serve", "--listen", self.at, "--name", "campaign", "--", *self.server,
-                env=self.environment, cwd=self.root, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                *command, env={**self.environment, "MCP_SESSIOND_BIN": str(PROGRAM)}, cwd=self.root, stdout=asyncio.subprocess.PIPE, stderr=errors,
                 stdin=asyncio.subprocess.DEVNULL, start_new_session=True)
         line = (await self.serve.stdout.readline()).decode()
         if "http://" not in line:

@@ -7,6 +7,7 @@ mod cli;
 mod contents_kill;
 mod contract;
 mod daemon_kill;
+mod durable;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
@@ -57,6 +58,8 @@ static BINARIES: Binaries = Binaries {
     example_server: env!("CARGO_BIN_EXE_example-server"),
     event_service: env!("CARGO_BIN_EXE_event-service"),
     http_server: env!("CARGO_BIN_EXE_http-server"),
+    durable_server: env!("CARGO_BIN_EXE_durable-server"),
+    durable_example: env!("CARGO_BIN_EXE_durable-example"),
 };
 
 /// A world, with the configuration that it is given.

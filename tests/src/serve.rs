@@ -72,7 +72,19 @@ impl World {
     /// Starts `http-server`, the example of the client library, at a free port, with these variables on top.
     #[must_use]
     pub fn http_server(&self, variables: &[(&str, &str)]) -> Serve {
-        let mut command = self.command(self.binaries.http_server);
+        self.own_server(self.binaries.http_server, variables)
+    }
+
+    /// Starts `durable-server`, in the same way.
+    #[must_use]
+    pub fn durable_server(&self, variables: &[(&str, &str)]) -> Serve {
+        self.own_server(self.binaries.durable_server, variables)
+    }
+
+    /// Starts this server of the client library's, in the same way.
+    #[must_use]
+    pub fn own_server(&self, program: &str, variables: &[(&str, &str)]) -> Serve {
+        let mut command = self.command(program);
         command.arg(FREE_PORT).envs(variables.iter().copied());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let (child, at, errors) = launch(&mut command);

@@ -39,6 +39,10 @@ pub struct Binaries {
     pub event_service: &'static str,
     /// `http-server`.
     pub http_server: &'static str,
+    /// `durable-server`.
+    pub durable_server: &'static str,
+    /// `durable-example`.
+    pub durable_example: &'static str,
 }
 
 /// A private directory with a runtime directory in it, a configuration, and the daemon's log.

@@ -18,6 +18,7 @@ use rmcp::{ErrorData, RoleServer, tool, tool_router};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
+use tracing_subscriber::filter::LevelFilter;
 
 /// An MCP server that has no state: each client's is in its session.
 struct Shop;
@@ -59,7 +60,7 @@ impl Shop {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LevelFilter::WARN).init();
     let address = std::env::args().nth(1).unwrap_or_else(|| "localhost:8000".into());
     let mcp = durable(|| Ok(Shop), DurableOptions::new("shop".parse()?));
     let listener = TcpListener::bind(address).await?;

@@ -75,7 +75,8 @@
 //!
 //! These calls say what went wrong ([`SessionError`]). What passes is none of it: a daemon that is restarted between two
 //! calls, or during one, is not noticed. `examples/event_service.rs` is a whole server. With the feature `tower` a layer opens
-//! the session of each HTTP request, and with `axum` handlers get it by an extractor: `examples/http_server.rs`.
+//! the session of each HTTP request, and with `axum` handlers get it by an extractor: `examples/http_server.rs`. With `rmcp` the sessions
+//! of a server on the official SDK survive the server: `examples/durable_server.rs`.
 //!
 //! **Runtime.** Within a tokio runtime a call uses that, which must have its I/O and time drivers enabled
 //! (`#[tokio::main]` does). Under any other executor a thread of this crate's own does the work, and a server that is not async

@@ -101,7 +101,9 @@ impl Body for DurableBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             Kind::Whole(body) => Pin::new(body).poll_frame(context),
-            Kind::Events(parts) => parts.poll_recv(context).map(|part| part.map(|part| Ok(Frame::data(part)))),
+            Kind::Events(parts) => {
+                parts.poll_recv(context).map(|part| part.map(|part| Ok(Frame::data(part))))
+            }
         }
     }
 

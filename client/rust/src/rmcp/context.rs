@@ -35,7 +35,8 @@ impl HasSession for NotificationContext<RoleServer> {
 pub fn session(context: &impl HasSession) -> Result<SessiondSession, ErrorData> {
     let parts = context.extensions().get::<Parts>();
     let found = parts.and_then(SessiondSession::of_parts);
-    found.ok_or_else(|| ErrorData::internal_error("there is no session here: the server is not durable", None))
+    found
+        .ok_or_else(|| ErrorData::internal_error("there is no session here: the server is not durable", None))
 }
 
 /// So that a tool may use `?` on every call about its session. The message names no path of the server's, and no value.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use mcp_sessiond_proto::SessionId;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcMessage,
-    JsonRpcRequest, NumberOrString, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
+    JsonRpcMessage, JsonRpcRequest, NumberOrString, ProgressToken, RequestId, ServerJsonRpcMessage,
+    ServerNotification,
 };
 use rmcp::service::OriginatingRequestId;
 use serde_json::Value;
@@ -222,7 +223,11 @@ impl Live {
 
 impl Desk {
     /// A request is the server's now. Returns its id, as the server knows it: where the client uses one again, another.
-    fn take(&mut self, said: UnboundedSender<Said>, request: &mut JsonRpcRequest<ClientRequest>) -> RequestId {
+    fn take(
+        &mut self,
+        said: UnboundedSender<Said>,
+        request: &mut JsonRpcRequest<ClientRequest>,
+    ) -> RequestId {
         let id = request.id.clone();
         self.renamed.remove(&id);
         if self.posts.contains_key(&id) {

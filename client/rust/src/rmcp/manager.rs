@@ -162,11 +162,18 @@ impl SessionManager for Manager {
         live.accept(message).await.map_err(|_| Self::refuse(&carried, ended()))
     }
 
-    async fn create_standalone_stream(&self, _: &Named) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
+    async fn create_standalone_stream(
+        &self,
+        _: &Named,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
         Ok(empty())
     }
 
-    async fn resume(&self, _: &Named, _: String) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
+    async fn resume(
+        &self,
+        _: &Named,
+        _: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
         Ok(empty())
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_sessiond_proto::streams::Appended;
-use mcp_sessiond_proto::{Error, Json, RequestId, SessionId};
+use mcp_sessiond_proto::{Json, RequestId, SessionId};
 use serde_json::Value;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver};
@@ -23,7 +23,7 @@ use crate::session::Stream;
 /// What goes into one append, no more than the daemon takes: messages, and bytes of them.
 const MESSAGES_MAX: usize = 256;
 const BYTES_MAX: usize = 1024 * 1024;
-/// How many events stay in a session that has used up its quota.
+/// How many events stay in a session that has used up its owner's memory.
 const KEPT_EVENTS: u64 = 256;
 /// Between two attempts to keep an answer while the daemon is away.
 const AWAY: Duration = Duration::from_secs(1);
@@ -129,7 +129,7 @@ impl<F: Fn() -> Stream + Send> Pump<F> {
         let stream = (self.stream)();
         let append = || stream.append_as(request.clone(), texts.iter().cloned().map(Some).collect());
         match append().await {
-            Err(SessionError::Refused(Error::QuotaExceeded { .. })) => {
+            Err(SessionError::Refused(error)) if error.is_of_memory() => {
                 stream.session().prune(KEPT_EVENTS).await?;
                 append().await
             }

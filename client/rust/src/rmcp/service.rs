@@ -28,7 +28,9 @@ use super::table::Table;
 use super::tail::Tail;
 use crate::session::Session;
 use crate::sessions::Sessions;
-use crate::tower::{Begins, Refusal, SESSION_HEADER, SessionLayer, SessionService, SessiondSession, name_session};
+use crate::tower::{
+    Begins, Refusal, SESSION_HEADER, SessionLayer, SessionService, SessiondSession, name_session,
+};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -45,7 +47,7 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// | a client loses its connection | the call goes on; the client comes back with `Last-Event-ID` and gets the rest, once and in order |
 /// | the daemon is away | requests get 503 with `Retry-After`; a call that runs goes on, and one line is logged |
 ///
-/// `docs/rust.md` has all of it.
+/// `docs/http-servers.md` has all of it.
 pub fn durable<S>(
     server: impl Fn() -> Result<S, io::Error> + Send + Sync + 'static,
     options: DurableOptions,
@@ -61,8 +63,7 @@ where
     let rmcp = StreamableHttpService::new(server, Arc::new(Manager(table.clone())), config);
     let sessions = Sessions::of_service(options.service.clone(), options.client.clone());
     let caller = options.caller.clone();
-    let mut layer =
-        SessionLayer::new(sessions, move |parts| caller(parts)).lifetimes(options.lifetimes);
+    let mut layer = SessionLayer::new(sessions, move |parts| caller(parts)).lifetimes(options.lifetimes);
     if let Some(cookie) = &options.cookie {
         layer = layer.cookie(cookie.clone());
     }

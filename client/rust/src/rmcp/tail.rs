@@ -130,8 +130,11 @@ impl Tail {
         let mut is_last = !ended.is_empty();
         for event in &events {
             writer.event(Some(&event.id), event.message.as_str()).await;
-            // The stream is closed next, and nothing is said in between.
-            is_last |= self.is_answer(&event.message);
+            if self.is_answer(&event.message) {
+                // Of a process that was killed before it had closed the stream, the will follows: that is no answer any more.
+                is_last = true;
+                break;
+            }
         }
         match events.last() {
             Some(last) if self.stream == StreamId::standalone() => {

@@ -1,0 +1,137 @@
+//! Requests that are refused, and sessions that end.
+
+use mcp_sessiond_tests::{Reply, Serve};
+use serde_json::{Value, json};
+
+use super::{VERSION, begun, count, progress};
+use crate::world;
+
+/// Asserts that a request was refused. Returns the code of JSON-RPC.
+#[track_caller]
+fn refused(mut reply: Reply, status: u16) -> Value {
+    reply.must_be(status);
+    reply.message()["error"]["code"].clone()
+}
+
+const VISIT: &str =
+    r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"visit","arguments":{}}}"#;
+
+#[test]
+fn what_leads_to_no_stream_of_the_clients_own_is_refused() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let server = world.durable_server(&[]);
+    let (mut one, mut two) = (begun(&server), begun(&server));
+    let event = |reply: &mut Reply| progress(reply, 1.0);
+    let first = event(&mut count(&mut one, &world, 1, 1));
+    // Of another session, or of none.
+    assert_eq!(refused(two.resume(&first), 400), -32600);
+    assert_eq!(refused(two.resume("0"), 400), -32600);
+    assert_eq!(refused(two.resume("a/b"), 400), -32600);
+    refused(server.client().listen(), 400);
+    refused(server.client().ask("POST", &[], VISIT), 400);
+    for forged in ["forged", "0199a0a0-0000-7000-8000-000000000000", "%00"] {
+        assert_eq!(refused(server.client().ask("POST", &[("Mcp-Session-Id", forged)], VISIT), 404), -32001);
+        assert_eq!(refused(server.client().ask("GET", &[("Mcp-Session-Id", forged)], ""), 404), -32001);
+    }
+    two.ask("GET", &[("Accept", "application/json")], "").must_be(406);
+    two.ask("PUT", &[], "").must_be(405);
+    assert_eq!(two.text("visit", &json!({})), "1");
+}
+
+#[test]
+fn a_session_belongs_to_the_token_that_began_it() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut server = world.durable_server(&[]);
+    let with = |server: &Serve, token: &str| {
+        let mut client = server.client();
+        client.headers.push(("Authorization".into(), format!("Bearer {token}")));
+        client
+    };
+    let mut mine = with(&server, "mine");
+    mine.initialize(VERSION);
+    let mut call = count(&mut mine, &world, 1, 1);
+    let event = progress(&mut call, 1.0);
+    server.kill();
+    server.start_again();
+    let of = ("Mcp-Session-Id", mine.session());
+    for other in [with(&server, "other"), server.client()] {
+        refused(other.ask("POST", &[of], VISIT), 403);
+        refused(other.ask("GET", &[of, ("Last-Event-ID", &event)], ""), 403);
+        refused(other.ask("DELETE", &[of], ""), 403);
+    }
+    assert_eq!(mine.text("visit", &json!({})), "1");
+}
+
+#[test]
+fn requests_that_a_page_of_another_host_makes_are_not_let_in() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut server = world.durable_server(&[]);
+    let mut client = begun(&server);
+    let evil = ("Host", "evil.example");
+    for again in [false, true] {
+        if again {
+            server.kill();
+            server.start_again();
+        }
+        client.ask("POST", &[evil], VISIT).must_be(403);
+        client.ask("GET", &[evil], "").must_be(403);
+        client.ask("DELETE", &[evil], "").must_be(403);
+    }
+    assert_eq!(client.text("visit", &json!({})), "1");
+    server.client().begin(VERSION, &[evil]).must_be(403);
+}
+
+#[test]
+fn initialize_with_a_session_gets_the_recorded_answer() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut server = world.durable_server(&[]);
+    let mut client = server.client();
+    let result = client.initialize(VERSION);
+    client.text("visit", &json!({}));
+    server.kill();
+    server.start_again();
+    let mut again = client.begin(VERSION, &[]);
+    again.must_be(200);
+    assert_eq!(again.header("mcp-session-id"), Some(client.session()));
+    assert_eq!(again.answer(), json!({"jsonrpc": "2.0", "id": client.last, "result": result}));
+    assert_eq!(client.text("visit", &json!({})), "2");
+}
+
+#[test]
+fn a_session_that_is_deleted_has_ended_everywhere() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let (one, other) = (world.durable_server(&[]), world.durable_server(&[]));
+    let mut client = begun(&one);
+    client.text("visit", &json!({}));
+    let mut elsewhere = client.clone();
+    elsewhere.at.clone_from(&other.at);
+    elsewhere.text("visit", &json!({}));
+    let (mut here, mut there) = (client.listen(), elsewhere.listen());
+    here.event();
+    there.event();
+    let mut deleted = client.ask("DELETE", &[], "");
+    deleted.must_be(202);
+    deleted.text();
+    assert_eq!((here.event(), there.event()), (None, None));
+    for client in [&client, &elsewhere] {
+        assert_eq!(refused(client.ask("POST", &[], VISIT), 404), -32001);
+        assert_eq!(refused(client.listen(), 404), -32001);
+        assert_eq!(refused(client.ask("DELETE", &[], ""), 404), -32001);
+    }
+}
+
+#[test]
+fn a_session_whose_initialize_was_refused_is_not_there() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let server = world.durable_server(&[]);
+    server.client().begin(VERSION, &[("Accept", "text/plain")]).must_be(406);
+    let listed = world.peer().call("list_own_sessions", json!({"service": "durable"})).expect("listed");
+    let listed = listed.as_array().expect("a list");
+    assert!(listed.iter().all(|session| session["status"]["is"] == "terminated"), "{listed:?}");
+}
