@@ -42,6 +42,7 @@ mod post;
 mod pump;
 mod readers;
 mod record;
+mod room;
 mod service;
 mod table;
 mod tail;

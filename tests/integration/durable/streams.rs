@@ -190,7 +190,7 @@ fn a_client_is_told_how_much_was_deleted_before_it_fetched_it() {
     let first = progress(&mut call, 1.0);
     call.hang_up();
     open(&world);
-    let of = json!({"session": client.session(), "service": "durable"});
+    let of = json!({"of": {"session": client.session(), "service": "durable"}});
     let mut peer = world.peer();
     until("the call is answered", || {
         let streams = peer.call("list_streams", of.clone()).expect("listed");

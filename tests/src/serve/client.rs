@@ -135,7 +135,9 @@ impl HttpClient {
         if version > "2025-03-26" {
             self.headers.push(("MCP-Protocol-Version".into(), version.into()));
         }
-        let answer = reply.message();
+        // Some servers answer `initialize` by a stream.
+        let is_stream = reply.header("content-type") == Some("text/event-stream");
+        let answer = if is_stream { reply.answer() } else { reply.message() };
         assert_eq!(answer["id"], self.last, "{answer}");
         self.notify("notifications/initialized", &json!({}));
         answer["result"].clone()

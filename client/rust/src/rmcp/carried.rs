@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::events::Events;
-use super::record::Handshake;
 use crate::session::Session;
 use crate::tower::Refusal;
 
@@ -33,14 +32,12 @@ pub(super) struct Carried {
     /// On behalf of the request's caller.
     pub(super) session: Session,
     pub(super) purpose: Purpose,
-    /// What is recorded of the session's handshake, where it was read.
-    pub(super) handshake: Mutex<Option<Handshake>>,
     outcome: Mutex<Option<Outcome>>,
 }
 
 impl Carried {
     pub(super) fn new(session: Session, purpose: Purpose) -> Arc<Self> {
-        Arc::new(Self { session, purpose, handshake: Mutex::default(), outcome: Mutex::default() })
+        Arc::new(Self { session, purpose, outcome: Mutex::default() })
     }
 
     /// That of the request in whose task this is. None: in no request's.

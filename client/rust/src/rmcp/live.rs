@@ -280,12 +280,12 @@ impl Desk {
             self.used = Instant::now();
             // Of a request that was cancelled nobody wants the answer.
             let post = self.done(&id)?;
-            return post.say(&id, message, true);
+            return post.say(&id, &message, true);
         }
         if let Some(id) = self.post_of(&message)
             && let Some(post) = self.posts.get(&id)
         {
-            return post.say(&id, message, false);
+            return post.say(&id, &message, false);
         }
         send(&self.standalone, as_text(&message), None)
     }
@@ -317,11 +317,11 @@ impl Post {
     fn say(
         &self,
         name: &RequestId,
-        message: ServerJsonRpcMessage,
+        message: &ServerJsonRpcMessage,
         is_answer: bool,
     ) -> Option<oneshot::Receiver<()>> {
         let id = as_value(&self.id);
-        let mut text = as_text(&message);
+        let mut text = as_text(message);
         let of_token = self.token.as_ref().filter(|(name, token)| name != token);
         if is_answer && *name != self.id {
             text = with(&text, "/id", &id);

@@ -1,15 +1,13 @@
 //! What rmcp asks for sessions and streams.
 
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use futures_util::Stream;
 use futures_util::stream::empty;
 use http::StatusCode;
 use mcp_sessiond_proto::SessionId;
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest, RequestId, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionState, SessionStore, SessionStoreError,
 };
@@ -22,11 +20,10 @@ use super::live::{Live, NotBegun};
 use super::record::Handshake;
 use super::table::Table;
 use super::transport::DurableTransport;
-use crate::error::SessionError;
-use crate::session::Session;
 use crate::tower::Refusal;
 
-/// A request was refused. rmcp need not know more: the response is what [`Carried`] says.
+/// A request was refused. rmcp need not know more: the response is what [`Carried`] says. rmcp logs an error of it, so it is told only where it
+/// must not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request was refused")]
 pub(super) struct Refused;
@@ -40,33 +37,38 @@ impl Manager {
         Refused
     }
 
-    /// The server of the request's session.
-    fn live(&self, carried: &Carried) -> Result<Arc<Live>, Refused> {
-        self.0.live(carried.session.id()).ok_or_else(|| Self::refuse(carried, ended()))
+    /// The server of the request's session, which has used it now.
+    fn used(&self, carried: &Carried) -> Result<Arc<Live>, Refusal> {
+        let live = self.0.live(carried.session.id()).ok_or_else(ended)?;
+        live.used_by(&carried.session);
+        Ok(live)
     }
 
-    /// The recorded answer, for a client that begins again with a session that it has.
-    async fn repeat(carried: &Carried, id: &RequestId) -> Result<Events, Refused> {
-        let recorded = Handshake::of(&carried.session).await;
-        let recorded = recorded.map_err(|error| Self::refuse(carried, error))?;
-        let Handshake { result, .. } =
-            recorded.ok_or_else(|| Self::refuse(carried, Refusal::unknown_session()))?;
-        Ok(Events::One(json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()))
+    async fn accept(&self, carried: &Carried, message: ClientJsonRpcMessage) -> Result<(), Refusal> {
+        self.used(carried)?.accept(message).await.map_err(|_| ended())
     }
 
-    async fn begin(
-        live: Arc<Live>,
-        session: Session,
-        request: JsonRpcRequest<ClientRequest>,
-    ) -> Result<Events, Refusal> {
+    /// What a request is answered with.
+    async fn stream(&self, carried: &Carried, message: ClientJsonRpcMessage) -> Result<Events, Refusal> {
+        let JsonRpcMessage::Request(request) = message else { return Err(failed()) };
+        if matches!(request.request, ClientRequest::InitializeRequest(_)) {
+            return Self::repeat(carried, &request.id).await;
+        }
+        let (live, session) = (self.used(carried)?, carried.session.clone());
         // In a task of its own: a client that hangs up now has sent its request all the same.
-        let begun = tokio::spawn(async move { live.begin(session, request).await }).await;
-        match begun {
+        match tokio::spawn(async move { live.begin(session, request).await }).await {
             Ok(Ok(fresh)) => Ok(Events::Fresh(fresh)),
             Ok(Err(NotBegun::Refused(error))) => Err(error.into()),
             Ok(Err(NotBegun::Closed)) => Err(ended()),
             Err(_) => Err(failed()),
         }
+    }
+
+    /// The recorded answer, for a client that begins again with a session that it has.
+    async fn repeat(carried: &Carried, id: &RequestId) -> Result<Events, Refusal> {
+        let recorded = Handshake::of(&carried.session).await?;
+        let Handshake { result, .. } = recorded.ok_or_else(Refusal::unknown_session)?;
+        Ok(Events::One(json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string()))
     }
 }
 
@@ -94,7 +96,7 @@ impl SessionManager for Manager {
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Refused> {
         let carried = Carried::here().ok_or(Refused)?;
-        let live = self.live(&carried)?;
+        let live = self.used(&carried).map_err(|refusal| Self::refuse(&carried, refusal))?;
         let asked = params(&message);
         let answer = live.shake(message).await.map_err(|_| Self::refuse(&carried, failed()))?;
         let JsonRpcMessage::Response(response) = &answer else {
@@ -131,8 +133,10 @@ impl SessionManager for Manager {
             }
             return Ok(());
         };
-        carried.session.terminate().await.map_err(|error| Self::refuse(&carried, error))?;
-        self.0.end(carried.session.id());
+        match carried.session.terminate().await {
+            Ok(()) => self.0.end(carried.session.id()),
+            Err(error) => carried.settle(Outcome::Refused(error.into())),
+        }
         Ok(())
     }
 
@@ -142,24 +146,19 @@ impl SessionManager for Manager {
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Refused> {
         let carried = Carried::here().ok_or(Refused)?;
-        let JsonRpcMessage::Request(request) = message else { return Err(Self::refuse(&carried, failed())) };
-        let events = if matches!(request.request, ClientRequest::InitializeRequest(_)) {
-            Self::repeat(&carried, &request.id).await?
-        } else {
-            let live = self.live(&carried)?;
-            live.used_by(&carried.session);
-            let begun = Self::begin(live, carried.session.clone(), request).await;
-            begun.map_err(|refusal| Self::refuse(&carried, refusal))?
-        };
-        carried.settle(Outcome::Events(events));
+        carried.settle(match self.stream(&carried, message).await {
+            Ok(events) => Outcome::Events(events),
+            Err(refusal) => Outcome::Refused(refusal),
+        });
         Ok(empty())
     }
 
     async fn accept_message(&self, _: &Named, message: ClientJsonRpcMessage) -> Result<(), Refused> {
         let carried = Carried::here().ok_or(Refused)?;
-        let live = self.live(&carried)?;
-        live.used_by(&carried.session);
-        live.accept(message).await.map_err(|_| Self::refuse(&carried, ended()))
+        if let Err(refusal) = self.accept(&carried, message).await {
+            carried.settle(Outcome::Refused(refusal));
+        }
+        Ok(())
     }
 
     async fn create_standalone_stream(
@@ -201,14 +200,15 @@ pub(super) struct Store;
 type Stored<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
 
 impl Store {
-    async fn recorded() -> Result<Option<SessionState>, SessionStoreError> {
-        let Some(carried) = Carried::here() else { return Ok(None) };
-        let recorded = Handshake::of(&carried.session).await;
-        let refuse = |error: SessionError| Manager::refuse(&carried, error);
-        let Some(handshake) = recorded.map_err(refuse)? else { return Ok(None) };
-        let state = serde_json::from_value(handshake.initialize.clone()).map(SessionState::new)?;
-        *carried.handshake.lock().unwrap_or_else(PoisonError::into_inner) = Some(handshake);
-        Ok(Some(state))
+    async fn recorded() -> Option<SessionState> {
+        let carried = Carried::here()?;
+        match Handshake::of(&carried.session).await {
+            Ok(handshake) => serde_json::from_value(handshake?.initialize).ok().map(SessionState::new),
+            Err(error) => {
+                carried.settle(Outcome::Refused(error.into()));
+                None
+            }
+        }
     }
 }
 
@@ -220,7 +220,7 @@ impl SessionStore for Store {
         'b: 'c,
         Self: 'c,
     {
-        Box::pin(Self::recorded())
+        Box::pin(async { Ok(Self::recorded().await) })
     }
 
     /// The manager has stored more of it before.

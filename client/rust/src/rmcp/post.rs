@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedSender, channel, unbounded_channel};
 use super::events::Fresh;
 use super::pump::{Failing, Listener, Pump, Said};
 use super::record::outcome_unknown;
+use super::room::making_room;
 use super::tail::Tail;
 use crate::error::SessionError;
 use crate::session::{Session, Stream};
@@ -27,10 +28,12 @@ pub(super) async fn open(
 ) -> Result<(UnboundedSender<Said>, Fresh), SessionError> {
     #[expect(clippy::expect_used, reason = "it is made of letters and digits")]
     let name: StreamId = format!("post-{}", RequestId::mint()).parse().expect("a stream's id");
-    let stream = session.open_stream_with_will(&name, Some(Json::from(&id)), outcome_unknown(&id)).await?;
+    let (opened_by, will) = (Json::from(&id), outcome_unknown(&id));
+    let open = || session.open_stream_with_will(&name, Some(opened_by.clone()), will.clone());
+    let stream = making_room(&session, open).await?;
     let primed = match primes {
         false => None,
-        true => match stream.prime().await {
+        true => match making_room(&session, || stream.prime()).await {
             Ok(primed) => Some(primed.id),
             Err(error) => {
                 close(&stream).await;

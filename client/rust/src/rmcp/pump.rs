@@ -16,6 +16,7 @@ use tracing::warn;
 use super::context::is_over;
 use super::events::Told;
 use super::record::not_kept;
+use super::room::making_room;
 use crate::LOG_TARGET;
 use crate::error::SessionError;
 use crate::session::Stream;
@@ -23,8 +24,6 @@ use crate::session::Stream;
 /// What goes into one append, no more than the daemon takes: messages, and bytes of them.
 const MESSAGES_MAX: usize = 256;
 const BYTES_MAX: usize = 1024 * 1024;
-/// How many events stay in a session that has used up its owner's memory.
-const KEPT_EVENTS: u64 = 256;
 /// Between two attempts to keep an answer while the daemon is away.
 const AWAY: Duration = Duration::from_secs(1);
 
@@ -127,14 +126,8 @@ impl<F: Fn() -> Stream + Send> Pump<F> {
 
     async fn append(&self, request: &RequestId, texts: &[Json]) -> Result<Vec<Appended>, SessionError> {
         let stream = (self.stream)();
-        let append = || stream.append_as(request.clone(), texts.iter().cloned().map(Some).collect());
-        match append().await {
-            Err(SessionError::Refused(error)) if error.is_of_memory() => {
-                stream.session().prune(KEPT_EVENTS).await?;
-                append().await
-            }
-            appended => appended,
-        }
+        let messages: Vec<Option<Json>> = texts.iter().cloned().map(Some).collect();
+        making_room(stream.session(), || stream.append_as(request.clone(), messages.clone())).await
     }
 
     /// Who comes back for an answer that was not kept gets it once the daemon is there again, or is told what became of it.

@@ -151,7 +151,10 @@ where
             return Err(Refusal::no_session());
         };
         let (mut parts, body) = request.into_parts();
-        if parts.extensions.get::<Begins>().is_none() {
+        let mut beginning = None;
+        if parts.extensions.get::<Begins>().is_some() {
+            beginning = Some(Beginning { table: self.table.clone(), session: Some(session.clone()) });
+        } else {
             // It may have been named by a cookie, of which rmcp knows nothing.
             name_session(&mut parts.headers, session.id());
             if parts.method == Method::POST && self.table.ready(session.id()).is_none() {
@@ -164,6 +167,9 @@ where
         let carried = Carried::new(session, Purpose::Client);
         // Also a GET: rmcp looks at `Host`, `Origin` and `Accept`.
         let response = carried.scope(self.rmcp.handle(Request::from_parts(parts, body))).await;
+        if let Some(beginning) = beginning.filter(|_| response.status().is_success()) {
+            beginning.has_begun();
+        }
         if let Some(headers) = headers.filter(|_| response.status() == StatusCode::OK) {
             get(&carried, &headers).await;
         }
@@ -208,6 +214,26 @@ where
                 Err(Refusal::new(status, "requests from this `Host` or `Origin` are not let in"))
             }
             _ => Err(failed()),
+        }
+    }
+}
+
+/// A session that begins. Its server is let go when this is dropped before the client is told of the session, as when the client hangs up.
+struct Beginning {
+    table: Arc<Table>,
+    session: Option<Session>,
+}
+
+impl Beginning {
+    fn has_begun(mut self) {
+        self.session = None;
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        if let Some(session) = &self.session {
+            self.table.let_go(session.id());
         }
     }
 }
