@@ -47,6 +47,7 @@ mod service;
 mod table;
 mod tail;
 mod transport;
+mod writer;
 
 pub use body::DurableBody;
 pub use context::{HasSession, session};

@@ -1,23 +1,20 @@
-//! The events of a response (Server-Sent Events, HTML Living Standard, section 9.2).
+//! What a response says.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use bytes::Bytes;
 use mcp_sessiond_proto::streams::EventId;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
 
 use super::body::DurableBody;
 use super::options::DurableOptions;
 use super::readers::Readers;
 use super::tail::Tail;
+use super::writer::Writer;
 
 /// Parts of a body that wait for the client.
 const PARTS: usize = 16;
-/// How often it is looked whether a client is there that gets no comments.
-const LOOK: Duration = Duration::from_secs(25);
 
 /// A message on its way to the client. Without an id it was not kept.
 #[derive(Debug)]
@@ -49,7 +46,7 @@ impl Events {
     /// The body of the response.
     pub(super) fn body(self, options: &DurableOptions, readers: &Readers) -> DurableBody {
         let (parts, body) = channel(PARTS);
-        let writer = Writer { parts, retry: options.retry, comments: options.rmcp.sse_keep_alive };
+        let writer = Writer::new(parts, options.retry, options.rmcp.sse_keep_alive);
         let cancelled = options.rmcp.cancellation_token.clone();
         let place = self.tail().map(|tail| readers.come(tail.session.id(), &tail.stream));
         tokio::spawn(async move {
@@ -60,7 +57,7 @@ impl Events {
                 }
             };
             tokio::select! {
-                () = writer.parts.closed() => {}
+                () = writer.closed() => {}
                 () = cancelled.cancelled() => {}
                 () = ended => {}
                 () = self.write(&writer) => {}
@@ -99,47 +96,6 @@ impl Events {
                     tail.follow(writer).await;
                 }
             }
-        }
-    }
-}
-
-/// Writes events. Where nobody reads them any more, they are nobody's.
-pub(super) struct Writer {
-    parts: Sender<Bytes>,
-    retry: Duration,
-    comments: Option<Duration>,
-}
-
-impl Writer {
-    async fn write(&self, text: String) {
-        let _ = self.parts.send(text.into()).await;
-    }
-
-    /// Tells when to come back, and with which id, if there is one already.
-    async fn begin(&self, primed: Option<&EventId>) {
-        let retry = self.retry.as_millis();
-        self.write(match primed {
-            Some(EventId(id)) => format!("id: {id}\nretry: {retry}\ndata: \n\n"),
-            None => format!("retry: {retry}\n\n"),
-        })
-        .await;
-    }
-
-    pub(super) async fn event(&self, id: Option<&EventId>, text: &str) {
-        let id = id.map(|EventId(id)| format!("id: {id}\n")).unwrap_or_default();
-        // JSON that another client has stored may have several lines.
-        let text = text.replace(['\r', '\n'], " ");
-        self.write(format!("event: message\n{id}data: {text}\n\n")).await;
-    }
-
-    /// After how long without an event there is a comment.
-    pub(super) fn pause(&self) -> Duration {
-        self.comments.unwrap_or(LOOK)
-    }
-
-    pub(super) async fn comment(&self) {
-        if self.comments.is_some() {
-            self.write(": waiting\n\n".into()).await;
         }
     }
 }

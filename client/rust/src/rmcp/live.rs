@@ -20,7 +20,6 @@ use super::post;
 use super::pump::{Failing, Pump, Said};
 use super::record::outcome_unknown;
 use super::tail::primes;
-use super::transport::DurableTransport;
 use crate::error::SessionError;
 use crate::session::Session;
 
@@ -75,8 +74,8 @@ pub(super) enum NotBegun {
 }
 
 impl Live {
-    /// A server's place, and the transport for the server.
-    pub(super) fn new(session: &Session) -> (Arc<Self>, DurableTransport) {
+    /// A server's place, and what arrives at the server.
+    pub(super) fn new(session: &Session) -> (Arc<Self>, Arriving) {
         let (inbox, arriving) = channel(INBOX);
         let (standalone, said) = unbounded_channel();
         let id = session.id().clone();
@@ -101,8 +100,7 @@ impl Live {
             let stream = || of.upgrade().map_or_else(|| first.clone(), |live| live.session()).standalone();
             Pump { stream, failing, listener: None }.run(said).await;
         });
-        let transport = DurableTransport::new(live.clone(), arriving);
-        (live, transport)
+        (live, arriving)
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {

@@ -56,7 +56,8 @@ impl Table {
 
     /// A place for a new server. What was in it is closed.
     pub(super) fn make(self: &Arc<Self>, session: &Session) -> DurableTransport {
-        let (live, transport) = Live::new(session);
+        let (live, arriving) = Live::new(session);
+        let transport = DurableTransport::new(live.clone(), arriving);
         let mut servers = self.servers();
         let former = servers.lives.insert(session.id().clone(), live);
         if !std::mem::replace(&mut servers.is_watched, true) {

@@ -9,8 +9,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::events::Writer;
 use super::record::key;
+use super::writer::Writer;
 use crate::error::SessionError;
 use crate::session::Session;
 

@@ -1,0 +1,61 @@
+//! The events of a response, as text (Server-Sent Events, HTML Living Standard, section 9.2).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mcp_sessiond_proto::streams::EventId;
+use tokio::sync::mpsc::Sender;
+
+/// How often it is looked whether a client is there that gets no comments.
+const LOOK: Duration = Duration::from_secs(25);
+
+/// Writes events. Where nobody reads them any more, they are nobody's.
+pub(super) struct Writer {
+    parts: Sender<Bytes>,
+    retry: Duration,
+    comments: Option<Duration>,
+}
+
+impl Writer {
+    /// `comments`: after how long without an event there is one; None: there are none.
+    pub(super) fn new(parts: Sender<Bytes>, retry: Duration, comments: Option<Duration>) -> Self {
+        Self { parts, retry, comments }
+    }
+
+    /// The client has hung up.
+    pub(super) async fn closed(&self) {
+        self.parts.closed().await;
+    }
+
+    async fn write(&self, text: String) {
+        let _ = self.parts.send(text.into()).await;
+    }
+
+    /// Tells when to come back, and with which id, if there is one already.
+    pub(super) async fn begin(&self, primed: Option<&EventId>) {
+        let retry = self.retry.as_millis();
+        self.write(match primed {
+            Some(EventId(id)) => format!("id: {id}\nretry: {retry}\ndata: \n\n"),
+            None => format!("retry: {retry}\n\n"),
+        })
+        .await;
+    }
+
+    pub(super) async fn event(&self, id: Option<&EventId>, text: &str) {
+        let id = id.map(|EventId(id)| format!("id: {id}\n")).unwrap_or_default();
+        // JSON that another client has stored may have several lines.
+        let text = text.replace(['\r', '\n'], " ");
+        self.write(format!("event: message\n{id}data: {text}\n\n")).await;
+    }
+
+    /// After how long without an event there is a comment.
+    pub(super) fn pause(&self) -> Duration {
+        self.comments.unwrap_or(LOOK)
+    }
+
+    pub(super) async fn comment(&self) {
+        if self.comments.is_some() {
+            self.write(": waiting\n\n".into()).await;
+        }
+    }
+}
