@@ -81,9 +81,7 @@ impl World {
         self.own_server(self.binaries.durable_server, variables)
     }
 
-    /// Starts this server of the client library's, in the same way.
-    #[must_use]
-    pub fn own_server(&self, program: &str, variables: &[(&str, &str)]) -> Serve {
+    fn own_server(&self, program: &str, variables: &[(&str, &str)]) -> Serve {
         let mut command = self.command(program);
         command.arg(FREE_PORT).envs(variables.iter().copied());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());

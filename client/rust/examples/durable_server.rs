@@ -1,7 +1,7 @@
 //! An MCP server over HTTP, on rmcp, whose sessions and calls outlive it: `durable_server [ADDRESS]`.
 //!
-//! Start it, begin a session, and call `visit` a few times. Kill it with SIGKILL, start it again, and call again: the count goes on. Kill
-//! it while `steps` runs: the client is told that the outcome is unknown.
+//! `sh client/rust/examples/durable_server.sh` calls it with curl, kills it with SIGKILL in the middle of a call, and calls it again: the count
+//! goes on, and the client is told that the outcome of the call is unknown.
 
 use std::error::Error;
 use std::io::Write as _;

@@ -47,7 +47,7 @@ impl From<SessionError> for ErrorData {
     }
 }
 
-/// The same of a daemon's own error.
+/// Whether a call has failed since its session has ended.
 pub(super) fn is_over(error: &SessionError) -> bool {
     matches!(error.refusal(), Some(Error::UnknownSession | Error::SessionTerminated))
 }
