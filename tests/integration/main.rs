@@ -38,6 +38,7 @@ mod siblings;
 mod systemd;
 mod tasks;
 mod tokens;
+mod tower_sessions;
 mod wills;
 mod wrap;
 mod writers;

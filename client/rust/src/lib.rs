@@ -119,6 +119,8 @@ mod sessions;
 mod start;
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "tower-sessions")]
+pub mod tower_sessions;
 
 #[cfg(test)]
 mod tests;

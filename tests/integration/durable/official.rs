@@ -26,6 +26,7 @@ fn the_example_counts_on_after_a_kill() {
     command.arg(fixture("../client/rust/examples/durable_server.sh"));
     let said = command.env("SERVER", world.binaries.durable_example).output().expect("sh");
     assert!(said.status.success(), "{said:?}");
-    let lines = "visit 1\nvisit 2\nkilled in the middle of a call\nvisit 3\nthe outcome of this call is unknown\n";
+    let lines =
+        "visit 1\nvisit 2\nkilled in the middle of a call\nvisit 3\nthe outcome of this call is unknown\n";
     assert_eq!(String::from_utf8_lossy(&said.stdout), lines);
 }
