@@ -1,7 +1,11 @@
-"""What the rules of the Tasks extension have in common: a server process, and a client that speaks HTTP itself."""
+"""What the rules of the Tasks extension have in common: a server process, and a client that speaks HTTP itself.
+
+MCP_SESSIOND_TEST_STORAGE: another storage in which all of them run, by its URL.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import support
@@ -22,7 +26,8 @@ class Rules:
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.daemon = support.Daemon().start(f'storage.url="{cls.storage}"')
+        storage = os.environ.get("MCP_SESSIOND_TEST_STORAGE", cls.storage)
+        cls.daemon = support.Daemon().start(f'storage.url="{storage}"')
         cls.server = Server(cls.daemon, cls.kind, None, script="task_server.py")
         cls.client = Modern(cls.server.port)
         cls.plain = Modern(cls.server.port, extensions=())

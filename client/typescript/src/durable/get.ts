@@ -1,7 +1,6 @@
 // A GET: what a stream has said since the client has gone, then what it says. No server is needed for it.
 import type { ServerResponse } from 'node:http';
 import { isCode } from '../errors.js';
-import { pause } from '../patience.js';
 import type { Session } from '../session.js';
 import { STANDALONE } from '../stream.js';
 import type { Cursor, Gap, Replayed, StreamView } from '../types.js';
@@ -12,10 +11,6 @@ const SENT = 'mcp.standalone';
 const PRIMES = '2025-11-25';
 /** How long a wait lasts before a comment shows whether the client is there, in ms. */
 const COMMENT_MS = 25_000;
-/** Between an answer and the end of its stream, which comes next, in ms. */
-const CLOSING_PAUSE_MS = 10;
-/** How often the end of a stream is looked for in that time. */
-const CLOSING_TRIES = 200;
 
 /** What is read: of which stream, and from where. */
 export interface Reading {
@@ -52,6 +47,7 @@ export class Reader {
   readonly #reading: Reading;
   readonly #response: ServerResponse;
   readonly #gone = new AbortController();
+  #answered = false;
 
   constructor(session: Session, reading: Reading, response: ServerResponse) {
     this.#session = session;
@@ -109,7 +105,6 @@ export class Reader {
       await this.#tell(page);
       if (page.ended.length > 0) return;
       after = page.next[0] ?? after;
-      if (page.events.some(({ json }) => this.#isAnswer(json)) && (await this.#isClosed(after))) return;
       if (page.events.length === 0 && wait > 0) await this.#write(': waiting\n\n');
       wait = page.more ? 0 : COMMENT_MS;
     }
@@ -118,31 +113,24 @@ export class Reader {
   async #tell({ events, gaps }: Replayed): Promise<void> {
     for (const gap of gaps) await this.#write(`event: message\ndata: ${JSON.stringify(lost(gap))}\n\n`);
     // A line of JSON text that another client has stored may be broken.
-    for (const { id, json } of events)
+    for (const { id, json } of events) {
+      if (this.#isAnswer(json)) {
+        // A process that was killed between its answer and the end of the stream has left a will, which says
+        // that the outcome is unknown.
+        if (this.#answered) continue;
+        this.#answered = true;
+      }
       await this.#write(`event: message\nid: ${id}\ndata: ${json.replace(/[\r\n]+/g, ' ')}\n\n`);
+    }
     const last = events.at(-1);
     if (last && this.#reading.stream === STANDALONE) await this.#session.set(SENT, last.id);
   }
 
-  /** Whether a message is the answer with which the stream ends. */
+  /** Whether a message is the answer to the request that has opened the stream. */
   #isAnswer(json: string): boolean {
     if (this.#reading.openedBy === undefined) return false;
     const { id, method } = JSON.parse(json) as { id?: unknown; method?: unknown };
     return method === undefined && id === this.#reading.openedBy;
-  }
-
-  /**
-   * Whether the stream is closed, which whoever has answered does next. A daemon's `wait` does not tell it at
-   * once.
-   */
-  async #isClosed(after: Cursor): Promise<boolean> {
-    for (let tries = 0; tries < CLOSING_TRIES && !this.#gone.signal.aborted; tries++) {
-      const page = await this.#session.replay(after);
-      if (page.ended.length > 0) return true;
-      if (page.events.length > 0) return false;
-      await pause(CLOSING_PAUSE_MS);
-    }
-    return false;
   }
 
   async #write(text: string): Promise<void> {
