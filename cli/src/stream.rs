@@ -36,7 +36,8 @@ struct Reading {
     /// The stream
     stream: StreamId,
     /// Begin after the event of this id, not at the beginning
-    #[arg(long, value_name = "EVENT")]
+    // One id in sixty-four begins with a hyphen.
+    #[arg(long, value_name = "EVENT", allow_hyphen_values = true)]
     after: Option<String>,
     #[command(flatten)]
     whose: Whose,

@@ -98,6 +98,14 @@ fn messages_are_appended_replayed_and_followed() {
     let tail = tail.wait_with_output().expect("it ends");
     assert_eq!(printed(&tail).lines().count(), 3);
     printed(&run(&world, &["stream", "append", "_GET_stream"], "{}"));
+    // Some ids look like options.
+    let hyphen = loop {
+        let said = run(&world, &["stream", "append", "_GET_stream"], &"{}\n".repeat(200));
+        if let Some(id) = printed(&said).lines().find(|id| id.starts_with('-')) {
+            break id.to_owned();
+        }
+    };
+    printed(&run(&world, &["stream", "replay", "_GET_stream", "--after", &hyphen], ""));
     refused(&run(&world, &["stream", "append", "call-7"], "{}"), 65, "closed");
     refused(&run(&world, &["stream", "append", "other"], "no JSON"), 65, "JSON");
     refused(&run(&world, &["stream", "replay", "nobody"], ""), 66, "no such stream");
@@ -112,6 +120,7 @@ fn begin(world: &World, script: &str, options: &[&str]) -> (String, Child) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
     let mut id = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut id).expect("it ends with the id");
+    assert!(id.starts_with('t'), "{id} is no option");
     (id.trim_end().to_owned(), child)
 }
 

@@ -39,7 +39,7 @@ impl Contents {
     ) -> Result<(Task, bool), Error> {
         check_message(request.message.as_ref())?;
         check_ttl(request.ttl_ms)?;
-        let drawn = BASE64.encode(draw::<32>());
+        let drawn = task_id(&draw::<32>());
         self.change(access, Admit::Living, |draft| create(draft, request, &drawn, author)).await
     }
 
@@ -201,10 +201,15 @@ fn create(
     Ok((view(id, row, TaskBody::default()), true))
 }
 
+/// No id begins with a hyphen: on a command line it would be an option.
+fn task_id(random: &[u8]) -> String {
+    format!("t{}", BASE64.encode(random))
+}
+
 /// The id of the task that a request creates: the same whenever it is repeated, and known to nobody who does not know the session's secret.
 fn id_by(draft: &Draft<'_>, request: &RequestId) -> String {
     let hash = Sha256::new().chain_update(b"task").chain_update(draft.head.secret);
-    BASE64.encode(hash.chain_update(request.as_str()).finalize())
+    task_id(&hash.chain_update(request.as_str()).finalize())
 }
 
 /// The row of a task whose time is not over.
