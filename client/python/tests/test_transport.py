@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import http.client
+import json
 import os
 import queue
 import threading
@@ -237,6 +238,21 @@ class Transport:
                 break
         numbers = [message["params"]["progress"] for _, message in messages if "method" in message]
         self.assertEqual(numbers, list(range(1, 1_800)))
+
+    def test_a_message_that_is_too_large_costs_no_other_event_and_a_full_session_makes_room(self: Any) -> None:
+        daemon = support.Daemon().start("limits.message_bytes=65536", "limits.owner_bytes=8388608")
+        self.addCleanup(daemon.remove)
+        server = Server(daemon, self.kind)
+        self.addCleanup(server.kill)
+        raw = Raw(server.port)
+        raw.initialize()
+        told = list(raw.tool(1, "flood", steps=300, size=10).events())
+        self.assertTrue(raw.tool(2, "flood", steps=2, size=70_000).answer())
+        replayed = list(raw.send("GET", Last_Event_ID=told[1][0]).messages())
+        self.assertEqual([message for _, message in replayed], [json.loads(data) for _, data in told[2:]])
+        # More than there is memory for, 256 of them, too.
+        messages = [message for _, message in raw.tool(3, "flood", steps=300, size=60_000).messages()]
+        self.assertEqual((messages[-1]["id"], "result" in messages[-1]), (3, True))
 
     def test_a_handshake_that_is_too_large_for_the_metadata_survives(self: Any) -> None:
         raw = Raw(self.server.port)

@@ -1,14 +1,17 @@
 // Appends to a stream, in the order of the calls: the daemon carries out calls of one connection beside each
 // other.
-import { isCode } from './errors.js';
+import { isCode, isOfMemory } from './errors.js';
 import type { Stream } from './stream.js';
 import type { Appended } from './types.js';
 
 /** What goes into one append, fewer than the daemon takes: messages, and UTF-16 units of them. */
 const MESSAGES_MAX = 256;
 const UNITS_MAX = 512 * 1024;
-/** How many events stay in a session that has used up its quota. */
-const KEPT_EVENTS = 256;
+/**
+ * How many events stay in a session whose owner has used up the memory: many small ones, and where that does
+ * not help, few.
+ */
+const KEPT_EVENTS = [256, 16];
 
 interface Entry {
   json: string | null;
@@ -63,11 +66,15 @@ export class Appender {
   async #appended(batch: Entry[], last = batch.length === 1): Promise<boolean> {
     const append = () => this.#stream().appendTexts(batch.map(({ json }) => json));
     try {
-      const places = await append().catch(async (error: unknown) => {
-        if (!isCode(error, 'quota_exceeded')) throw error;
-        await this.#stream().session.prune(KEPT_EVENTS);
-        return append();
-      });
+      let made = append();
+      for (const keep of KEPT_EVENTS) {
+        made = made.catch(async (error: unknown) => {
+          if (!isOfMemory(error)) throw error;
+          await this.#stream().session.prune(keep);
+          return append();
+        });
+      }
+      const places = await made;
       batch.forEach(({ resolve }, at) => resolve(places[at]!));
     } catch (error) {
       if (!last && isCode(error, 'invalid_argument', 'quota_exceeded')) return false;

@@ -146,6 +146,11 @@ export function isCode<C extends ErrorCode>(
   return error instanceof SessiondError && (codes as ErrorCode[]).includes(error.code);
 }
 
+/** Whether an error is of a quota of memory, so that it helps to delete something. */
+export function isOfMemory(error: unknown): boolean {
+  return isCode(error, 'quota_exceeded') && String(error.fields['what']).startsWith('the memory');
+}
+
 /** The error of a JSON-RPC error of the daemon's. */
 export function refusal(error: {
   message: string;

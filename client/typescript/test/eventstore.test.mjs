@@ -88,3 +88,18 @@ test('what can not be kept is told once, and nothing is thrown', async () => {
   assert.equal(log.length, 1);
   await own.end();
 });
+
+test('a message that is too large costs no other event, and a full session makes room', async () => {
+  const own = await new World({ 'limits.message_bytes': 65_536, 'limits.owner_bytes': 8_388_608 }).start();
+  const session = await Sessions.ofService('full', own.options).create();
+  const store = new SessionEventStore(session, { log: () => undefined });
+  const large = (bytes) => ({ jsonrpc: '2.0', id: 1, result: { text: 'x'.repeat(bytes) } });
+  await Promise.all(Array.from({ length: 400 }, (_, n) => store.storeEvent('a', note(n))));
+  assert.equal(await store.storeEvent('a', large(70_000)), '');
+  assert.equal((await session.view()).events, 400);
+  // More than there is memory for, 256 of them, too.
+  for (let n = 0; n < 300; n++) assert.notEqual(await store.storeEvent('b', large(60_000)), '');
+  const { events } = await session.view();
+  assert.ok(events >= 16 && events < 256, String(events));
+  await own.end();
+});

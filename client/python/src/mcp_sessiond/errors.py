@@ -173,6 +173,11 @@ class InvalidArgument(Refused):
 class QuotaExceeded(Refused):
     """A bound was reached: `fields["what"]`, `fields["limit"]`."""
 
+    @property
+    def of_memory(self) -> bool:
+        """Whether it is a quota of memory, so that it helps to delete something."""
+        return str(self.fields.get("what")).startswith("the memory")
+
 
 class Unavailable(Refused):
     """Not at the moment. Nothing was done, or to do it again has no further effect."""

@@ -104,7 +104,7 @@ class Tail:
                 continue
             async for part in self._page(said):
                 yield part
-            # A `wait` does not end when the stream is closed; nothing comes after the answer.
+            # What may come after the answer is the will of a process that was killed before it closed the stream.
             if self._stream in said.ended or any(
                 is_answer(one.json.text, self._asked) for one in said.events
             ):

@@ -20,7 +20,8 @@ logger = logging.getLogger("mcp_sessiond")
 _QUEUE = 256
 _BATCH_BYTES = 2 << 20
 _AWAY = 1.0
-_KEEP_EVENTS = 16
+_KEEP_EVENTS = (256, 16)
+"""How many events stay in a session whose owner has used up the memory: many small ones, then few."""
 
 
 class Pump:
@@ -108,12 +109,15 @@ class Pump:
 
     async def _make_room(self, text: str, error: SessiondError) -> None:
         """Deletes the oldest events; without room even then, a short error takes the place of an answer."""
-        await self._stream.prune_session(_KEEP_EVENTS)
-        try:
-            await self._append([text])
-            return
-        except (QuotaExceeded, InvalidArgument):
-            pass
+        for keep in _KEEP_EVENTS:
+            if not (isinstance(error, QuotaExceeded) and error.of_memory):
+                break
+            await self._stream.prune_session(keep)
+            try:
+                await self._append([text])
+                return
+            except (QuotaExceeded, InvalidArgument) as still:
+                error = still
         message: dict[str, Any] = json.loads(text)
         if "method" not in message:
             await self._append([json.dumps(not_kept(message.get("id"), len(text.encode()), str(error)))])
