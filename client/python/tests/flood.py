@@ -54,4 +54,5 @@ def main() -> None:
             print(f"{kind}, {name} | {rate:,.0f} | {', '.join(map(str, taken))}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -107,8 +107,15 @@ fn where_the_daemon_hangs_a_server_is_run_as_it_is_and_no_lease_is_left() {
 #[test]
 fn signals_are_handed_on_to_a_server_that_is_run_as_it_is() {
     let world = world("");
-    let script = "trap 'echo caught >&2; exit 9' TERM; echo ready >&2; while read line; do :; done";
-    let mut front = world.front(&world.wrapping(&["--no-start"], &["bash", "-c", script].map(String::from)));
+    // A shell in `read` may sleep through a signal that comes just before.
+    let script = "import os, signal, sys\n\
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n\
+        print('ready', file=sys.stderr, flush=True)\n\
+        signal.sigwait([signal.SIGTERM])\n\
+        print('caught', file=sys.stderr, flush=True)\n\
+        os._exit(9)";
+    let mut front =
+        world.front(&world.wrapping(&["--no-start"], &["python3", "-c", script].map(String::from)));
     front.write("{}");
     assert_passed_through(&front, "daemon");
     front.errors.wait("ready");

@@ -1,4 +1,5 @@
-//! A server on the official Rust SDK over HTTP, whose sessions outlive it: `durable-server ADDRESS [JOURNAL]`.
+//! A server on the official Rust SDK over HTTP, whose sessions outlive it: `durable-server ADDRESS [JOURNAL]`, or, to compare
+//! with, as the SDK has it, with sessions in memory: `durable-server ADDRESS plain`.
 //!
 //! It prints where it listens. Sessions are bound to the bearer token, if one is shown, and named
 //! by a cookie, too.
@@ -32,6 +33,8 @@ use rmcp::model::{
     ResourceUpdatedNotificationParam, Role, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::StreamableHttpService;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -192,13 +195,20 @@ async fn main() {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().expect("an address");
     let open = |path| std::fs::OpenOptions::new().create(true).append(true).open(path).expect("a journal");
-    let journal = arguments.next().map(|path| Arc::new(open(path)));
+    let journal = arguments.next();
+    let is_plain = journal.as_deref() == Some("plain");
+    let journal = journal.filter(|_| !is_plain).map(|path| Arc::new(open(path)));
     // Short, so that a test does not take long; and yet so long that a server is back before a client has tried twice.
     let options = DurableOptions::new("durable".parse().expect("a name"))
         .retry(Duration::from_millis(500))
         .cookie(SessionCookie::default());
-    let mcp = durable(move || Ok(Counter { journal: journal.clone() }), options);
-    let app = Router::new().route_service("/mcp", mcp);
+    let counter = move || Ok(Counter { journal: journal.clone() });
+    let app = if is_plain {
+        let manager = Arc::new(LocalSessionManager::default());
+        Router::new().route_service("/mcp", StreamableHttpService::new(counter, manager, Default::default()))
+    } else {
+        Router::new().route_service("/mcp", durable(counter, options))
+    };
     let listener = TcpListener::bind(address).await.expect("a port");
     println!("listening at http://{}/mcp", listener.local_addr().expect("bound"));
     // Else each event waits for the client's acknowledgement of the one before.
