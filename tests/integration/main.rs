@@ -39,6 +39,7 @@ mod systemd;
 mod tasks;
 mod tokens;
 mod tower_sessions;
+mod turul;
 mod wills;
 mod wrap;
 mod writers;

@@ -121,6 +121,8 @@ mod start;
 pub mod tower;
 #[cfg(feature = "tower-sessions")]
 pub mod tower_sessions;
+#[cfg(feature = "turul")]
+pub mod turul;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,84 @@
+//! What is said in a session: events of turul's as messages of the standalone stream, with the numbers of the session as their ids.
+
+use mcp_sessiond_proto::streams::{Cursor, Event};
+use mcp_sessiond_proto::{Error, Json, StateKey, StreamId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use turul_mcp_session_storage::{SessionStorageError as StorageError, SseEvent};
+
+use super::failure::{failed, is_gone, wrong};
+use crate::error::SessionError;
+use crate::session::Session;
+
+/// The key of the state that says from which number on events count.
+const FLOOR: &str = "mcp.turul.events_from";
+
+/// What is kept of an event.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    timestamp: u64,
+    event_type: String,
+    data: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry: Option<u32>,
+}
+
+pub(super) async fn store(session: &Session, id: &str, event: SseEvent) -> Result<SseEvent, StorageError> {
+    let SseEvent { timestamp, event_type, data, retry, .. } = event;
+    let kept = Kept { timestamp, event_type, data, retry };
+    let message = Json::trusted(serde_json::to_string(&kept).map_err(|error| wrong(&error))?);
+    let appended = session.standalone().append(message).await.map_err(|error| failed(error, id))?;
+    let Kept { timestamp, event_type, data, retry } = kept;
+    Ok(SseEvent { id: appended.number, timestamp, event_type, data, retry })
+}
+
+/// The events after a number. None: the session is gone.
+pub(super) async fn after(
+    session: &Session,
+    id: &str,
+    number: u64,
+) -> Result<Option<Vec<SseEvent>>, StorageError> {
+    match read(session, number).await {
+        Ok(events) => Ok(Some(events.iter().map(sse_event).collect::<Result<_, _>>()?)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(failed(error, id)),
+    }
+}
+
+/// Events before this number count no more. Returns how many that are. The daemon deletes them when they are too old or too many: to
+/// delete them by their count here could hit newer ones, since another process may store events meanwhile.
+pub(super) async fn drop_before(session: &Session, number: u64) -> Result<u64, SessionError> {
+    let from = floor(session).await?;
+    if number <= from {
+        return Ok(0);
+    }
+    let events = read(session, 0).await?;
+    let dropped = events.iter().filter(|event| event.number < number).count();
+    session.set_as(&floor_key(), &number).await?;
+    Ok(dropped as u64)
+}
+
+fn floor_key() -> StateKey {
+    FLOOR.parse().expect("a key")
+}
+
+async fn floor(session: &Session) -> Result<u64, SessionError> {
+    Ok(session.get_as(&floor_key()).await?.unwrap_or(0))
+}
+
+async fn read(session: &Session, number: u64) -> Result<Vec<Event>, SessionError> {
+    let from = floor(session).await?.max(number.saturating_add(1));
+    let replayed = match session.replay_all(&Cursor::Number(from - 1)).await {
+        // There is nothing after a number that the session has not come to.
+        Err(SessionError::Refused(Error::UnknownCursor)) => return Ok(Vec::new()),
+        replayed => replayed?,
+    };
+    let standalone = StreamId::standalone();
+    Ok(replayed.events.into_iter().filter(|event| event.stream == standalone).collect())
+}
+
+fn sse_event(event: &Event) -> Result<SseEvent, StorageError> {
+    let kept = serde_json::from_str(event.message.as_str()).map_err(|error| wrong(&error))?;
+    let Kept { timestamp, event_type, data, retry } = kept;
+    Ok(SseEvent { id: event.number, timestamp, event_type, data, retry })
+}
