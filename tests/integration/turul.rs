@@ -63,7 +63,7 @@ async fn a_session_with_all_that_it_has_is_there_after_every_kill() {
     assert_eq!(info.metadata["__meta__:agent"], json!("curl"));
     let events = storage(&world).get_events_after(&id, 0).await.expect("replayed");
     assert_eq!(json!(events), json!([stored]));
-    assert_eq!(storage(&world).list_sessions().await.expect("listed"), [id.clone()]);
+    assert_eq!(storage(&world).list_sessions().await.expect("listed"), std::slice::from_ref(&id));
     let counts = (storage(&world).session_count().await, storage(&world).event_count().await);
     assert!(matches!(counts, (Ok(1), Ok(1))), "{counts:?}");
 
@@ -197,7 +197,7 @@ async fn sessions_that_nobody_has_used_since_end_and_others_stay() {
     assert!(storage(&world).expire_sessions(SystemTime::now()).await.expect("asked").is_empty());
     assert!(storage(&world).get_session(&id).await.expect("asked").is_some());
     let later = SystemTime::now() + Duration::from_secs(3_600);
-    assert_eq!(storage(&world).expire_sessions(later).await.expect("asked"), [id.clone()]);
+    assert_eq!(storage(&world).expire_sessions(later).await.expect("asked"), std::slice::from_ref(&id));
     assert!(storage(&world).get_session(&id).await.expect("asked").is_none());
     assert_eq!(storage(&world).session_count().await.expect("counted"), 0);
 }
