@@ -46,6 +46,7 @@ mod room;
 mod service;
 mod table;
 mod tail;
+mod tasks;
 mod transport;
 mod writer;
 
@@ -53,3 +54,4 @@ pub use body::DurableBody;
 pub use context::{HasSession, session};
 pub use options::DurableOptions;
 pub use service::{DurableService, durable};
+pub use tasks::{DurableTasks, RunOptions, Work};

@@ -147,6 +147,13 @@ impl Sessions {
         self.had(opened.await?, self.caller.clone())
     }
 
+    /// The session of this id, where they are a service's. Nothing is asked.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn at(&self, id: SessionId) -> Option<Session> {
+        let hold = Hold::Service(self.service.clone()?);
+        Some(Session::new(self.line.clone(), id, hold, self.caller.clone()))
+    }
+
     /// Takes up the session that a handle belongs to.
     ///
     /// # Errors
