@@ -225,9 +225,8 @@ impl DurableTasks {
         for input in view.inputs.iter().filter(|input| input.response.is_none()) {
             if let Some(response) = input_responses.get(input.key.as_str()) {
                 let (key, response) = (input.key.clone(), Json::trusted(response.to_string()));
-                update = Some(
-                    update.unwrap_or_else(TaskUpdate::default).answer(TaskAnswer { key, response }),
-                );
+                update =
+                    Some(update.unwrap_or_else(TaskUpdate::default).answer(TaskAnswer { key, response }));
             }
         }
         match update {

@@ -38,9 +38,7 @@ pub(super) fn undeclared() -> ErrorData {
 pub(super) fn is_gone(error: &SessionError) -> bool {
     matches!(
         error.refusal(),
-        Some(
-            Error::UnknownTask | Error::UnknownSession | Error::SessionTerminated | Error::BindingMismatch
-        )
+        Some(Error::UnknownTask | Error::UnknownSession | Error::SessionTerminated | Error::BindingMismatch)
     )
 }
 
