@@ -37,6 +37,7 @@ mod siblings;
 #[cfg(target_os = "linux")]
 mod systemd;
 mod tasks;
+mod tasks_rmcp;
 mod tokens;
 mod tower_sessions;
 mod turul;
@@ -61,6 +62,7 @@ static BINARIES: Binaries = Binaries {
     event_service: env!("CARGO_BIN_EXE_event-service"),
     http_server: env!("CARGO_BIN_EXE_http-server"),
     durable_server: env!("CARGO_BIN_EXE_durable-server"),
+    tasks_server: env!("CARGO_BIN_EXE_tasks-server"),
     durable_example: env!("CARGO_BIN_EXE_durable-example"),
 };
 

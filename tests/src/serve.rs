@@ -81,6 +81,12 @@ impl World {
         self.own_server(self.binaries.durable_server, variables)
     }
 
+    /// Starts `tasks-server`, in the same way.
+    #[must_use]
+    pub fn tasks_server(&self, variables: &[(&str, &str)]) -> Serve {
+        self.own_server(self.binaries.tasks_server, variables)
+    }
+
     fn own_server(&self, program: &str, variables: &[(&str, &str)]) -> Serve {
         let mut command = self.command(program);
         command.arg(FREE_PORT).envs(variables.iter().copied());

@@ -41,6 +41,8 @@ pub struct Binaries {
     pub http_server: &'static str,
     /// `durable-server`.
     pub durable_server: &'static str,
+    /// `tasks-server`.
+    pub tasks_server: &'static str,
     /// `durable-example`.
     pub durable_example: &'static str,
 }
