@@ -101,10 +101,9 @@ impl Live {
         let mut news = self.news.subscribe();
         loop {
             let known = news.borrow_and_update().clone();
-            if let Some(answer) = known.inputs.iter().find(|input| input.key == key) {
-                if let Some(response) = &answer.response {
-                    return Ok(serde_json::from_str(response.as_str()).unwrap_or_default());
-                }
+            let answer = known.inputs.iter().find(|input| input.key == key);
+            if let Some(response) = answer.and_then(|answer| answer.response.as_ref()) {
+                return Ok(serde_json::from_str(response.as_str()).unwrap_or_default());
             }
             if known.status.is_final() || news.changed().await.is_err() {
                 return Err(ErrorData::internal_error("the task has ended", None));
