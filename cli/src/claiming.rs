@@ -10,7 +10,7 @@ pub(super) struct Claiming {
     /// Tell instances apart by this label, not by directory, environment and the path to the program
     #[arg(long = "instance", value_name = "LABEL")]
     label: Option<Label>,
-    /// The name of this server in the host's file: when its command is edited, the former server ends
+    /// The name of this server in the host's file: when its command is edited, the previous server ends
     #[arg(long, value_name = "NAME")]
     entry: Option<Label>,
     /// What to get where the host has, or had, several servers that are alike
@@ -46,6 +46,11 @@ impl Claiming {
         let options = self.label.into_iter().fold(options, Options::label);
         let options = self.entry.into_iter().fold(options, Options::entry);
         self.siblings.into_iter().fold(options, Options::siblings)
+    }
+
+    /// Whether the name of the entry in the host's file was given.
+    pub(super) fn has_entry(&self) -> bool {
+        self.entry.is_some()
     }
 
     /// The claim that a front makes.

@@ -1,7 +1,6 @@
 //! `mcp-sessiond debug`: what the daemon knows. Tokens and values are never printed.
 
 mod backends;
-mod check;
 mod contents;
 mod stats;
 mod tend;
@@ -9,10 +8,11 @@ mod tend;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use mcp_sessiond_client::{Connection, Directory, Label, SessionId, Start, connect};
+use mcp_sessiond_client::{Connection, Directory, SessionId, Start, connect};
 use mcp_sessiond_proto::debug::{About, HostInfo, Page, SessionInfo, Setting, TokenInfo};
 use serde::Serialize;
 
+use super::doctor;
 use super::failure::Failure;
 use super::kept::{self, PATIENCE, all};
 use super::table::{self, BAD, DOUBTFUL, GOOD, HEADING, duration, paint};
@@ -20,8 +20,9 @@ use super::{FAILED, block_on, complain, print, to_json};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without a topic: the daemon about itself, and all of hosts and sessions.
-Exit codes: 0; 69 no daemon. `debug check`: 1 when something else is wrong.
+Without a topic: the daemon about itself, and all of hosts and sessions. A table that is wider than
+the terminal is shown as a block of lines for each row, without what is empty.
+Exit codes: 0; 69 no daemon. `debug check`: those of `doctor`, 0 and 1.
 
 Example: mcp-sessiond debug sessions --json | jq '.[].session'")]
 pub(super) struct Arguments {
@@ -91,17 +92,54 @@ Example, for a textfile collector: mcp-sessiond debug stats --prometheus > sessi
     /// Settings in force: name, value, source
     #[command(after_help = "Example: mcp-sessiond debug config")]
     Config,
-    /// Look at directory, socket, service, versions, and at the caller's own host and key; say what to do
+    /// The same as `mcp-sessiond doctor`
     #[command(after_help = "\
-Each finding has: what, state (good, doubtful, bad), finding, advice.
+Exit codes: 0 no problem; 1 at least one. `mcp-sessiond doctor --help` has what is looked at, and the fields.
 
 Example, in a server's start script: mcp-sessiond debug check --for $$ >&2")]
-    Check(check::Arguments),
+    Check(doctor::Asked),
+}
+
+/// `mcp-sessiond config`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0; 69 no daemon. Which settings there are: docs/settings.md.
+
+Example: mcp-sessiond config --json | jq '.[] | select(.source != \"default\")'")]
+pub(super) struct OneTopic {
+    /// Print JSON: name, value, source
+    #[arg(long)]
+    json: bool,
+}
+
+/// `mcp-sessiond stats`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0; 69 no daemon.
+
+Example: mcp-sessiond stats --prometheus > sessiond.prom")]
+pub(super) struct StatsArguments {
+    /// Print the text format of Prometheus; durations are in seconds
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
+    /// Print JSON. Counters: name, value. Histograms: name with its unit, buckets, count, sum
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    pub(super) fn config(one: &OneTopic) -> Self {
+        Self { topic: Some(Topic::Config), json: one.json }
+    }
+
+    pub(super) fn stats(stats: &StatsArguments) -> Self {
+        Self { topic: Some(Topic::Stats { prometheus: stats.prometheus }), json: stats.json }
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
-    if let Some(Topic::Check(check)) = &arguments.topic {
-        return check::run(check, arguments.json);
+    if let Some(Topic::Check(asked)) = &arguments.topic {
+        return doctor::look_and_say(asked, arguments.json);
     }
     let shown = match block_on(show(arguments)) {
         Ok(shown) => shown,
@@ -238,16 +276,5 @@ fn config_text(settings: &[Setting]) -> String {
 }
 
 fn listed(heading: &[&str], rows: impl ExactSizeIterator<Item = Vec<String>>, none: &str) -> String {
-    if rows.len() == 0 { format!("{none}\n") } else { table::render(heading, rows) }
-}
-
-/// Where the daemon is asked about the caller.
-#[derive(Debug, Clone, Args)]
-struct Asked {
-    /// The instance: an ancestor of this command, below the host. By default the process that called it
-    #[arg(long = "for", value_name = "PID")]
-    instance: Option<u32>,
-    /// The label that the instance would give
-    #[arg(long = "instance", value_name = "LABEL")]
-    label: Option<Label>,
+    if rows.len() == 0 { format!("{none}\n") } else { table::listing(heading, rows) }
 }

@@ -1,15 +1,18 @@
 //! `mcp-sessiond demo`: the whole story on real processes.
 //!
 //! One executable plays every part: the director (`demo`), the hosts (`demo --part host`) and the servers
-//! (`demo --part server`), with a daemon that the servers start themselves, in a directory that is gone afterwards.
+//! (`demo --part server` and so on), with a daemon that the servers start themselves, in a directory that is gone afterwards.
 
+mod counter;
 mod curl;
 mod host;
 mod http;
 mod server;
+mod shown;
 mod stage;
 mod steps;
 mod story;
+mod wrapped;
 
 use std::process::ExitCode;
 
@@ -19,8 +22,11 @@ use super::{FAILED, complain};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Two hosts start servers of different arguments; servers, daemon and host are killed with SIGKILL. Each row is one \
-server that came up: the session that it should be in, and the one that it is in.
+A server that counts its calls is started as hosts do it, without us and with `wrap` before its command; it, its wrapper and the daemon \
+are killed with SIGKILL. Everything happens on real processes, in a directory of its own.
+
+`demo token` shows what servers with a resume token get. Two hosts start servers of different arguments; servers, daemon and host are \
+killed with SIGKILL. Each row is one server that came up: the session that it should be in, and the one that it is in.
 
 `demo http` shows `serve`, with curl as its client: a page reload and a SIGKILL of `serve` in the middle of a call. Each command is \
 printed, and what came of it.
@@ -29,9 +35,10 @@ Exit codes: 0 everything went as it should; 1 otherwise; 70 it could not be play
 
 Examples:
   mcp-sessiond demo
+  mcp-sessiond demo token
   mcp-sessiond demo http")]
 pub(super) struct Arguments {
-    /// Which story: without a name, that of hosts and their servers
+    /// Which story: without a name, that of a wrapped server
     #[arg(value_enum)]
     story: Option<Story>,
     /// The part to play
@@ -40,20 +47,22 @@ pub(super) struct Arguments {
     /// Arguments of a server's own, which tell it from its siblings
     #[arg(hide = true, last = true)]
     own: Vec<String>,
-    /// Print each row as a JSON object: scene, host, server, expected, session, visit, as_expected. With `http`: scene, expected,
-    /// as_expected
+    /// Print each row as a JSON object: scene, expected, as_expected. With `token` also host, server, session, visit
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Story {
+    /// Resume tokens: servers of two hosts find their sessions again
+    Token,
     /// A page reload and a kill of `serve`, with curl
     Http,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Part {
+    Counter,
     Host,
     Server,
     Steps,
@@ -61,12 +70,14 @@ enum Part {
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let played = match arguments.part {
+        Some(Part::Counter) => counter::play().map(|()| true),
         Some(Part::Host) => host::play().map(|()| true),
         Some(Part::Server) => server::play().map(|()| true),
         Some(Part::Steps) => steps::play().map(|()| true),
         None => match arguments.story {
             Some(Story::Http) => http::tell(arguments.json),
-            None => story::tell(arguments.json),
+            Some(Story::Token) => story::tell(arguments.json),
+            None => wrapped::tell(arguments.json),
         },
     };
     match played {

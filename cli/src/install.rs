@@ -22,7 +22,7 @@ use mcp_sessiond_proto::paths;
 use self::files::{File, Written, before, compare, write};
 pub(super) use self::served::Name;
 use self::served::{Served, Unit};
-use super::{FAILED, UNAVAILABLE, USAGE, complain};
+use super::{FAILED, NOT_THERE, UNAVAILABLE, USAGE, complain};
 #[cfg(target_os = "macos")]
 use launchd as manager;
 #[cfg(not(target_os = "macos"))]
@@ -33,10 +33,11 @@ use systemd as manager;
 Writes the user service for this very executable, systemd's or launchd's, whichever is there, and has the service \
 manager listen on the daemon's socket: the first connection starts the daemon. Sessions stay when it is run again, \
 after an upgrade or from another place; it says what has changed. Where MCP_SESSIOND_DIR is set, the service is for \
-that directory; but clients that are not told of it look in the usual one.
+that directory; but clients that are not told of it look in the usual one. Where a package of the system has brought units for this \
+executable, it writes none, and enables those.
 
-With `--serve NAME` it writes a service for `mcp-sessiond serve --name NAME` with the options and the command that follow, starts \
-it, and starts it again at each login and whenever it ends. `serve` and the servers behind it run in this directory, \
+With `--serve NAME` it writes a service for `mcp-sessiond serve --name NAME` with the options and the command that follow, and starts \
+it. The service starts again at each login and whenever it ends. `serve` and the servers behind it run in this directory, \
 with this shell's PATH; all other variables are the service manager's. Servers survive when the service is restarted. If `serve` exits \
 with 64, 70 or 75, systemd does not start it again.
 
@@ -79,7 +80,7 @@ fn unit(serve: Option<&Name>) -> Unit {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stops the daemon and removes what `install` has made. The sessions stay in their directory, which it names. Clients \
+Stops the daemon and removes what `install` has made; units of a package are disabled, and stay. The sessions stay in their directory, which it names. Clients \
 start a daemon on demand from then on.
 
 With `--serve NAME` it stops and removes the service of that name instead. The sessions stay; their servers end after \
@@ -99,11 +100,31 @@ pub(super) struct UninstallArguments {
     serve: Option<Name>,
 }
 
+/// `mcp-sessiond service restart`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The service manager restarts the daemon, with the executable that is there now. Sessions and servers stay, and connected clients come back by themselves.
+
+With `--serve NAME` it does the same with the service of that name; its servers stay, too.
+
+Exit codes: 0; 66 nothing is installed; 69 the service manager can't be reached; 70 it failed.
+
+Examples:
+  mcp-sessiond service restart
+  mcp-sessiond service restart --serve browser")]
+pub(super) struct RestartArguments {
+    /// The service of `serve` under this name, instead of the daemon's
+    #[arg(long, value_name = "NAME")]
+    serve: Option<Name>,
+}
+
 /// Why it was not done. The sentence is for people.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("{0}")]
     Usage(String),
+    #[error("{0}")]
+    NotThere(String),
     #[error("{0}")]
     NoManager(String),
     #[error("{0}")]
@@ -118,6 +139,7 @@ impl Problem {
     fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => USAGE,
+            Self::NotThere(_) => NOT_THERE,
             Self::NoManager(_) => UNAVAILABLE,
             Self::Failed(_) => FAILED,
         }
@@ -156,15 +178,69 @@ fn writable(path: &Path) -> Result<String, Problem> {
     }
 }
 
-/// The file by which clients and `debug check` know that the service is installed.
+/// The file by which clients and `doctor` know that the service is installed.
 pub(super) fn installed() -> Option<PathBuf> {
-    manager::paths(&Unit::Daemon).ok()?.pop().filter(|path| path.is_file())
+    manager::installed()
+}
+
+/// What manages the service.
+pub(super) const MANAGER: &str = manager::NAME;
+
+/// Whether its units are those of a package.
+pub(super) fn is_packaged() -> bool {
+    manager::packaged().is_some()
+}
+
+/// The files of the installed service, or of that of `serve` under this name.
+pub(super) fn units(serve: Option<&Name>) -> Vec<PathBuf> {
+    let packaged = serve.is_none().then(manager::packaged).flatten();
+    let files = packaged.or_else(|| manager::paths(&unit(serve)).ok());
+    files.unwrap_or_default().into_iter().filter(|path| path.is_file()).collect()
+}
+
+/// What the service manager says of a service. What it does not say is none.
+#[derive(Debug, Default)]
+pub(super) struct Runs {
+    /// It is there after the next login.
+    pub(super) enabled: Option<bool>,
+    /// It listens on the daemon's socket.
+    pub(super) listens: Option<bool>,
+    /// Its process.
+    pub(super) pid: Option<u32>,
+}
+
+/// What the service manager says of the installed service, or of that of `serve` under this name.
+pub(super) fn runs(serve: Option<&Name>) -> Runs {
+    manager::runs(&unit(serve))
+}
+
+/// Where what a service writes to its standard error can be read.
+pub(super) enum Log {
+    /// In this file.
+    File(PathBuf),
+    /// In systemd's journal, under this unit.
+    #[cfg_attr(target_os = "macos", allow(dead_code, reason = "launchd has no journal"))]
+    Journal(String),
+    /// It can't. The sentence says why.
+    Nowhere(String),
+}
+
+/// Where the installed daemon logs, or the service of `serve` under this name.
+pub(super) fn log(serve: Option<&Name>) -> Log {
+    manager::log(&unit(serve))
 }
 
 /// Something about the installed service that needs a hand.
 pub(super) struct Ailment {
     pub(super) finding: String,
     pub(super) advice: String,
+    /// Whether something does not work because of it.
+    pub(super) is_grave: bool,
+}
+
+/// The executable that the installed service starts, where that can be told.
+pub(super) fn executable() -> Option<PathBuf> {
+    manager::executable()
 }
 
 /// What is wrong with the installed service.
@@ -181,12 +257,34 @@ pub(super) fn served() -> Vec<(Name, Option<Ailment>)> {
     manager::served().into_iter().map(with_ailment).collect()
 }
 
+/// Said where nothing is written.
+const PACKAGED: &str = "The units are those of the package that has brought this executable.";
+
 pub(super) fn install(arguments: &Arguments) -> ExitCode {
     exit(if arguments.print { show_install(arguments) } else { do_install(arguments) })
 }
 
 pub(super) fn uninstall(arguments: &UninstallArguments) -> ExitCode {
     exit(if arguments.print { show_uninstall(arguments) } else { do_uninstall(arguments) })
+}
+
+pub(super) fn restart(arguments: &RestartArguments) -> ExitCode {
+    exit(do_restart(arguments))
+}
+
+fn do_restart(arguments: &RestartArguments) -> Result<(), Problem> {
+    let unit = unit(arguments.serve.as_ref());
+    if units(arguments.serve.as_ref()).is_empty() {
+        return Err(Problem::NotThere(match &unit {
+            Unit::Daemon => "no service is installed; `mcp-sessiond service install` does that. A daemon that was started on demand ends by `kill`, and the next client starts another".to_owned(),
+            Unit::Serve(name) => format!(
+                "no service of `serve` is called `{0}`; `mcp-sessiond service install --serve {0}` makes one",
+                name.as_str()
+            ),
+        }));
+    }
+    manager::reach()?;
+    manager::anew(&unit).run()
 }
 
 fn exit(done: Result<(), Problem>) -> ExitCode {
@@ -206,6 +304,9 @@ fn show_install(arguments: &Arguments) -> Result<(), Problem> {
     for file in &files {
         say(format_args!("# {}\n{}", file.path.display(), file.text));
     }
+    if files.is_empty() {
+        say(format_args!("# {PACKAGED}"));
+    }
     say("# then");
     for step in manager::steps(&arguments.unit(), before, !arguments.no_start)? {
         say(step.text());
@@ -219,6 +320,9 @@ fn do_install(arguments: &Arguments) -> Result<(), Problem> {
     manager::reach()?;
     let found = files.iter().map(compare).collect::<Result<Vec<_>, _>>()?;
     put(&files, &found)?;
+    if files.is_empty() {
+        say(PACKAGED);
+    }
     // launchd does not make it, and systemd would. Either way it is found out now whether it can be used.
     Directory::open(Path::new(&service.directory)).map_err(|error| Problem::Failed(error.to_string()))?;
     for step in manager::steps(&arguments.unit(), before(&found), !arguments.no_start)? {
@@ -277,14 +381,22 @@ fn show_uninstall(arguments: &UninstallArguments) -> Result<(), Problem> {
 
 fn do_uninstall(arguments: &UninstallArguments) -> Result<(), Problem> {
     let unit = unit(arguments.serve.as_ref());
-    let files = manager::paths(&unit)?;
-    if !files.iter().any(|path| path.exists()) {
+    let mut files = manager::paths(&unit)?;
+    let packaged = manager::packaged().filter(|_| matches!(unit, Unit::Daemon));
+    if packaged.is_none() && !files.iter().any(|path| path.exists()) {
         say("Nothing is installed.");
         return Ok(());
     }
     manager::reach()?;
     // Not the one that is derived now: it may have been installed for another.
-    let socket = manager::socket(&files).filter(|_| matches!(unit, Unit::Daemon));
+    let socket =
+        manager::socket(packaged.as_ref().unwrap_or(&files)).filter(|_| matches!(unit, Unit::Daemon));
+    if packaged.is_some() {
+        files.clear();
+        say(
+            "The units are those of a package, and stay until that is removed. They are disabled for this user.",
+        );
+    }
     for step in manager::farewell(&unit)? {
         step.run()?;
     }

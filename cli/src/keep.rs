@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use mcp_sessiond_client::{Label, SessionId};
 use mcp_sessiond_process::descriptors;
-use mcp_sessiond_proto::{Epoch, ServiceName};
+use mcp_sessiond_proto::{BackendName, Epoch, ServiceName};
 use mcp_sessiond_wrap::keeper::backend::Program;
 use mcp_sessiond_wrap::keeper::{self, Errand, launch};
 
@@ -22,11 +22,14 @@ with the session's host, on SIGTERM, or when no front has been attached for `bac
 Example: mcp-sessiond keep --session 0199… --epoch 1 -- npx @playwright/mcp")]
 pub(super) struct Arguments {
     /// The session that the server belongs to
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     session: SessionId,
     /// The service that the session belongs to
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     service: Option<ServiceName>,
+    /// The name of the backend, where the session has several
+    #[arg(long, allow_hyphen_values = true)]
+    backend: Option<BackendName>,
     /// The epoch of the lease on the session, or on its service
     #[arg(long)]
     epoch: u64,
@@ -48,7 +51,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    let Arguments { session, service, epoch, wait_ms, name, descriptors: most, detached, command } =
+    let Arguments { session, service, backend, epoch, wait_ms, name, descriptors: most, detached, command } =
         arguments;
     if let Some(most) = most {
         descriptors::restore(most);
@@ -56,12 +59,13 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
     if detached {
         let program = Program { title: name, ..program(command) };
         let wait = Duration::from_millis(wait_ms);
-        return keeper::run(Errand { session, service, epoch: Epoch(epoch), program, wait });
+        return keeper::run(Errand { session, service, backend, epoch: Epoch(epoch), program, wait });
     }
     let lease = ["--session".into(), session.as_str().into(), "--epoch".into(), epoch.to_string().into()];
     let lease = lease
         .into_iter()
-        .chain(service.into_iter().flat_map(|name| ["--service".into(), name.as_str().into()]));
+        .chain(service.into_iter().flat_map(|name| ["--service".into(), name.as_str().into()]))
+        .chain(backend.into_iter().flat_map(|name| ["--backend".into(), name.as_str().into()]));
     let wait = ["--wait-ms".into(), wait_ms.to_string().into()];
     let title = name.into_iter().flat_map(|name| ["--name".into(), name.as_str().into()]);
     launch::launch(lease.chain(wait).chain(title).chain(["--".into()]).chain(command).collect())

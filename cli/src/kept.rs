@@ -1,6 +1,7 @@
 //! What is kept: the daemon knows which servers there are; how each is, its keeper says. Keepers that the daemon does not know,
 //! or all of them where none answers, are found by their sockets.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use mcp_sessiond_client::{ConnectError, Connection, Directory, SessionId, Start,
 use mcp_sessiond_process as process;
 use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::debug::{HostInfo, PAGE_MAX, Page};
-use mcp_sessiond_proto::{KeeperName, Loss, ServiceName, paths};
+use mcp_sessiond_proto::{BackendName, KeeperName, Loss, ServiceName, paths};
 use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial, keeper_of};
+use mcp_sessiond_wrap::shared::look::{self, Use};
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -45,6 +47,9 @@ pub(super) struct Server {
     /// The service that the session belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) service: Option<ServiceName>,
+    /// Its name, where the session has several servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backend: Option<BackendName>,
     /// The pid of its host.
     pub(super) host: Option<u32>,
     /// The name of its host.
@@ -57,6 +62,12 @@ pub(super) struct Server {
     pub(super) keeper_pid: Option<u32>,
     /// What it is doing.
     pub(super) state: State,
+    /// How many hosts share it, where it is shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hosts: Option<usize>,
+    /// How many of its notifications none of these was told, since it can't be known whom they concern.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) withheld: Option<u64>,
     /// How long it has been running, in ms.
     pub(super) age_ms: Option<u64>,
     /// How long its host has been there, or away, in ms.
@@ -135,7 +146,11 @@ impl Kept {
         let mut servers: Vec<Server> = seen.into_iter().map(Server::known).collect();
         // Nobody is asked in a directory where somebody else could listen.
         match directory.check() {
-            Ok(()) => servers.extend(strays(directory.path(), &known)),
+            Ok(()) => {
+                servers.extend(strays(directory.path(), &known));
+                let uses = look::uses(directory.path());
+                servers.iter_mut().for_each(|server| server.note_use(&uses));
+            }
             Err(ConnectError::NotRunning { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -175,7 +190,7 @@ impl Lost {
 impl Server {
     fn known(seen: Seen) -> Self {
         let Seen { backend, status, failure, is_leaving } = seen;
-        let Backend { session, keeper, keeper_pid, host, service, program, pid } = backend;
+        let Backend { session, keeper, keeper_pid, host, service, backend, program, pid } = backend;
         let silent = match (is_leaving, pid) {
             (false, _) => State::Silent,
             (true, Some(_)) => State::Stopping,
@@ -187,6 +202,7 @@ impl Server {
             server: program,
             session: Some(session),
             service,
+            backend,
             // What the user has named has none.
             host: (host != 0).then_some(host),
             host_name: (host != 0).then(|| host_name.unwrap_or_else(|| process::name_of(host))),
@@ -218,12 +234,15 @@ impl Server {
             server: program.or_else(|| pid.map(process::name_of)).unwrap_or_else(|| "?".to_owned()),
             session: said.map(|status| status.session.clone()),
             service: None,
+            backend: None,
             host: said.and_then(|status| status.host),
             host_name: said.and_then(|status| status.host_name.clone()),
             pid,
             keeper,
             keeper_pid: said.map(|status| status.keeper_pid),
             state: said.map_or(silent, State::of),
+            hosts: None,
+            withheld: None,
             age_ms: said.and_then(|status| status.pid.map(|_| status.age_ms)),
             since_ms: said.map(|status| status.since_ms),
             restarts: said.map(|status| status.restarts),
@@ -232,6 +251,35 @@ impl Server {
             known: false,
             failure: None,
         }
+    }
+
+    /// Notes how it is shared, if it is. Its sharer is there also when no host is.
+    fn note_use(&mut self, uses: &BTreeMap<SessionId, Use>) {
+        let found = self.session.as_ref().and_then(|session| uses.get(session)).copied();
+        self.hosts = found.map(|found| found.hosts);
+        self.withheld = found.map(|found| found.withheld);
+        if self.hosts == Some(0) && self.state == State::InUse {
+            self.state = State::Waiting;
+        }
+    }
+
+    /// What is wrong with it, and what to do.
+    pub(super) fn trouble(&self, daemon_answers: bool) -> Option<(String, String)> {
+        let called = self.called();
+        let keeper = self.keeper_pid.unwrap_or_default();
+        let end = format!("`mcp-sessiond stop {keeper}` ends it");
+        if let Some(failure) = &self.failure {
+            return Some((format!("{called}: {failure}"), end));
+        }
+        if let (State::Starting, None, Some(why)) = (self.state, self.pid, &self.last_error) {
+            let again = format!(
+                "it is started again when its host says something, or by `mcp-sessiond restart {keeper}`"
+            );
+            return Some((format!("{called} has ended ({why})"), again));
+        }
+        let what =
+            || format!("{called} is not known to the daemon; its host starts another one when it reconnects");
+        (daemon_answers && !self.known).then(|| (what(), end))
     }
 
     /// What people call it.

@@ -12,7 +12,7 @@ use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial};
 use super::kept::{Kept, Server, ask};
 use super::select::Selection;
 use super::table::shown;
-use super::{FAILED, by_hand, complain, print};
+use super::{FAILED, by_hand, complain, print, waiting};
 
 /// How long the former server may take to end, and the fresh one to be started.
 const START: Duration = Duration::from_secs(10);
@@ -22,9 +22,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The server is ended, and then a fresh one is started. Its host stays connected, and finds the fresh one initialised as the \
-former was; calls that were under way are answered with an error, since their outcome is unknown. What the former had in \
-memory is gone. `--all` restarts every server.
+The server is ended, and then a fresh one is started. Its host stays connected, and finds the fresh one initialised like the \
+previous one. Calls that were under way get an error, since their outcome is unknown. What the previous server had in memory \
+is gone. `--all` restarts every server.
 
 Exit codes: 0 the fresh server runs; 64 WHAT fits several servers, which are listed, and nothing was done; 66 no such server; \
 69 the daemon does not answer; 70 it could not be restarted, or not within 10 s.
@@ -47,12 +47,20 @@ enum NotRestarted {
     Older(u32),
     #[error(transparent)]
     Unreachable(DialError),
-    #[error("its keeper does not say any more how it is: {0}")]
-    Silent(String),
+    #[error(
+        "its keeper does not say any more how it is: {why}; `mcp-sessiond stop {keeper}` ends it, and its host's next call starts a fresh one"
+    )]
+    Silent { keeper: u32, why: String },
     #[error("the fresh one has ended: {0}")]
     Ended(String),
-    #[error("the former one is still ending")]
+    #[error("the previous server is still ending")]
     Slow,
+}
+
+impl NotRestarted {
+    fn silent(server: &Server, why: Option<String>) -> Self {
+        Self::Silent { keeper: server.keeper_pid.unwrap_or_default(), why: why.unwrap_or_default() }
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
@@ -64,15 +72,11 @@ async fn restart(kept: &Kept, servers: &[&Server]) -> u8 {
     let asked: Vec<_> = servers.iter().map(|server| (server, replace(kept, server))).collect();
     let until = Instant::now() + START;
     for (server, asked) in asked {
-        let fresh = match asked {
-            Ok(former) => started(kept, server, &former, until).await,
-            Err(why) => Err(why),
-        };
-        let called = server.called();
-        match fresh {
-            Ok(pid) => drop(print(&format!("{called} is restarted, and has pid {pid}\n"))),
+        let what = format!("{} has ended, and a fresh one runs", server.called());
+        match waiting::until(what, restarted(kept, server, asked, until)).await {
+            Ok(said) => drop(print(&format!("{said}\n"))),
             Err(why) => {
-                complain(format_args!("{called} is not restarted: {}", shown(&why.to_string())));
+                complain(why);
                 code = FAILED;
             }
         }
@@ -80,12 +84,39 @@ async fn restart(kept: &Kept, servers: &[&Server]) -> u8 {
     code
 }
 
+/// Replaces one server, waits until the fresh one runs, and says so.
+///
+/// # Errors
+/// A sentence, where there is none.
+pub(super) async fn one(kept: &Kept, server: &Server) -> Result<String, String> {
+    let asked = replace(kept, server);
+    restarted(kept, server, asked, Instant::now() + START).await
+}
+
+/// Waits until the fresh server runs.
+async fn restarted(
+    kept: &Kept,
+    server: &Server,
+    asked: Result<BackendStatus, NotRestarted>,
+    until: Instant,
+) -> Result<String, String> {
+    let called = server.called();
+    let fresh = match asked {
+        Ok(former) => started(kept, server, &former, until).await,
+        Err(why) => Err(why),
+    };
+    match fresh {
+        Ok(pid) => Ok(format!("{called} is restarted, and has pid {pid}")),
+        Err(why) => Err(format!("{called} is not restarted: {}", shown(&why.to_string()))),
+    }
+}
+
 /// Asks the keeper for a fresh server. Tells how the former one was.
 fn replace(kept: &Kept, server: &Server) -> Result<BackendStatus, NotRestarted> {
     let socket = paths::keeper_socket(kept.directory.path(), server.keeper);
     let former = match ask(&socket) {
         (Some(status), ..) => status,
-        (None, why, _) => return Err(NotRestarted::Silent(why.unwrap_or_default())),
+        (None, why, _) => return Err(NotRestarted::silent(server, why)),
     };
     match dial(&socket, &KeeperRequest::Restart {}) {
         Ok(Dialled { reply: KeeperReply::Restarting {}, .. }) => Ok(former),
@@ -109,7 +140,7 @@ async fn started(
                 return pid.ok_or_else(|| NotRestarted::Ended(last_error.unwrap_or_default()));
             }
             (Some(_), ..) => {}
-            (None, why, _) => return Err(NotRestarted::Silent(why.unwrap_or_default())),
+            (None, why, _) => return Err(NotRestarted::silent(server, why)),
         }
         if Instant::now() >= until {
             return Err(NotRestarted::Slow);

@@ -8,7 +8,7 @@ use mcp_sessiond_daemon::run::{self, Options};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The daemon takes its socket from systemd or launchd where they pass one, else it binds its own. SIGTERM and SIGINT \
+The daemon takes its socket from systemd or launchd if they pass one, otherwise it binds its own. SIGTERM and SIGINT \
 let calls in flight end, then exit; SIGHUP reads the configuration again and says what changed.
 
 Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 70 it can't run; 75 another daemon holds the lock.

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use mcp_sessiond_wrap::unkept;
+use mcp_sessiond_wrap::unkept::{self, Unkept};
 
 use super::kept::{Kept, Server};
-use super::{NO_SERVER, USAGE, complain, status};
+use super::{NO_SERVER, USAGE, complain, listing};
 
 /// What people name servers by.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub(super) struct Selection {
 enum Fit {
     /// It is the session's id, or a pid.
     Whole,
-    /// It is the server's telling words.
+    /// It is the server's telling words, or the name that stands before them.
     Words,
     /// It is a part of either.
     Part,
@@ -59,6 +59,22 @@ impl Selection {
     }
 }
 
+/// The one server that is meant.
+///
+/// # Errors
+/// The exit code, when the name fits none or several; then it was said.
+pub(super) fn one<'a>(what: &'a str, kept: &'a Kept) -> Result<&'a Server, u8> {
+    choose(what, &kept.servers).map_err(|unclear| unclear.report(kept))
+}
+
+/// What runs unkept and is called so.
+pub(super) fn unkept(what: &str, kept: &Kept) -> Option<Unkept> {
+    let lower = what.to_lowercase();
+    let is_meant =
+        |unkept: &Unkept| unkept.service.is_none() && unkept.program.to_lowercase().contains(&lower);
+    unkept::list(kept.directory.path()).into_iter().find(is_meant)
+}
+
 fn choose<'a>(what: &'a str, servers: &'a [Server]) -> Result<&'a Server, Unclear<'a>> {
     let best = servers.iter().filter_map(|server| fit(what, server)).min().ok_or(Unclear::Nobody(what))?;
     let fitting: Vec<&Server> = servers.iter().filter(|server| fit(what, server) == Some(best)).collect();
@@ -75,7 +91,7 @@ fn fit(what: &str, server: &Server) -> Option<Fit> {
     let (words, lower) = (server.server.to_lowercase(), what.to_lowercase());
     if session == what || pid.is_some() && pids.contains(&pid) {
         Some(Fit::Whole)
-    } else if words == lower {
+    } else if words == lower || words.strip_prefix(&*lower).is_some_and(|rest| rest.starts_with(": ")) {
         Some(Fit::Words)
     } else if words.contains(&lower) || session.contains(what) {
         Some(Fit::Part)
@@ -88,13 +104,8 @@ impl Unclear<'_> {
     fn report(&self, kept: &Kept) -> u8 {
         match self {
             Self::Nobody(what) => {
-                let unkept = unkept::list(kept.directory.path());
-                let lower = what.to_lowercase();
-                if let Some(unkept) = unkept
-                    .iter()
-                    .find(|unkept| unkept.service.is_none() && unkept.program.to_lowercase().contains(&lower))
-                {
-                    let (program, pid) = (&unkept.program, unkept.process.pid);
+                if let Some(Unkept { program, process, .. }) = unkept(what, kept) {
+                    let pid = process.pid;
                     complain(format_args!("{program} (pid {pid}) is not kept; it ends with its host"));
                 } else if kept.servers.is_empty() {
                     complain(format_args!("no server is called `{what}`: nothing is kept"));
@@ -119,7 +130,7 @@ impl Unclear<'_> {
 }
 
 fn complain_of<'a>(servers: impl Iterator<Item = &'a Server>) {
-    status::to_stderr(&servers.collect::<Vec<_>>());
+    listing::to_stderr(&servers.collect::<Vec<_>>());
 }
 
 #[cfg(test)]
@@ -133,12 +144,15 @@ mod tests {
             server: words.into(),
             session: session.parse().ok(),
             service: None,
+            backend: None,
             host,
             host_name: None,
             pid,
             keeper: mcp_sessiond_proto::KeeperName(pids[1]),
             keeper_pid,
             state: State::InUse,
+            hosts: None,
+            withheld: None,
             age_ms: None,
             since_ms: None,
             restarts: None,

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser};
@@ -14,16 +15,21 @@ use mcp_sessiond_client::{Label, Start};
 use mcp_sessiond_daemon::config::{self, Config};
 use mcp_sessiond_process::{digest, executable};
 use mcp_sessiond_serve::run::{NotServed, run as serve};
-use mcp_sessiond_serve::settings::{Behind, Listen, Settings};
+use mcp_sessiond_serve::settings::{Behind, Listen, Servers, Settings};
 use mcp_sessiond_serve::upstream::url::Url;
 
+use mcp_sessiond_wrap::several::{Filter, Glob};
 use mcp_sessiond_wrap::signals::GivenMask;
 
 use self::who::Who;
-use super::{FAILED, USAGE, block_on, complain, wrap};
+use super::servers::{self, ServersError};
+use super::{FAILED, USAGE, all, block_on, complain, wrap};
 
 /// Try again later (EX_TEMPFAIL of sysexits.h).
 const NOT_NOW: u8 = 75;
+
+/// What is written down can't be used (EX_DATAERR of sysexits.h).
+const BAD_DATA: u8 = 65;
 
 /// Bytes of the digest that stands for a name.
 const DIGEST_LEN: usize = 6;
@@ -41,6 +47,9 @@ Servers that `serve` has started survive it. When `serve` is started again under
 rest of its calls once. If nobody serves the name for ten minutes (`http.linger_ms`), the servers end. The sessions stay: when their \
 clients come back, `serve` starts new servers and sends them the recorded handshake.
 
+`serve NAME…` and `serve --all` serve servers of servers.json: all of them as one at /mcp, and each for itself at /servers/NAME. `serve` takes the \
+words behind it for names if the first one is in servers.json; `--` makes them a command.
+
 With `--unkept`, `serve` also serves where no daemon runs and none can be started. It keeps nothing then, says so on standard error, and \
 does not look for a daemon later.
 
@@ -53,7 +62,7 @@ signed in again keeps its session.
 With `--inspect` there is a page for a browser at /inspect. It shows sessions, streams, servers and events, and never a message; it has \
 buttons that end a session and restart its server, and a client that calls tools.
 
-Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 70 `serve` has failed; 75 no daemon (without `--unkept`), or another process serves \
+Exit codes: 0 after SIGTERM or SIGINT; 64 bad usage or configuration; 65 servers.json can't be read; 66 there is none, or no such server in it; 70 `serve` has failed; 75 no daemon (without `--unkept`), or another process serves \
 the name or listens there.
 
 `mcp-sessiond install --serve NAME` makes it a service. `mcp-sessiond demo http` shows what it does.
@@ -61,6 +70,7 @@ the name or listens there.
 Examples:
   mcp-sessiond serve --listen 127.0.0.1:8000 --name browser -- npx @playwright/mcp
   mcp-sessiond serve --listen 127.0.0.1:8000 --upstream http://127.0.0.1:3000/mcp
+  mcp-sessiond serve --listen 127.0.0.1:8000 files browser
   curl -H 'Accept: application/json, text/event-stream' -H 'Content-Type: application/json' localhost:8000/mcp -d '{…}'")]
 pub(super) struct Arguments {
     /// Where to listen: an address and a port (0: a free one, which is printed), or `unix:PATH`
@@ -89,14 +99,23 @@ pub(super) struct Arguments {
     /// Do not start a daemon where none runs
     #[arg(long)]
     no_start: bool,
-    /// Where no daemon can be had, serve all the same, and keep nothing: no stream can be resumed, and sessions end with `serve`
+    /// If no daemon can be started, serve all the same, and keep nothing: no stream can be resumed, and sessions end with `serve`
     #[arg(long)]
     unkept: bool,
     /// In place of a command: the http:// URL of a server that speaks Streamable HTTP itself
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     upstream: Option<Url>,
-    /// The server's command and its arguments; `--` before it may be left out
-    #[arg(trailing_var_arg = true, required_unless_present = "upstream", value_name = "CMD")]
+    /// All servers of servers.json, as one at /mcp, and each at /servers/NAME
+    #[arg(long, conflicts_with_all = ["command", "upstream"])]
+    all: bool,
+    /// Of several servers: let through only what is listed by such a name; `*` stands for any text, `?` for one character. Repeatable
+    #[arg(long, value_name = "GLOB", conflicts_with = "upstream")]
+    only: Vec<Glob>,
+    /// Of several servers: let through nothing that is listed by such a name. Repeatable
+    #[arg(long, value_name = "GLOB", conflicts_with = "upstream")]
+    without: Vec<Glob>,
+    /// Names of servers of servers.json; or the command of one server and its arguments, with `--` before it where it is such a name
+    #[arg(trailing_var_arg = true, required_unless_present_any = ["upstream", "all"], value_name = "NAME|CMD")]
     command: Vec<OsString>,
 }
 
@@ -124,7 +143,7 @@ struct Alone {
     arguments: Arguments,
 }
 
-/// Whether `serve` takes these words. Returns where it would listen, and how many of the words are the server's command.
+/// Whether `serve` takes these words. Returns where it would listen, and how many of the words are a server's command.
 pub(super) fn check(words: &[OsString]) -> Result<(String, usize), String> {
     let parsed = Alone::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
@@ -135,7 +154,9 @@ pub(super) fn check(words: &[OsString]) -> Result<(String, usize), String> {
         Listen::Tcp(at) => format!("http://{at}/mcp"),
         Listen::Unix(path) => format!("unix:{}", path.display()),
     };
-    Ok((at, command.len()))
+    let names = servers::names_in(&command, before(words.to_vec(), &command));
+    let is_command = names.map_err(|error| error.to_string())?.is_none();
+    Ok((at, if is_command { command.len() } else { 0 }))
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
@@ -150,9 +171,9 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
     let _ = GivenMask::unblock(&mcp_sessiond_wrap::signals::ENDING);
     let settings = match settings(arguments, &config) {
         Ok(settings) => settings,
-        Err(sentence) => {
-            complain(sentence);
-            return ExitCode::from(USAGE);
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(error.code());
         }
     };
     match block_on(serve(settings)) {
@@ -164,6 +185,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
                 | NotServed::Taken { .. }
                 | NotServed::NotLeased(_)
                 | NotServed::NoListener { .. } => NOT_NOW,
+                NotServed::List(_) => BAD_DATA,
                 NotServed::Io(_) => FAILED,
             })
         }
@@ -174,31 +196,84 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
     }
 }
 
-fn settings(arguments: Arguments, config: &Config) -> Result<Settings, String> {
+/// Why it can't begin.
+#[derive(Debug, thiserror::Error)]
+enum NoSettings {
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Servers(#[from] ServersError),
+}
+
+impl From<String> for NoSettings {
+    fn from(sentence: String) -> Self {
+        Self::Usage(sentence)
+    }
+}
+
+impl NoSettings {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE,
+            Self::Servers(error) => error.code(),
+        }
+    }
+}
+
+/// What stands before these words at the end of a command line.
+fn before(line: Vec<OsString>, words: &[OsString]) -> Option<OsString> {
+    line.into_iter().rev().nth(words.len())
+}
+
+/// What is behind, and what that is called where it has no name of its own.
+fn behind(arguments: &mut Arguments, config: &Config) -> Result<(Behind, String), NoSettings> {
+    let (only, without) = (std::mem::take(&mut arguments.only), std::mem::take(&mut arguments.without));
+    let command = std::mem::take(&mut arguments.command);
+    if let Some(url) = arguments.upstream.take() {
+        let what = url.to_string();
+        return Ok((Behind::Upstream(url), what));
+    }
+    let names = if arguments.all {
+        None
+    } else {
+        servers::names_in(&command, before(std::env::args_os().collect(), &command))?
+    };
+    if names.is_none() && !arguments.all {
+        if !only.is_empty() || !without.is_empty() {
+            let sentence = "--only and --without are for servers of servers.json: name them, or take --all";
+            return Err(NoSettings::Usage(sentence.to_owned()));
+        }
+        let program = wrap::program(command);
+        let what = program.digest();
+        return Ok((Behind::Program(program), what));
+    }
+    let filter = Filter { server: None, only: (!only.is_empty()).then_some(only), without };
+    let named = names.as_ref().map_or_else(|| "*".to_owned(), |names| names.join("\0"));
+    let (path, list) = all::listed(names, filter)?;
+    let servers = Servers { list: Arc::new(list), settings: all::settings(config) };
+    Ok((Behind::Servers(servers), format!("{}\0{named}", path.display())))
+}
+
+fn settings(mut arguments: Arguments, config: &Config) -> Result<Settings, NoSettings> {
     let At(listen) = &arguments.listen;
     let (proof, identity) = (arguments.who.proof(listen)?, arguments.who.identity(listen)?);
+    let (behind, what) = behind(&mut arguments, config)?;
     let start = if arguments.no_start { Start::Never } else { Start::Auto { binary: executable::own() } };
-    let Arguments {
-        listen: At(listen),
-        name,
-        mut hosts,
-        origins,
-        cookie,
-        inspect,
-        keep,
-        unkept,
-        command,
-        upstream,
-        ..
-    } = arguments;
+    let Arguments { listen: At(listen), name, mut hosts, origins, cookie, inspect, keep, unkept, .. } =
+        arguments;
     if let Listen::Tcp(at) = &listen {
         hosts.extend(host(at));
     }
-    let behind = upstream.map_or_else(|| Behind::Program(wrap::program(command)), Behind::Upstream);
-    let name = name.map_or_else(|| unnamed(&behind), |name| name.as_str().to_owned());
+    if name.as_ref().is_some_and(|name| name.as_str().contains('/')) {
+        let sentence = "--name: a name can't have a \"/\": the part after it names a server at /servers/";
+        return Err(NoSettings::Usage(sentence.to_owned()));
+    }
+    let name = name.map_or_else(|| unnamed(&what), |name| name.as_str().to_owned());
     let http = &config.http;
     Ok(Settings {
-        service: format!("serve.{name}").parse().map_err(|error| format!("--name: {error}"))?,
+        service: format!("serve.{name}")
+            .parse()
+            .map_err(|error| NoSettings::Usage(format!("--name: {error}")))?,
         start,
         unkept,
         // systemd gives a service up that exits with 75.
@@ -229,13 +304,9 @@ fn host(at: &SocketAddr) -> Option<String> {
     (!at.ip().is_unspecified()).then_some(host)
 }
 
-/// The name of what was not given one: the same command, or URL, in the same directory.
-fn unnamed(behind: &Behind) -> String {
+/// The name of what was not given one: the same command, URL or servers, in the same directory.
+fn unnamed(what: &str) -> String {
     let directory = std::env::current_dir().unwrap_or_default();
-    let what = match behind {
-        Behind::Program(program) => program.digest(),
-        Behind::Upstream(url) => url.to_string(),
-    };
     let text = format!("{what}\0{}", directory.display());
     let digest = digest("mcp-sessiond serve", text.as_bytes());
     digest.iter().take(DIGEST_LEN).map(|byte| format!("{byte:02x}")).collect()

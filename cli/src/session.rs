@@ -13,6 +13,7 @@ use super::time::{in_ms, time};
 use super::{DISABLED, REFUSED, block_on, complain, print};
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example: mcp-sessiond session expire --older-than 1h --service web")]
 pub(super) struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -20,7 +21,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// End the sessions of a service that nobody has used for so long, and nobody uses now; print their ids, a line each
+    /// End the sessions of a service that nobody uses now, or has used for some time; print their ids, one on each line
     #[command(after_help = "\
 What the sessions hold goes with them. Sessions of other services, and of hosts, stay.
 

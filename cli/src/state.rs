@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use mcp_sessiond_client::{Json, Session, StateKey, StateKeyInfo, StateWrite};
 use serde::Serialize;
 
-use super::whose::{Missing, Whose, json, report, standard_input};
-use super::{DISABLED, NOT_THERE, block_on, client_lines, complain, print, to_json};
+use super::whose::{Missing, Whose, json, report, speak_for, standard_input};
+use super::{NOT_THERE, complain, print, to_json};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -71,17 +71,7 @@ Examples:
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    client_lines::show();
-    // Values never reach a core file.
-    mcp_sessiond_process::core_files::never_dump();
-    match block_on(carry_out(arguments.verb)) {
-        Ok(Ok(printed)) => printed,
-        Ok(Err(code)) => ExitCode::from(code),
-        Err(error) => {
-            complain(error);
-            ExitCode::from(DISABLED)
-        }
-    }
+    speak_for(carry_out(arguments.verb))
 }
 
 /// Returns the exit code, also where something is wrong, which was said then.

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use super::failure::Failure;
 use super::kept::{Kept, PATIENCE, Server};
 use super::select::Selection;
-use super::{FAILED, by_hand, complain, print};
+use super::{FAILED, by_hand, complain, print, waiting};
 
 /// How long a server may take to end. With `backends.stop_wait_ms` as it is by default a keeper that does not end by itself is
 /// killed before that, where there is a daemon.
@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The session stays, and so does whoever speaks to the server; the next call starts the server anew. `--all` stops every server. \
-Where no daemon runs, the keepers are told themselves.
+The session stays, and the host stays connected; its next call starts a fresh server. `--all` stops every server. \
+If no daemon runs, `stop` talks to the keepers directly.
 
 Exit codes: 0 it has ended; 64 WHAT fits several servers, which are listed, and nothing was done; 66 no such server; 69 the \
 daemon does not answer; 70 it is still ending after 10 s.
@@ -56,22 +56,42 @@ async fn stop(kept: &Kept, servers: &[&Server]) -> u8 {
     // What is waited for is that these processes exit: a front may start the next one before that.
     let until = Instant::now() + END;
     for (server, keeper) in ending {
-        while keeper.as_ref().is_some_and(Pinned::is_alive) && Instant::now() < until {
-            tokio::time::sleep(PAUSE).await;
-        }
-        let called = server.called();
-        match keeper.filter(Pinned::is_alive) {
-            None => drop(print(&format!("{called} is stopped\n"))),
-            Some(keeper) => {
-                let pid = keeper.id().pid;
-                complain(format_args!(
-                    "{called} was told to stop, and its keeper is still there; `kill -KILL {pid}` ends it"
-                ));
+        let what = format!("{} has ended", server.called());
+        match waiting::until(what, ended(server, keeper, until)).await {
+            Ok(said) => drop(print(&format!("{said}\n"))),
+            Err(why) => {
+                complain(why);
                 code = FAILED;
             }
         }
     }
     code
+}
+
+/// Ends one server, waits until it is gone, and says so.
+///
+/// # Errors
+/// A sentence, where it is not.
+pub(super) async fn one(kept: &Kept, server: &Server) -> Result<String, String> {
+    let keeper = end(kept, server).await.map_err(|failure| failure.to_string())?;
+    ended(server, keeper, Instant::now() + END).await
+}
+
+/// Waits until its keeper is gone.
+async fn ended(server: &Server, keeper: Option<Pinned>, until: Instant) -> Result<String, String> {
+    let called = server.called();
+    while keeper.as_ref().is_some_and(Pinned::is_alive) && Instant::now() < until {
+        tokio::time::sleep(PAUSE).await;
+    }
+    match keeper.filter(Pinned::is_alive) {
+        None => Ok(format!("{called} is stopped")),
+        Some(keeper) => {
+            let pid = keeper.id().pid;
+            Err(format!(
+                "{called} got the request to stop, but its keeper still runs; `kill -KILL {pid}` ends it"
+            ))
+        }
+    }
 }
 
 /// Has a server end. Its keeper, where it still is there.
@@ -81,7 +101,11 @@ async fn end(kept: &Kept, server: &Server) -> Result<Option<Pinned>, Failure> {
     let listens = keeper_of(&socket).ok();
     if let (Some(connection), Some(session), true) = (&kept.connection, &server.session, server.known) {
         let keeper = listens.clone().or_else(|| Pinned::open(server.keeper_pid?).ok());
-        let request = StopRequest { session: session.clone(), service: server.service.clone() };
+        let request = StopRequest {
+            session: session.clone(),
+            service: server.service.clone(),
+            backend: server.backend.clone(),
+        };
         match connection.stop_backend(PATIENCE, request).await? {
             Ok(()) | Err(Error::UnknownBackend) => return Ok(keeper),
             // Several hosts have a session of this id: the keeper itself is told.

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use mcp_sessiond_client::{Cursor, EventId, Json, Replayed, Session, StreamId};
+use mcp_sessiond_client::{Cursor, EventId, Json, Replayed, RequestId, Session, StreamId};
 
-use super::whose::{Missing, Whose, json, report, standard_input};
-use super::{DISABLED, REFUSED, block_on, client_lines, complain, print};
+use super::whose::{Missing, Whose, json, report, speak_for, standard_input};
+use super::{REFUSED, complain, print};
 
 /// Messages that one call appends.
 const BATCH: usize = 64;
@@ -52,7 +52,7 @@ enum Verb {
     Append {
         /// The stream. It is opened unless it is open
         stream: StreamId,
-        /// Close the stream after that
+        /// Close the stream with the last of them
         #[arg(long)]
         close: bool,
         #[command(flatten)]
@@ -67,17 +67,7 @@ enum Verb {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    client_lines::show();
-    // Messages never reach a core file.
-    mcp_sessiond_process::core_files::never_dump();
-    match block_on(carry_out(arguments.verb)) {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(code)) => ExitCode::from(code),
-        Err(error) => {
-            complain(error);
-            ExitCode::from(DISABLED)
-        }
-    }
+    speak_for(async { carry_out(arguments.verb).await.map(|()| ExitCode::SUCCESS) })
 }
 
 /// Where something is wrong, that was said, and this is the exit code.
@@ -101,11 +91,17 @@ async fn append(session: &Session, id: StreamId, messages: Vec<Option<Json>>, cl
     } else {
         session.open_stream(&id, None).await.map_err(|error| report(&error))?
     };
-    for part in messages.chunks(BATCH) {
-        let appended = stream.append_all(part.to_vec()).await.map_err(|error| report(&error))?;
+    let parts = messages.chunks(BATCH);
+    let last = parts.len().checked_sub(1).filter(|_| close);
+    for (at, part) in parts.enumerate() {
+        let appended = match last == Some(at) {
+            true => stream.append_and_close_as(RequestId::mint(), part.to_vec()).await,
+            false => stream.append_all(part.to_vec()).await,
+        };
+        let appended = appended.map_err(|error| report(&error))?;
         shown(&appended.iter().map(|event| format!("{}\n", event.id.0)).collect::<String>())?;
     }
-    if close {
+    if close && last.is_none() {
         stream.close().await.map_err(|error| report(&error))?;
     }
     Ok(())

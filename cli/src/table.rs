@@ -2,6 +2,7 @@
 
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
+use terminal_size::{Width, terminal_size_of};
 
 /// Headings.
 pub(super) const HEADING: Style = Style::new().bold();
@@ -17,6 +18,32 @@ pub(super) fn render(heading: &[&str], rows: impl IntoIterator<Item = Vec<String
     fitted(heading, &rows.into_iter().collect::<Vec<_>>(), None, |_, cell| cell.to_owned())
 }
 
+/// The same, or a block of lines for each row where the table is wider than the terminal. What reads a pipe gets the table.
+pub(super) fn listing(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    within(heading, &rows.into_iter().collect::<Vec<_>>(), columns())
+}
+
+/// How wide the terminal is that standard output is, if it is one.
+pub(super) fn columns() -> Option<usize> {
+    terminal_size_of(std::io::stdout()).map(|(Width(columns), _)| usize::from(columns))
+}
+
+fn within(heading: &[&str], rows: &[Vec<String>], columns: Option<usize>) -> String {
+    let table = fitted(heading, rows, None, |_, cell| cell.to_owned());
+    let widest = table.lines().map(length).max().unwrap_or_default();
+    if columns.is_none_or(|columns| widest <= columns) {
+        return table;
+    }
+    let names = heading.iter().map(|name| name.len()).max().unwrap_or_default();
+    let line = |(name, cell): (&&str, &String)| {
+        let gap = " ".repeat(names - name.len() + 2);
+        format!("{}{gap}{cell}\n", paint(HEADING, &name.to_uppercase()))
+    };
+    let block =
+        |row: &Vec<String>| heading.iter().zip(row).filter(|(_, cell)| *cell != "-").map(line).collect();
+    rows.iter().map(block).collect::<Vec<String>>().join("\n")
+}
+
 /// The same within so many columns: the first cells of a row are shortened, in their middle, where that is too much. There may be
 /// more cells than headings; those are left out. `style` paints a cell that has its final length.
 pub(super) fn fitted(
@@ -25,6 +52,26 @@ pub(super) fn fitted(
     width: Option<usize>,
     style: impl Fn(usize, &str) -> String,
 ) -> String {
+    let mut text = String::new();
+    for (number, cells) in laid_out(heading, rows, width).into_iter().enumerate() {
+        for (at, Cell { text: cell, behind }) in cells.iter().enumerate() {
+            text += &if number == 0 { paint(HEADING, cell) } else { style(at, cell) };
+            text += &" ".repeat(*behind);
+        }
+        text += "\n";
+    }
+    text
+}
+
+/// A cell of its final length.
+pub(super) struct Cell {
+    pub(super) text: String,
+    /// How many spaces come behind it.
+    pub(super) behind: usize,
+}
+
+/// The cells of the lines that [`fitted`] makes, those of the heading first.
+pub(super) fn laid_out(heading: &[&str], rows: &[Vec<String>], width: Option<usize>) -> Vec<Vec<Cell>> {
     const GAP: usize = 2;
     /// How many cells can be shortened, and to what.
     const ELASTIC: [usize; 2] = [16, 10];
@@ -42,20 +89,17 @@ pub(super) fn fitted(
         widths[at] -= taken;
         over -= taken;
     }
-    let line = |cells: &[String], paint: &dyn Fn(usize, &str) -> String| {
-        let mut line = String::new();
-        for (at, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-            let cell = shortened(cell, *width);
-            line += &paint(at, &cell);
-            if at + 1 < widths.len().min(cells.len()) {
-                line += &" ".repeat(width - length(&cell) + GAP);
-            }
-        }
-        line + "\n"
+    let line = |cells: &[String]| {
+        let last = widths.len().min(cells.len()).saturating_sub(1);
+        let cell = |(at, (cell, width)): (usize, (&String, &usize))| {
+            let text = shortened(cell, *width);
+            let behind = if at < last { width - length(&text) + GAP } else { 0 };
+            Cell { text, behind }
+        };
+        cells.iter().zip(&widths).enumerate().map(cell).collect()
     };
     let names: Vec<String> = heading.iter().map(|name| name.to_uppercase()).collect();
-    let heading = line(&names, &|_, name| paint(HEADING, name));
-    heading + &rows.iter().map(|row| line(row, &style)).collect::<String>()
+    std::iter::once(&names).chain(rows).map(|row| line(row)).collect()
 }
 
 /// How many characters of a text are seen.
@@ -65,7 +109,7 @@ fn length(text: &str) -> usize {
 
 /// A text of at most so many characters, without its middle where it has more. A short last word is kept, such as a pid; else a
 /// short first one, and the end of what is behind it.
-fn shortened(text: &str, most: usize) -> String {
+pub(super) fn shortened(text: &str, most: usize) -> String {
     if length(text) <= most {
         return text.to_owned();
     }
@@ -101,6 +145,26 @@ pub(super) fn wrapped(text: &str, width: Option<usize>) -> String {
         }
     }
     lines + &line + "\n"
+}
+
+/// Lines within so many columns: what is too long goes on below, behind the indentation of its line.
+pub(super) fn lines_within(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let mut lines = String::new();
+    for line in text.lines() {
+        if line.chars().count() <= width {
+            lines += line;
+            lines += "\n";
+            continue;
+        }
+        let (indent, rest) = line.split_at(line.len() - line.trim_start().len());
+        for part in wrapped(rest, Some(width.saturating_sub(indent.len()))).lines() {
+            lines += indent;
+            lines += part;
+            lines += "\n";
+        }
+    }
+    lines
 }
 
 /// `text` in a style; what prints it takes the style away where there is no terminal.
@@ -160,6 +224,16 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_is_too_wide_is_a_block_for_each_row() {
+        let rows =
+            [["one", "-", "long"].map(String::from).to_vec(), ["two", "b", "-"].map(String::from).to_vec()];
+        let shown = |columns| strip_str(&within(&["a", "bc", "d"], &rows, columns)).to_string();
+        assert_eq!(shown(Some(13)), "A    BC  D\none  -   long\ntwo  b   -\n");
+        assert_eq!((shown(None), shown(Some(100))), (shown(Some(13)), shown(Some(13))));
+        assert_eq!(shown(Some(12)), "A   one\nD   long\n\nA   two\nBC  b\n");
+    }
+
+    #[test]
     fn what_is_painted_is_aligned_as_it_is_seen() {
         let rows = [vec![paint(BAD, "ill"), "x".into()], vec!["healthy".into(), "y".into()]];
         let text = strip_str(&render(&["state", "n"], rows)).to_string();
@@ -171,6 +245,14 @@ mod tests {
         assert_eq!(wrapped("one two  three four", Some(9)), "one two\n  three\n  four\n");
         assert_eq!(wrapped("one two", None), "one two\n");
         assert_eq!(wrapped("incomprehensible words", Some(5)), "incomprehensible\n  words\n");
+    }
+
+    #[test]
+    fn lines_keep_their_indentation() {
+        let text = "a: one  two\n  + three four five\n";
+        assert_eq!(lines_within(text, None), text);
+        assert_eq!(lines_within(text, Some(19)), text);
+        assert_eq!(lines_within(text, Some(14)), "a: one  two\n  + three four\n    five\n");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use mcp_sessiond_client::{
     TaskView,
 };
 
-use super::whose::{Missing, Whose, json, report, standard_input};
-use super::{DISABLED, NOT_THERE, block_on, client_lines, complain, print, to_json};
+use super::whose::{Missing, Whose, json, report, speak_for, standard_input};
+use super::{NOT_THERE, complain, print, to_json};
 
 /// How long one wait for a change may take.
 const WAIT: Duration = Duration::from_secs(25);
@@ -115,17 +115,7 @@ impl One {
 }
 
 pub(super) fn run(arguments: Arguments) -> ExitCode {
-    client_lines::show();
-    // Results never reach a core file.
-    mcp_sessiond_process::core_files::never_dump();
-    match block_on(carry_out(arguments.verb)) {
-        Ok(Ok(printed)) => printed,
-        Ok(Err(code)) => ExitCode::from(code),
-        Err(error) => {
-            complain(error);
-            ExitCode::from(DISABLED)
-        }
-    }
+    speak_for(carry_out(arguments.verb))
 }
 
 /// Returns the exit code, also where something is wrong, which was said then.
@@ -174,7 +164,7 @@ async fn list(session: &Session, as_json: bool) -> Result<ExitCode, u8> {
     if as_json {
         return Ok(print(&to_json(&tasks.iter().map(shown::Shown::from).collect::<Vec<_>>())));
     }
-    let line = |task: &TaskView| format!("{}\t{}\n", task.task, shown::name(task.status));
+    let line = |task: &TaskView| format!("{}\t{}\n", task.task, task.status.name());
     Ok(print(&tasks.iter().map(line).collect::<String>()))
 }
 

@@ -31,21 +31,21 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Print the token that a former instance stored, byte for byte
+    /// Print the token that a previous instance stored, byte for byte
     #[command(after_help = "\
-Exit codes: 0 the token was printed; 3 there is nothing to resume; 4 resume is disabled (why stands on standard error).
+Exit codes: 0 the token was printed; 3 there is nothing to resume; 4 resume is disabled (standard error says why).
 
 Example: mcp-sessiond token load --for $$ >token.bin")]
     Load(Who),
     /// Store a new token, read from standard input
     #[command(after_help = "\
-Exit codes: 0 it is kept; 4 resume is disabled; 65 the token was refused, and why stands on standard error.
+Exit codes: 0 it is kept; 4 resume is disabled; 65 the token was refused, and standard error says why.
 
 Example: printf %s \"$token\" | mcp-sessiond token store --for $$")]
     Store(Who),
     /// Delete the token: the broker refused it
     #[command(after_help = "\
-Exit codes: 0 it is deleted, or there was none; 4 resume is disabled; 65 it could not be deleted, and why stands on standard error.
+Exit codes: 0 it is deleted, or there was none; 4 resume is disabled; 65 it could not be deleted, and standard error says why.
 
 Example: mcp-sessiond token reject --for $$")]
     Reject(Who),

@@ -1,6 +1,7 @@
 //! Whose session a command is about: that of a server that a host has started, or one of a service.
 
 use std::io::{self, Read as _};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
@@ -11,7 +12,7 @@ use mcp_sessiond_client::{
 use mcp_sessiond_process as process;
 
 use super::claiming::Claiming;
-use super::{DISABLED, NOT_THERE, REFUSED, complain};
+use super::{DISABLED, NOT_THERE, REFUSED, block_on, client_lines, complain};
 
 #[derive(Debug, Args)]
 pub(super) struct Who {
@@ -52,7 +53,7 @@ pub(super) struct Whose {
     #[arg(long, value_name = "NAME", requires = "session", conflicts_with = "instance")]
     service: Option<ServiceName>,
     /// The id of the service's session
-    #[arg(long, value_name = "ID", requires = "service")]
+    #[arg(long, value_name = "ID", requires = "service", allow_hyphen_values = true)]
     session: Option<SessionId>,
     #[command(flatten)]
     who: Who,
@@ -89,6 +90,21 @@ impl Whose {
             opened => opened,
         };
         opened.map_err(|error| report(&error))
+    }
+}
+
+/// Carries out a command that speaks for a server, whose contents never reach a core file. Where something is wrong, that was said, and is
+/// the exit code.
+pub(super) fn speak_for(work: impl Future<Output = Result<ExitCode, u8>>) -> ExitCode {
+    client_lines::show();
+    process::core_files::never_dump();
+    match block_on(work) {
+        Ok(Ok(done)) => done,
+        Ok(Err(code)) => ExitCode::from(code),
+        Err(error) => {
+            complain(error);
+            ExitCode::from(DISABLED)
+        }
     }
 }
 
@@ -142,7 +158,7 @@ pub(super) fn disabled(sessiond: &Sessiond) -> Option<Arc<Reason>> {
 pub(super) fn tell(reason: &Reason) -> u8 {
     match reason {
         Reason::Refused(Error::NoVerifiedHost { sentence }) => complain(format_args!(
-            "{sentence}; `mcp-sessiond debug check` shows the way up to the host, and in a shell script `--for $$` is needed"
+            "{sentence}; `mcp-sessiond doctor` shows the way up to the host, and in a shell script `--for $$` is needed"
         )),
         Reason::Refused(Error::NamesHost { .. }) => {
             complain("that is the host; say `--for $$`, the pid of the script itself");

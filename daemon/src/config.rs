@@ -2,10 +2,12 @@
 //! environment beats the file.
 
 mod backends;
+mod bundle;
 mod hosts;
 mod http;
 mod limits;
 mod metrics;
+mod names;
 mod range;
 mod section;
 mod sessions;
@@ -21,10 +23,12 @@ use serde::Deserialize;
 use crate::storage;
 
 pub use backends::Backends;
+pub use bundle::Bundle;
 pub use hosts::HostRow;
 pub use http::Http;
 pub use limits::Limits;
 pub use metrics::Metrics;
+pub use names::Names;
 pub use sessions::Sessions;
 pub use settings::{Config, LogLevel, Storage};
 pub use wrap::Wrap;
@@ -166,7 +170,7 @@ pub fn load_readable(
     let sentence = match &error {
         ConfigError::File { error, .. } => {
             let line = error.span().map_or(1, |span| line_number(&text, span.start));
-            format!("{}: line {line}: {}", path.display(), error.message())
+            format!("{}: line {line}: {}", path.display(), without_url(error.message()))
         }
         ConfigError::Range(why) => format!("{}: {why}", path.display()),
         other => other.to_string(),
@@ -241,13 +245,23 @@ fn read(path: &Path) -> Result<toml::Table, ConfigError> {
         // The line is quoted, and may have a password in it.
         Some(span) if lines_about(&text, span.start).contains("://") => {
             let line = line_number(&text, span.start);
-            let error = format!("line {line}: {}", error.message());
+            let error = format!("line {line}: {}", without_url(error.message()));
             ConfigError::Hidden { path: path.into(), error }
         }
         _ => ConfigError::File { path: path.into(), error: Box::new(error) },
     };
     toml::from_str::<Config>(&text).map_err(file_error)?;
     toml::from_str(&text).map_err(file_error)
+}
+
+/// A sentence without what it quotes, if that may be a URL with a password in it.
+fn without_url(message: &str) -> String {
+    match (message.find('"'), message.rfind('"')) {
+        (Some(start), Some(end)) if start < end && message[start..end].contains("://") => {
+            format!("{}…{}", &message[..=start], &message[end..])
+        }
+        _ => message.to_owned(),
+    }
 }
 
 fn line_number(text: &str, at: usize) -> usize {

@@ -254,8 +254,7 @@ impl Sessiond for Service {
         histograms.append_bytes.record(bytes as u64);
         histograms.append_messages.record(request.messages.len() as u64);
         let peer = self.0.clone();
-        let work =
-            async move { peer.daemon.contents.append(&peer.access(&request.of).await?, &request).await };
+        let work = async move { peer.append(request).await };
         self.detached(|meters| &meters.histograms.append_us, work).await
     }
 
@@ -357,8 +356,7 @@ impl Sessiond for Service {
 
     async fn stop_backend(self, _: Context, request: StopRequest) -> Result<(), Error> {
         let peer = self.0.clone();
-        let work =
-            async move { peer.daemon.edge.stop_backend(&request.session, request.service.as_ref()).await };
+        let work = async move { peer.daemon.edge.stop_backend(&request).await };
         self.detached(|meters| &meters.histograms.change_session_us, work).await
     }
 

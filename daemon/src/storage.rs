@@ -268,8 +268,8 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// Nothing is committed any more: finishes what there is to finish.
     fn close(&self) -> BoxFuture<'_, ()>;
 
-    /// Reads a record, and of its items those with these keys. Head and items belong together, or the version that is
-    /// returned is the older one. None: there is no such record.
+    /// Reads a record, and of its items those with these keys. The items are of one version: the one that is returned, or a
+    /// later one. None: there is no such record.
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>>;
 
     /// Items of a record, in the order of their keys.

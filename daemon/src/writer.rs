@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-pub use database::{Database, FileLock, Files, check};
+pub use database::{Database, FileLock, Files, check, check_format};
 
 /// How long after a failed commit the next attempt is made, and after what time clients should try again.
 pub const RETRY: Duration = Duration::from_millis(250);

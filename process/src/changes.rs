@@ -40,6 +40,16 @@ impl Changes {
         Ok(())
     }
 
+    /// Watches for whatever is made in this directory, deleted or moved, and for moves of the directory or one above it.
+    /// Call it again after each change: the path may lead to another directory now.
+    ///
+    /// # Errors
+    /// When it is not there, or the system watches no more.
+    pub fn watch_entries(&mut self, directory: &Path) -> io::Result<()> {
+        self.watch_directory(directory)?;
+        self.events.watch_arrivals(directory)
+    }
+
     /// Watches for truncation of this file and for writes that don't go through a mapping. Call it again
     /// after each change.
     ///
@@ -105,6 +115,13 @@ mod os {
             )
         }
 
+        pub(super) fn watch_arrivals(&self, directory: &Path) -> io::Result<()> {
+            self.watch(
+                directory,
+                AddWatchFlags::IN_CREATE | AddWatchFlags::from_bits_retain(libc::IN_MASK_ADD),
+            )
+        }
+
         pub(super) fn watch_file(&self, file: &Path) -> io::Result<()> {
             self.watch(file, AddWatchFlags::IN_MODIFY)
         }
@@ -156,6 +173,11 @@ mod os {
 
         pub(super) fn watch_place(&mut self, directory: &Path) -> io::Result<()> {
             self.watch(directory, FilterFlag::NOTE_DELETE | FilterFlag::NOTE_RENAME)
+        }
+
+        /// A directory is written when something is made in it.
+        pub(super) fn watch_arrivals(&mut self, _: &Path) -> io::Result<()> {
+            Ok(())
         }
 
         pub(super) fn watch_file(&mut self, file: &Path) -> io::Result<()> {

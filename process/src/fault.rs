@@ -1,4 +1,6 @@
-//! Named points at which a test may have the daemon killed, as SIGKILL would at any other.
+//! Named points at which a test may have the daemon, or `setup`, killed, as SIGKILL would at any other.
+
+use std::time::Duration;
 
 /// The variable that names the point, and after a colon how often it is passed first: `token-renamed:3`.
 pub const VARIABLE: &str = "MCP_SESSIOND_FAULT";
@@ -10,10 +12,16 @@ pub const POINTS: [&str; 6] =
 /// After a group of changes of sessions' contents was committed, before anybody is told.
 pub const CONTENTS_COMMIT: &str = "contents-commit";
 
+/// Each time that `setup` replaces a file: its record first, then the host's file.
+pub const FILE_POINTS: [&str; 3] = ["file-created", "file-written", "file-renamed"];
+
 /// Dies here, if the environment says so. Without the feature `fault-points` this is nothing.
 #[inline]
 pub fn point(name: &'static str) {
-    debug_assert!(POINTS.contains(&name) || name == CONTENTS_COMMIT, "{name} is not in the list of points");
+    debug_assert!(
+        POINTS.contains(&name) || FILE_POINTS.contains(&name) || name == CONTENTS_COMMIT,
+        "{name} is not in the list of points"
+    );
     #[cfg(feature = "fault-points")]
     armed::pass(name);
 }
@@ -38,6 +46,31 @@ pub fn fleet_ms() -> Option<(u64, u64)> {
         if cfg!(feature = "fault-points") { std::env::var(FLEET_VARIABLE).ok()? } else { return None };
     let (sign, silence) = value.split_once(':')?;
     Some((sign.parse().ok()?, silence.parse().ok()?))
+}
+
+/// The variable that says how long a task's result is offered to a daemon that is away, in ms.
+pub const PATIENCE_VARIABLE: &str = "MCP_SESSIOND_PATIENCE_MS";
+
+/// What the environment says of that. Without the feature `fault-points` it is not asked.
+#[must_use]
+pub fn patience() -> Option<Duration> {
+    let value =
+        if cfg!(feature = "fault-points") { std::env::var(PATIENCE_VARIABLE).ok()? } else { return None };
+    value.parse().ok().map(Duration::from_millis)
+}
+
+/// The variable that has `status -w` panic at the key `P`.
+pub const PANIC_VARIABLE: &str = "MCP_SESSIOND_PANIC";
+
+/// Panics, if the environment says so. Without the feature `fault-points` this is nothing.
+///
+/// # Panics
+/// Where the environment says so.
+pub fn panic_if_asked() {
+    assert!(
+        !cfg!(feature = "fault-points") || std::env::var_os(PANIC_VARIABLE).is_none(),
+        "{PANIC_VARIABLE} asks for it"
+    );
 }
 
 #[cfg(feature = "fault-points")]

@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::json::Json;
-use crate::names::ServiceName;
+use crate::names::{BackendName, ServiceName};
 use crate::types::{Epoch, Loss, SessionId};
 
-pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic};
+pub use status::{BackendState, BackendStatus, CallInfo, ParkedInfo, Traffic, Written};
 
 /// The most bytes of one relayed MCP message, without the newline: as many as the largest transports of the
 /// SDKs take.
@@ -97,6 +97,10 @@ pub struct KeepRequest {
     /// The service that the session belongs to. Only for a daemon whose hello has [`SERVICES`](crate::hello::SERVICES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
+    /// The name of the backend, where the session has several. Only for a daemon whose hello has
+    /// [`BACKENDS`](crate::hello::BACKENDS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<BackendName>,
 }
 
 /// A registered keeper: what it has to know.
@@ -248,6 +252,10 @@ pub struct StopRequest {
     /// The service that it belongs to. Absent: the daemon looks among all sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
+    /// The backend to end. Absent: all of the session's. Only for a daemon whose hello has
+    /// [`BACKENDS`](crate::hello::BACKENDS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<BackendName>,
 }
 
 /// A registered backend, as the daemon knows it.
@@ -264,6 +272,9 @@ pub struct Backend {
     /// The service that the session belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
+    /// The name of the backend, where its keeper has registered with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<BackendName>,
     /// What people know the backend by, as its keeper has registered with.
     pub program: String,
     /// The pid of the backend; absent until it was started.
@@ -282,6 +293,12 @@ pub enum KeeperRequest {
     Beside {},
     /// How the backend is.
     Status {},
+    /// What the backend wrote to its standard error.
+    Errors {
+        /// Without the first so many bytes since the keeper started: `next` of the former answer.
+        #[serde(default, with = "crate::text")]
+        after: u64,
+    },
     /// The backend is to be replaced by a fresh one.
     Restart {},
     /// A daemon that has lost its records asks whose backend this is.
@@ -325,6 +342,8 @@ pub enum KeeperReply {
     Beside {},
     /// How the backend is.
     Status(Box<BackendStatus>),
+    /// What it wrote to its standard error.
+    Errors(Written),
     /// The backend is taken down, and then a fresh one is started.
     Restarting {},
     /// Whose backend it is.
@@ -415,5 +434,7 @@ mod tests {
         assert_eq!(line, r#"{"attach":{"session":"s1","epoch":"7"}}"#);
         let status: KeeperRequest = serde_json::from_str(r#"{"status":{}}"#).expect("request");
         assert!(matches!(status, KeeperRequest::Status {}));
+        let errors = serde_json::to_string(&KeeperRequest::Errors { after: 7 }).expect("json");
+        assert_eq!(errors, r#"{"errors":{"after":"7"}}"#);
     }
 }

@@ -11,7 +11,7 @@
 //! | 14 | 2 | 0 |
 //! | 16 | 4 | the largest frame that the sender takes, in bytes |
 //! | 20 | 4 | 0 |
-//! | 24 | 8 | feature bits; unknown ones are ignored. From the daemon: [`REQUESTS`], [`SERVICES`], [`WILLS`], [`EXPIRES`], [`SECRETS`]; from a keeper: [`CONTINUES`] |
+//! | 24 | 8 | feature bits; unknown ones are ignored. From the daemon: [`REQUESTS`], [`SERVICES`], [`WILLS`], [`EXPIRES`], [`SECRETS`], [`CLOSES`], [`BACKENDS`]; from a keeper: [`CONTINUES`] |
 //!
 //! Numbers are big-endian. Fields that are 0 here are ignored by the receiver.
 
@@ -43,6 +43,12 @@ pub const EXPIRES: u64 = 8;
 
 /// The feature bit of a daemon that knows `service_secret`.
 pub const SECRETS: u64 = 16;
+
+/// The feature bit of a daemon whose `append` takes `close`: an older one refuses it.
+pub const CLOSES: u64 = 32;
+
+/// The feature bit of a daemon that keeps several backends for a session, by name.
+pub const BACKENDS: u64 = 64;
 
 /// The feature bit of a keeper whose fronts may attach with `service` and `continues`.
 pub const CONTINUES: u64 = 1;
@@ -155,7 +161,7 @@ impl Hello {
             codec: self.codec,
             answer: answer as u8,
             frame_max: FRAME_MAX,
-            features: REQUESTS | SERVICES | WILLS | EXPIRES | SECRETS,
+            features: REQUESTS | SERVICES | WILLS | EXPIRES | SECRETS | CLOSES | BACKENDS,
         }
     }
 

@@ -42,7 +42,7 @@ pub mod types;
 pub use backends::KeeperName;
 pub use error::{Error, MEMORY};
 pub use json::Json;
-pub use names::{InputKey, RequestId, ServiceName, StateKey, StreamId, TaskId};
+pub use names::{BackendName, InputKey, RequestId, ServiceName, StateKey, StreamId, TaskId};
 pub use token::Token;
 pub use types::{ClaimRequest, Claimed, ClientName, Epoch, Label, Loss, Named, SessionId, Siblings};
 

@@ -11,10 +11,12 @@ pub const SERVICE_NAME_MAX: usize = 128;
 pub const STREAM_ID_MAX: usize = 128;
 /// Bytes that a state key may have at most.
 pub const STATE_KEY_MAX: usize = 240;
+/// Bytes that the name of a backend may have at most: hosts' files give their servers names that people type.
+pub const BACKEND_NAME_MAX: usize = 128;
 /// Bytes that the id of a request may have at most: a UUID has 36.
 pub const REQUEST_ID_MAX: usize = 64;
 
-/// Bytes that the id of a task may have at most: the daemon's have 43.
+/// Bytes that the id of a task may have at most: the daemon's have 44.
 pub const TASK_ID_MAX: usize = 64;
 /// Bytes that the key of a request of a task's may have at most.
 pub const INPUT_KEY_MAX: usize = 128;
@@ -97,6 +99,11 @@ name! {
     |letter| letter.is_ascii_graphic()
 }
 
+name! {
+    /// What tells a backend from the others of its session.
+    BackendName, "the name of a backend", BACKEND_NAME_MAX, "text without control characters",
+    |letter| !letter.is_control()
+}
 name! {
     /// The id of a task. The daemon draws it.
     TaskId, "the id of a task", TASK_ID_MAX, "visible ASCII (0x21 to 0x7E)", |letter| letter.is_ascii_graphic()

@@ -14,6 +14,9 @@ pub const SOCKET_NAME: &str = "daemon.sock";
 /// The name of the directory of the keepers' sockets in the runtime directory.
 pub const KEEPERS_NAME: &str = "keepers";
 
+/// The name of the directory of the sockets of shared servers in the runtime directory.
+pub const SHARED_NAME: &str = "shared";
+
 /// The name of the directory of notes about servers that are not kept, in the runtime directory. A note is called
 /// `PID-START`, by the front's process.
 pub const UNKEPT: &str = "unkept";
@@ -85,6 +88,12 @@ pub fn keeper_socket(directory: &Path, keeper: KeeperName) -> PathBuf {
     keepers(directory).join(keeper.to_string())
 }
 
+/// The directory of the sockets of shared servers in a runtime directory. Their names have as many letters as those of keepers.
+#[must_use]
+pub fn shared(directory: &Path) -> PathBuf {
+    directory.join(SHARED_NAME)
+}
+
 /// The runtime directory without regard to `MCP_SESSIOND_DIR`: the one that a service manager's units serve.
 ///
 /// # Errors
@@ -109,9 +118,48 @@ pub fn derived() -> Result<PathBuf, DirectoryError> {
     Ok(if ours { run.join("mcp-sessiond") } else { PathBuf::from(format!("/tmp/mcp-sessiond-{uid}")) })
 }
 
+/// Where systemd looks for the units of a user: in the user's own folder first, then in those of the administrator and of packages.
+#[cfg(all(unix, not(target_os = "macos")))]
+#[must_use]
+pub fn unit_directories() -> Vec<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
+    let own = config.map(|config| config.join("systemd/user"));
+    let others = ["/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user"];
+    own.into_iter().chain(others.map(PathBuf::from)).collect()
+}
+
+/// The file that systemd takes a user's unit from: the first that there is. None: there is none, or it is masked, by a link to `/dev/null`.
+#[cfg(all(unix, not(target_os = "macos")))]
+#[must_use]
+pub fn unit(name: &str) -> Option<PathBuf> {
+    first_unit(unit_directories(), name)
+}
+
+#[cfg(all(unix, not(target_os = "macos")))]
+fn first_unit(directories: Vec<PathBuf>, name: &str) -> Option<PathBuf> {
+    let mut paths = directories.into_iter().map(|directory| directory.join(name));
+    paths.find(|path| path.symlink_metadata().is_ok()).filter(|path| path.is_file())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(all(unix, not(target_os = "macos")))]
+    #[test]
+    fn the_first_unit_counts_even_if_it_is_masked() {
+        let places: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a directory")).collect();
+        let found = || first_unit(places.iter().map(|place| place.path().to_owned()).collect(), "a.socket");
+        let unit = |place: usize| places[place].path().join("a.socket");
+        assert_eq!(found(), None);
+        std::fs::write(unit(2), "").expect("written");
+        assert_eq!(found(), Some(unit(2)));
+        std::fs::write(unit(1), "").expect("written");
+        assert_eq!(found(), Some(unit(1)));
+        std::os::unix::fs::symlink("/dev/null", unit(0)).expect("linked");
+        assert_eq!(found(), None);
+    }
 
     #[test]
     fn the_longest_socket_decides() {

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{RequestId, ServiceName};
+use crate::names::{BackendName, RequestId, ServiceName};
 use crate::types::{Epoch, SessionId};
 
 /// Leases a service's name to the calling process.
@@ -49,6 +49,10 @@ pub struct FindRequest {
     /// The service that the session belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
+    /// The name of the backend, where the session has several. Only for a daemon whose hello has
+    /// [`BACKENDS`](crate::hello::BACKENDS).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<BackendName>,
 }
 
 /// Asks for the secret of a service. Only for a daemon whose hello has [`SECRETS`](crate::hello::SECRETS).

@@ -109,6 +109,10 @@ pub struct AppendRequest {
     /// id and empty data), which has an id and is skipped in replay.
     #[serde(deserialize_with = "crate::bounded::list::<_, _, APPEND_MAX>")]
     pub messages: Vec<Option<Json>>,
+    /// Whether the stream is closed with these messages, in one step: its will is void. A repeated request closes a stream that is
+    /// open still. Only for a daemon whose hello has [`CLOSES`](crate::hello::CLOSES).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub close: bool,
 }
 
 /// An event that was appended.

@@ -32,6 +32,18 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
+    /// Its name, as on the wire and in SEP-2663.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::InputRequired => "input_required",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether it is final.
     #[must_use]
     pub fn is_final(self) -> bool {

@@ -4,10 +4,11 @@ import json, os, pathlib, subprocess, sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(1, str(ROOT / "tests/hosts"))
-import harness, mcp_proxy, supergateway
+import harness, mcp_proxy, several, supergateway
 
 BINARY = pathlib.Path(os.environ.get("MCP_SESSIOND_BIN") or ROOT / "target/release/mcp-sessiond")
 PROXY = mcp_proxy.PROXY
+FASTMCP = several.FASTMCP_PYTHON
 MODULES = ROOT / "tests/node/node_modules"
 PORTER = MODULES / "mcporter/dist/cli.js"
 EVERYTHING = MODULES / "@modelcontextprotocol/server-everything/dist/index.js"
@@ -18,6 +19,8 @@ def need(*paths):
     """Installs the peers, and ends the program if something else is missing."""
     if PROXY in paths:
         harness.install(harness.INSTALLED / "mcp_proxy", mcp_proxy.PACKAGE)
+    if FASTMCP in paths:
+        harness.install(FASTMCP.parents[1], several.FASTMCP_PACKAGE)
     if SUPERGATEWAY in paths:
         harness.install(harness.INSTALLED / "supergateway", supergateway.PACKAGE)
     for path in paths:

@@ -6,7 +6,7 @@ import signal
 import time
 
 from drivers import Terminal
-from harness import INSTALLED, number, start_of, until
+from harness import INSTALLED, PROGRAM, number, start_of, until
 import served
 
 NAME, PACKAGE = "Claude Code", ("npm", "@anthropic-ai/claude-code", "2.1.330")
@@ -24,10 +24,10 @@ def environment(world):
                              CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", ENABLE_TOOL_SEARCH="false")
 
 
-def added(world, *options):
-    """After `claude mcp add`."""
+def added(world, *options, wrap=()):
+    """After `claude mcp add`. `wrap` are options of ours."""
     env = environment(world)
-    code, said = world.finish([CLAUDE, "mcp", "add", "counter", *options, "--", *world.wrapped()], env=env)
+    code, said = world.finish([CLAUDE, "mcp", "add", "counter", *options, "--", *world.wrapped(options=wrap)], env=env)
     world.check("`claude mcp add NAME -- CMD` takes the wrapped command", code == 0, said)
     return env
 
@@ -54,6 +54,23 @@ def print_mode(world):
     world.lives(0, "after the end of the host")
     prompt(world, env, "two count")
     world.counts([1], "two", "another process is another host")
+    world.lives(0, "after the end of the host")
+
+
+def lazy(world):
+    """With `--lazy` a second launch starts the server at the first call."""
+    env = added(world, wrap=["--lazy"])
+    prompt(world, env, "one count")
+    world.counts([1], "one", "the first launch starts the server with the host")
+    world.lives(0, "after the end of the host")
+    code, said = prompt(world, env, "two")
+    world.check("a launch without a call starts no server", code == 0 and len(world.started()) == 1, (code, said, world.started()))
+    world.api.hooks["kill"] = lambda: world.kill("front")
+    prompt(world, env, "three count kill count")
+    world.counts([1, 2], "three", "the server is started at the first call, and goes on after SIGKILL of the front")
+    said = [one["message"].get("method") for one in world.journal("message") if one["pid"] == world.started()[-1]]
+    begun = ["server/discover", "initialize", "notifications/initialized", "tools/call", "tools/list"]
+    world.check("the host had its list from memory", said[:5] == begun and len(world.started()) == 2, (said, world.started()))
     world.lives(0, "after the end of the host")
 
 
@@ -206,6 +223,26 @@ def project_scope(world):
     world.counts([3], "three", "after SIGKILL of the front the same server goes on")
 
 
+def set_up(world):
+    """`claude mcp add` without us, then `mcp-sessiond setup`: a server of the user's in one project."""
+    env = {**environment(world), "MCP_SESSIOND_DIR": str(world.run), "MCP_SESSIOND_CONFIG": str(world.config_path)}
+    code, said = world.finish([CLAUDE, "mcp", "add", "counter", "--", *world.server()], env=env)
+    file = world.home / ".claude.json"
+    before = file.read_bytes()
+    world.check("`claude mcp add` writes to the user's file", code == 0 and b"counter" in before, said)
+    code, said = world.finish([PROGRAM, "setup", "claude", "--yes"], env=env)
+    world.check("`setup` wraps the server", code == 0 and f"counter ({world.project})" in said, (code, said))
+    world.api.hooks["kill"] = lambda: world.kill("front")
+    code, said = prompt(world, env, "one count kill count")
+    world.check("`claude -p` exits 0 with the model's answer", code == 0 and "done one" in said, (code, said))
+    world.counts([1, 2], "one", "after SIGKILL of the front the same server goes on")
+    world.lives(0, "after the end of the host")
+    # Claude Code has written to its file meanwhile.
+    code, said = world.finish([PROGRAM, "setup", "--undo", "--yes"], env=env)
+    entry = lambda text: json.loads(text)["projects"][str(world.project)]["mcpServers"]["counter"]
+    world.check("`setup --undo` gives the entry back", code == 0 and entry(file.read_bytes()) == entry(before), (code, said))
+
+
 def results(world, *prompts):
     return [text for prompt in prompts for text in world.api.results(prompt)]
 
@@ -234,6 +271,6 @@ def observed(world):
 
 
 OVER_HTTP = served.Host(added_url, Session, deletes=False, is_modern=True)
-SCENARIOS = [print_mode, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
-             clear, keeper_lost, two_hosts, project_scope, *served.scenarios(OVER_HTTP)]
+SCENARIOS = [print_mode, lazy, killed("front"), killed("daemon"), killed("front", "daemon"), interactive_reconnect, interactive_kills,
+             clear, keeper_lost, two_hosts, project_scope, set_up, *served.scenarios(OVER_HTTP)]
 OBSERVED = [observed, served.observed(OVER_HTTP), served.observed(OVER_HTTP, "sse")]

@@ -111,8 +111,13 @@ class World:
 
     def wrapped(self, *arguments, options=(), bare=False):
         """The command of the wrapped counter. Hosts pass few variables, so `env` does it. `bare` leaves the `--` out."""
-        return ["env", f"MCP_SESSIOND_DIR={self.run}", f"MCP_SESSIOND_CONFIG={self.config_path}", str(PROGRAM), "wrap",
-                *options, *([] if bare else ["--"]), *self.server(*arguments)]
+        own = ["env", f"MCP_SESSIOND_DIR={self.run}", f"MCP_SESSIOND_CONFIG={self.config_path}", str(PROGRAM), "wrap", *options]
+        if "HOSTS_ALL" not in os.environ:
+            return [*own, *([] if bare else ["--"]), *self.server(*arguments)]
+        command, *rest = self.server(*arguments)
+        servers = {"counter": {"command": command, "args": rest}, "missing": {"command": "no-such-program"}}
+        self.config_path.with_name("servers.json").write_text(json.dumps({"mcpServers": servers}))
+        return [*own, "--all"]
 
     def start(self, command, log="host", **more):
         """Starts a program in the background, its output in a file."""

@@ -3,9 +3,11 @@
 import json
 
 import served
+import several
 from harness import INSTALLED, number, until
 
 NAME, PACKAGE = "MCP Inspector", ("npm", "@modelcontextprotocol/inspector", "2.12.0")
+NEEDS = several.NEEDS
 INSPECTOR = INSTALLED / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
 
 
@@ -25,10 +27,44 @@ def one_call(world):
         world.lives(0, f"after the end of {which}")
 
 
+def lazy(world):
+    """Its processes are hosts of their own, and each is answered by what the first one has heard."""
+    for expected in (1, 2):
+        code, said = call(world, world.wrapped(options=["--lazy"], bare=True))
+        world.check(f"process {expected}: the call is answered", code == 0 and number(said) == 1, (code, said))
+        world.lives(0, f"after the end of process {expected}")
+    said = [one["message"].get("method") for one in world.journal("message") if one["pid"] == world.started()[-1]]
+    world.check("the second one's server is started by its call", "tools/call" in said and said.index("tools/call") < 3, said)
+
+
 def with_dashes(world):
     code, said = call(world, world.wrapped())
     world.check("the command is wrapped, without the `--` that got lost", code == 0 and number(said) == 1, (code, said))
     world.lives(0, "after the end")
+
+
+def ask(world, target, asks, is_direct):
+    """A process for each ask."""
+    to = ["--transport", "http", "--server-url", target.url] if target.url else target.command
+
+    def one(number, asked):
+        params = {"--tool-name": "name", "--prompt-name": "name", "--uri": "uri"}
+        kind = {"tools/call": "--tool-name", "prompts/get": "--prompt-name", "resources/read": "--uri"}.get(asked.method)
+        options = [kind, asked.params[params[kind]]] if kind else []
+        arguments = asked.params.get("arguments", {})
+        if asked.method == "tools/call":
+            options += ["--tool-args-json", json.dumps(arguments)]
+        for name, value in arguments.items() if asked.method == "prompts/get" else ():
+            options += ["--prompt-args", f"{name}={value}"]
+        log = f"asked-{number}"
+        (world.root / f"{log}.log").unlink(missing_ok=True)
+        # Its option for arguments takes all that follows: the command is first.
+        code, out = world.finish([INSPECTOR, "--cli", *to, "--format", "json", "--connect-timeout", "60000", "--method", asked.method, *options], log=log)
+        said = [line for line in (world.root / f"{log}.log").read_text().splitlines() if line.startswith('{"error"')]
+        if asked.method in several.FIRST:
+            return json.loads(out)["result"] if out else {}
+        return {"code": code, "said": json.loads(out) if out else None, "error": said}
+    return several.each(one, asks)
 
 
 def observed(world):
@@ -41,5 +77,11 @@ def observed(world):
     world.describe()
 
 
-SCENARIOS = [one_call, with_dashes, *served.single_calls(url_call)]
+SCENARIOS = [
+    one_call,
+    lazy,
+    with_dashes,
+    *several.scenarios(ask, is_slow=True),
+    *served.single_calls(url_call),
+]
 OBSERVED = [observed]

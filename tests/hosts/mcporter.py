@@ -1,9 +1,13 @@
 """mcporter's command line: one process, one call, of a server that its file names."""
 
+import json
+
 import served
+import several
 from harness import INSTALLED
 
 NAME, PACKAGE = "mcporter", ("npm", "mcporter", "0.12.3")
+NEEDS = several.NEEDS
 MCPORTER = INSTALLED / "mcporter" / "node_modules" / ".bin" / "mcporter"
 
 
@@ -17,5 +21,30 @@ def url_call(world, url, token=None, transport="http"):
     return world.finish([MCPORTER, "call", "counter.count", "--no-oauth", "--timeout", "30000"])
 
 
-SCENARIOS = served.single_calls(url_call)
+def ask(world, target, asks, is_direct):
+    """A process for each ask. It has no prompts and no templates, and shows nothing of annotations."""
+    which = "direct" if is_direct else "whole"
+    config = world.root / f"{which}.json"
+    entry = {"baseUrl": target.url} if target.url else {"command": target.command[0], "args": target.command[1:]}
+    config.write_text(json.dumps({"mcpServers": {"asked": entry}, "imports": []}))
+
+    def one(number, asked):
+        name, arguments = asked.params.get("name"), json.dumps(asked.params.get("arguments", {}))
+        options = {
+            "tools/list": ["list", "asked", "--schema", "--json", "--timeout", "60000"],
+            "resources/list": ["resource", "asked", "--json"],
+            "resources/read": ["resource", "asked", asked.params.get("uri"), "--json"],
+            "tools/call": ["call", "--server", "asked", "--tool", name, "--args", arguments, "--output", "raw", "--timeout", "60000"],
+        }.get(asked.method)
+        if options is None:
+            return None
+        code, out = world.finish([MCPORTER, "--config", config, *options], log=f"{which}-{number}")
+        if asked.method in several.FIRST:
+            listed = json.loads(out) if out else {}
+            return {key: listed[key] for key in several.LISTS.values() if key in listed}
+        return {"code": code, "said": out}
+    return several.each(one, asks)
+
+
+SCENARIOS = [*several.scenarios(ask, is_slow=True), *served.single_calls(url_call)]
 OBSERVED = []

@@ -13,31 +13,39 @@ use std::process::{Command, Stdio};
 use mcp_sessiond_tests::World;
 use serde_json::Value;
 
-/// What `debug check` finds bad about one thing: a sentence, and what to do. Asserts that it exits with 1.
+/// What `doctor` says is a problem with one thing: a sentence, and what to do. Asserts that it exits with 1.
 #[track_caller]
 fn assert_bad(world: &World, what: &str) -> String {
     let (code, findings) = check(world);
     assert_eq!(code, Some(1), "{findings}");
-    let bad = found(&findings, what, "bad");
+    let bad = found(&findings, what, "problem");
     bad.unwrap_or_else(|| panic!("nothing bad about {what} in {findings}"))
 }
 
-/// Whether `debug check` finds nothing bad about it.
+/// Whether `doctor` has neither a problem nor a note about it.
 fn is_well(world: &World, what: &str) -> bool {
-    found(&check(world).1, what, "bad").is_none()
+    let findings = check(world).1;
+    ["problem", "note"].iter().all(|outcome| found(&findings, what, outcome).is_none())
 }
 
-/// The exit code of `debug check`, and what it found.
+/// What `doctor` notes about one thing: a sentence, and what to do.
+#[track_caller]
+fn noted(world: &World, what: &str) -> String {
+    let findings = check(world).1;
+    found(&findings, what, "note").unwrap_or_else(|| panic!("no note about {what} in {findings}"))
+}
+
+/// The exit code of `doctor`, and what it found.
 fn check(world: &World) -> (Option<i32>, Value) {
-    let check = world.sessiond(&["debug", "check", "--json"]).output().expect("debug");
+    let check = world.sessiond(&["doctor", "--json"]).output().expect("doctor");
     let said: Value = serde_json::from_slice(&check.stdout).expect("JSON");
     (check.status.code(), said["findings"].clone())
 }
 
-fn found(findings: &Value, what: &str, state: &str) -> Option<String> {
+fn found(findings: &Value, what: &str, outcome: &str) -> Option<String> {
     let findings = findings.as_array().expect("findings");
-    let one = findings.iter().find(|one| one["what"] == what && one["state"] == state)?;
-    Some(format!("{}: {}", one["finding"].as_str()?, one["advice"].as_str()?))
+    let one = findings.iter().find(|one| one["check"] == what && one["outcome"] == outcome)?;
+    Some(format!("{}: {}", one["what"].as_str()?, one["mend"].as_str()?))
 }
 
 /// Asserts that tokens are kept from one instance to the next.

@@ -150,21 +150,22 @@ fn exit_codes_say_what_happened() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let world = world("");
-    for verb in [
-        &["run"][..],
-        &["token"],
-        &["token", "load"],
-        &["token", "store"],
-        &["token", "reject"],
-        &["debug"],
-        &["status"],
-        &["stop"],
-        &["restart"],
-        &["install"],
-        &["uninstall"],
-        &["demo"],
-        &["serve"],
-    ] {
+    let top = run(&world, &["--help"], b"");
+    let top = String::from_utf8(top.stdout).expect("UTF-8");
+    let listed =
+        top.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // A longer line goes on below.
+    let listed = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let verbs: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    for known in ["wrap", "setup", "status", "doctor", "serve", "config", "stats", "man", "completions"] {
+        assert!(verbs.contains(&known), "{known}: {verbs:?}");
+    }
+    for hidden in ["keep", "share"] {
+        assert!(!verbs.contains(&hidden), "{hidden}: {verbs:?}");
+    }
+    let more = [&["token", "load"][..], &["token", "store"], &["token", "reject"]];
+    let all = verbs.iter().filter(|verb| **verb != "help").map(std::slice::from_ref).chain(more);
+    for verb in all {
         let help = run(&world, &[verb, &["--help"]].concat(), b"");
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
         assert!(help.status.success() && text.contains("Example"), "{verb:?}: {text}");
@@ -172,18 +173,92 @@ fn every_verb_has_help_with_an_example() {
 }
 
 #[test]
-fn demo_http_shows_a_reload_and_a_kill_with_curl() {
+fn what_packages_install_beside_the_executable_is_printed() {
     let world = world("");
-    let mut command = world.sessiond(&["demo", "http", "--json"]);
+    for (shell, check) in [("bash", "bash"), ("zsh", ""), ("fish", "")] {
+        let script = run(&world, &["completions", shell], b"");
+        assert_eq!(script.status.code(), Some(0), "{script:?}");
+        assert!(String::from_utf8_lossy(&script.stdout).contains("setup"), "{shell}");
+        if !check.is_empty() {
+            let path = world.root().join("completions");
+            std::fs::write(&path, &script.stdout).expect("written");
+            let parsed = std::process::Command::new(check).arg("-n").arg(&path).output().expect("it runs");
+            assert!(parsed.status.success(), "{parsed:?}");
+        }
+    }
+    assert_eq!(code(&world, &["completions", "csh"], b""), Some(64));
+    let page = run(&world, &["man"], b"");
+    assert!(String::from_utf8_lossy(&page.stdout).contains(".TH mcp-sessiond 1"), "{page:?}");
+    let pages = world.root().join("man1");
+    let to = pages.to_str().expect("UTF-8");
+    assert_eq!(code(&world, &["man", "--to", to], b""), Some(0));
+    for page in ["mcp-sessiond.1", "mcp-sessiond-wrap.1", "mcp-sessiond-token-load.1"] {
+        assert!(pages.join(page).is_file(), "{page}");
+    }
+    let refused = run(&world, &["man", "--to", "/proc/no/such"], b"");
+    assert_eq!(refused.status.code(), Some(73), "{refused:?}");
+}
+
+#[test]
+fn without_a_verb_a_program_gets_the_help_and_a_code() {
+    let world = world("");
+    let refused = run(&world, &[], b"");
+    assert_eq!(refused.status.code(), Some(64), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("Commands:"), "{refused:?}");
+}
+
+#[test]
+fn settings_and_figures_have_verbs_of_their_own() {
+    let world = world("");
+    let _daemon = world.daemon();
+    assert_eq!(json_of(&world, &["config", "--json"]), json_of(&world, &["debug", "config", "--json"]));
+    let counted = run(&world, &["stats", "--prometheus"], b"");
+    assert!(String::from_utf8_lossy(&counted.stdout).contains("mcp_sessiond_claims_total"), "{counted:?}");
+}
+
+/// The rows of a story, all of which are as expected. Nothing is left of it.
+fn played(words: &[&str]) -> Vec<Value> {
+    let world = world("");
+    let mut command = world.sessiond(&[&["demo"], words, &["--json"]].concat());
     let story = command.stdout(Stdio::piped()).spawn().expect("spawned");
     let directory = format!("/tmp/mcp-sessiond-demo-{}", story.id());
     let played = story.wait_with_output().expect("it ends");
     assert_eq!(played.status.code(), Some(0), "{played:?}");
     let said = String::from_utf8(played.stdout).expect("UTF-8");
     let rows: Vec<Value> = said.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
-    assert_eq!(rows.len(), 5, "{said}");
     assert!(rows.iter().all(|row| row["as_expected"] == true), "{said}");
     assert!(!std::path::Path::new(&directory).exists());
+    rows
+}
+
+#[test]
+fn demo_shows_that_a_wrapped_server_outlives_what_is_killed() {
+    let counts = [
+        "count: 1 ",
+        "count: 2 ",
+        "count: 1 ",
+        "count: 1 ",
+        "count: 2 ",
+        "count: 3 ",
+        "count: 4 ",
+        "count: 1 ",
+    ];
+    let rows = played(&[]);
+    let said: Vec<&str> = rows.iter().filter_map(|row| row["expected"].as_str()).collect();
+    let found: Vec<&str> = said.iter().filter(|row| row.starts_with("count")).map(|row| &row[..9]).collect();
+    assert_eq!(found, counts);
+    assert_eq!(rows.len(), counts.len() + 3, "{rows:?}");
+}
+
+#[test]
+fn demo_token_shows_who_finds_which_session() {
+    assert_eq!(played(&["token"]).len(), 15);
+}
+
+#[test]
+fn demo_http_shows_a_reload_and_a_kill_with_curl() {
+    assert_eq!(played(&["http"]).len(), 5);
+    let world = world("");
     let shown = run(&world, &["demo", "http"], b"");
     let text = String::from_utf8(shown.stdout).expect("UTF-8");
     for line in ["$ mcp-sessiond serve", "$ curl ", "    HTTP/1.1 204 No Content", "'Last-Event-ID: "] {

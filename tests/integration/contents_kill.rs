@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mcp_sessiond_process::fault::{CONTENTS_COMMIT, VARIABLE};
-use mcp_sessiond_tests::{Daemon, Steady, World, random, until};
+use mcp_sessiond_tests::{Daemon, Steady, World, gone, random};
 use serde_json::json;
 
 use crate::writers::{check, some_progress, write_under};
@@ -26,7 +26,8 @@ fn nothing_acknowledged_is_lost_in_200_kills() {
                 some_progress(done, random);
                 daemon.kill();
             } else {
-                until("the daemon dies at its point", || daemon.ended());
+                gone(daemon.pid());
+                daemon.wait();
             }
             let fault = format!("{CONTENTS_COMMIT}:{}", random.u32(0..60));
             let variables = [(VARIABLE, fault.as_str())];

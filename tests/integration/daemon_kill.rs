@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mcp_sessiond_process::fault::{POINTS, VARIABLE};
-use mcp_sessiond_tests::{Loaded, random, until};
+use mcp_sessiond_tests::{Loaded, random, until_removed};
 
 use self::rotations::{ROTATIONS, WORKERS, Worker, kill_meanwhile};
 use crate::{fixture, world};
@@ -142,7 +142,8 @@ fn a_host_that_died_meanwhile_leaves_nothing() {
     assert_eq!(world.token_files().len(), 1);
     daemon.start_again();
     assert_eq!(world.stat("sessions"), 0);
-    until("its token is deleted", || world.token_files().is_empty().then_some(()));
+    let tokens = world.directory().join("tokens");
+    until_removed(&tokens, "its token is deleted", || world.token_files().is_empty().then_some(()));
 }
 
 #[test]

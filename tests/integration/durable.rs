@@ -4,7 +4,7 @@ mod official;
 mod refused;
 mod streams;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mcp_sessiond_tests::{HttpClient, Reply, Serve, World};
 use serde_json::{Value, json};
@@ -28,9 +28,14 @@ fn gate(world: &World) -> PathBuf {
 
 /// Lets the servers go on that wait.
 fn open(world: &World) {
+    open_at(world, &gate(world));
+}
+
+/// Lets the servers go on that wait for this gate.
+fn open_at(world: &World, gate: &Path) {
     let made = world.root().join("made");
     std::fs::write(&made, "").expect("it is written");
-    std::fs::rename(made, gate(world)).expect("it is moved");
+    std::fs::rename(made, gate).expect("it is moved");
 }
 
 /// Calls the tool that tells so many steps, and waits after the step `hold` for the gate.

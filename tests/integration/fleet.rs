@@ -1,12 +1,13 @@
 //! Several daemons on one database: what was made through one is continued through another.
 
 mod serving;
-mod signs;
+pub(crate) mod signs;
 
 use mcp_sessiond_tests::{Daemon, World, assert_refused, random, until};
 use serde_json::{Value, json};
 
 use crate::sessions::leased;
+use crate::tasks_rmcp::machines::workers_on_two_machines_share_their_tasks;
 use crate::world;
 use crate::writers::{check, some_progress, write_under};
 
@@ -87,6 +88,7 @@ fn a_host_s_session_is_its_own_daemon_s(url: &str) {
     assert_eq!(read[0]["value"], "1");
     // With the host it goes, from the database too.
     drop((server, host));
+    // What the reaper deletes, it deletes unasked, and tells nobody.
     until("nothing is left", || there.listed("list_contents").is_empty().then_some(()));
 }
 
@@ -116,6 +118,7 @@ macro_rules! fleet {
                 a_termination_counts_everywhere()
                 a_host_s_session_is_its_own_daemon_s()
                 the_kill_of_either_loses_nothing($kills)
+                workers_on_two_machines_share_their_tasks()
             }
             crate::fleet::signs::signs! { $database }
         }
@@ -233,9 +236,9 @@ fn a_database_that_is_away_keeps_no_daemon_from_starting() {
     assert!(refused["retry_after_ms"].as_u64().is_some_and(|ms| ms > 0), "{refused}");
     let about = world.about();
     assert!(about["storage_failure"].is_string(), "{about}");
-    let check = world.sessiond(&["debug", "check"]).output().expect("debug");
+    let check = world.sessiond(&["doctor"]).output().expect("doctor");
     let text = String::from_utf8_lossy(&check.stdout).into_owned();
-    assert!(text.contains("bad       storage") && !text.contains("hunter2"), "{text}");
+    assert!(text.contains("problem  storage") && !text.contains("hunter2"), "{text}");
     assert!(!world.log.text().contains("hunter2"), "{}", world.log.text());
     host.kill();
 }

@@ -115,6 +115,7 @@ fn a_client_that_hangs_up_while_its_session_is_made_leaves_none() {
     daemon.signal(Signal::SIGCONT);
     // The server answers in the order in which it has asked.
     count(&mut first);
+    // What the layer ends, it ends unasked, and tells nobody.
     until("the others have ended", || (sessions(&world) == 1).then_some(()));
 }
 

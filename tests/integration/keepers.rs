@@ -3,7 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
-use mcp_sessiond_tests::{Instance, Keeper, Loaded, World, assert_refused, gone, lives, signal, until};
+use mcp_sessiond_tests::{
+    Instance, Keeper, Loaded, World, assert_refused, gone, lives, signal, until, until_removed,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -16,12 +18,17 @@ fn backends(world: &World) -> Vec<Value> {
 
 /// Waits until the daemon knows of no backend any more.
 fn wait_off_the_record(world: &World) {
-    until("nothing is on the record", || backends(world).is_empty().then_some(()));
+    world.wait_backends(0);
 }
 
-/// An instance asks for the backend of a session.
+/// An instance asks for the backend of a session, again while a former one is being ended.
 fn find(instance: &mut Instance, of: &Loaded, epoch: u64) -> Result<Value, Value> {
-    instance.call("find_backend", json!({"session": of.session(), "epoch": epoch.to_string()}))
+    until("no former one is being ended", || {
+        let found =
+            instance.call("find_backend", json!({"session": of.session(), "epoch": epoch.to_string()}));
+        let is_early = found.as_ref().is_err_and(|refusal| refusal["code"] == "unavailable");
+        (!is_early).then_some(found)
+    })
 }
 
 /// A keeper asks who may attach.
@@ -107,6 +114,65 @@ fn the_epoch_says_who_attaches() {
     world.wait_stat("backends_ended_total", 1);
     assert_eq!(backends(&world).len(), 1);
     assert_eq!(backends(&world)[0]["keeper"], late.name);
+}
+
+#[test]
+fn each_backend_of_a_session_is_found_replaced_and_ended_by_its_name() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let (mut holder, of) = host.loaded(&[]);
+    let kept = |holder: &mut Instance, name: &str| {
+        let mut keeper = Keeper::below(&world, holder);
+        keeper.register_as(&of, Some(name)).expect("below the holder");
+        keeper
+    };
+    let (files, web) = (kept(&mut holder, "files"), kept(&mut holder, "the web"));
+    let mut other = kept(&mut holder, "the web");
+    gone(web.pid);
+    let taken = assert_refused(other.register_as(&of, Some("files")), "invalid_argument");
+    assert_eq!(taken["sentence"], "this keeper holds another backend");
+    let long = "x".repeat(129);
+    let error = other.register_as(&of, Some(&long)).expect_err("too long");
+    let sentence = error["message"].as_str().unwrap_or_default();
+    assert!(
+        sentence.ends_with("the name of a backend is 1 to 128 bytes of text without control characters"),
+        "{error}"
+    );
+
+    daemon.kill();
+    let _daemon = world.daemon();
+    let epoch = of.epoch.unwrap_or_default().to_string();
+    let mut find = |name: Option<&str>| {
+        let mut params = json!({"session": of.session(), "epoch": epoch});
+        if let Some(name) = name {
+            params["backend"] = name.into();
+        }
+        holder.call("find_backend", params).expect("its own")
+    };
+    assert_eq!(
+        (&find(Some("files"))["keeper"], &find(Some("the web"))["keeper"]),
+        (&json!(files.name), &json!(other.name))
+    );
+    assert_eq!((find(Some("mail")), find(None)), (Value::Null, Value::Null));
+
+    let stop = |backend: Option<&str>| {
+        let mut params = json!({"session": of.session()});
+        if let Some(backend) = backend {
+            params["backend"] = backend.into();
+        }
+        world.peer().call("stop_backend", params)
+    };
+    assert_refused(stop(Some("mail")), "unknown_backend");
+    stop(Some("files")).expect("it is there");
+    gone(files.pid);
+    world.until_recorded("only the other is on the record", || {
+        let names = backends(&world).into_iter().map(|mut known| known["backend"].take());
+        names.eq([json!("the web")]).then_some(())
+    });
+    let _files = kept(&mut holder, "files");
+    stop(None).expect("they are there");
+    wait_off_the_record(&world);
 }
 
 #[test]
@@ -258,6 +324,7 @@ fn a_backend_can_be_stopped_by_hand() {
     assert_eq!(stop(&of.session()), (Some(0), String::new()));
     assert!(!lives(keeper.pid), "it was waited for");
     gone(backend);
+    world.wait_backends(0);
     assert_eq!(stop(&of.session()).0, Some(66));
     assert_eq!(find(&mut holder, &of, 1).expect("its own"), Value::Null);
     daemon.kill();
@@ -285,7 +352,9 @@ fn sockets_of_nobody_are_deleted_at_the_start() {
     assert!(is_there(&keeper.name) && !is_there("0000000a") && is_there("0000000b"));
     drop(about_to_register);
     keeper.kill();
-    until("its socket is deleted", || (!is_there(&keeper.name)).then_some(()));
+    let place = socket(&keeper.name);
+    let place = place.parent().expect("a directory");
+    until_removed(place, "its socket is deleted", || (!is_there(&keeper.name)).then_some(()));
 }
 
 #[test]

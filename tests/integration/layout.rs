@@ -14,7 +14,7 @@ use source::{Module, Package, circles};
 use crate::fixture;
 
 /// Every package, and the packages of ours that it may depend on.
-const PACKAGES: [(&str, &[&str]); 11] = [
+const PACKAGES: [(&str, &[&str]); 13] = [
     ("proto", &[]),
     ("process/identity", &["proto"]),
     ("process", &["identity"]),
@@ -23,9 +23,11 @@ const PACKAGES: [(&str, &[&str]); 11] = [
     ("daemon/registry", &["identity", "proto"]),
     ("daemon", &["process", "proto", "registry"]),
     ("wrap/relay", &["proto"]),
-    ("wrap", &["client", "process", "proto", "relay"]),
-    ("wrap/serve", &["client", "process", "proto", "relay", "wrap"]),
-    ("cli", &["client", "daemon", "process", "proto", "serve", "wrap"]),
+    ("wrap/bundle", &[]),
+    ("wrap", &["bundle", "client", "process", "proto", "relay"]),
+    ("wrap/serve", &["bundle", "client", "process", "proto", "relay", "wrap"]),
+    ("wrap/remote", &["process", "proto", "relay"]),
+    ("cli", &["client", "daemon", "process", "proto", "remote", "serve", "wrap"]),
 ];
 
 /// Packages that do no I/O and read no clock: everything that they depend on, `std` not among it.
@@ -81,8 +83,16 @@ const WRAP: Rooms = &[
     ("signals", &[]),
     ("unkept", &["process"]),
     ("keeper", &["signals", "client", "process", "relay"]),
-    ("front", &["keeper", "signals", "unkept", "client", "process", "relay"]),
+    ("apart", &["client", "relay"]),
+    ("front", &["apart", "keeper", "signals", "unkept", "client", "process", "relay"]),
     ("service", &["keeper", "signals", "client", "process"]),
+    ("stdio", &["front", "keeper", "signals", "bundle", "relay"]),
+    ("elsewhere", &["front", "keeper", "signals", "stdio", "bundle", "client", "relay"]),
+    ("shared", &["front", "keeper", "signals", "client", "process", "relay"]),
+    (
+        "several",
+        &["apart", "elsewhere", "front", "keeper", "shared", "signals", "stdio", "bundle", "client", "relay"],
+    ),
 ];
 
 fn package(path: &str) -> Package {

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Stdio;
 
-use mcp_sessiond_tests::{Instance, World, signal, stat, until};
+use mcp_sessiond_tests::{Instance, World, gone, signal, stat, until, until_removed};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -209,6 +209,7 @@ fn a_daemon_with_nothing_to_do_sleeps_until_it_is_told() {
     let mut instance = host.instance(&["--start"]);
     instance.first_run("kept");
     let on_demand = world.daemon_pid();
+    // The kernel tells nobody for how long a process waits.
     until("it sleeps while a host needs it", || waits_at_most(on_demand).filter(|most| *most > 1_000));
     let other = crate::world("[sessions]\nsweep_ms = 60000");
     let daemon = other.daemon();
@@ -244,10 +245,8 @@ fn twenty_who_find_no_daemon_start_one() {
         assert_detached(pid, &mut instances);
         // When nobody needs it any more it goes.
         host.kill();
-        until("it has gone", || (!world.socket().exists()).then_some(()));
-        until("its process too", || {
-            (!fs::exists(format!("/proc/{pid}/fd/0")).unwrap_or(false)).then_some(())
-        });
+        until_removed(&world.directory(), "it has gone", || (!world.socket().exists()).then_some(()));
+        gone(pid);
         assert_eq!(
             detached_log(&world).matches("no host, lease, keeper or connection is left").count(),
             round
@@ -328,7 +327,7 @@ fn a_daemon_on_demand_stays_while_sessions_are_in_its_memory() {
     let lifetimes = json!({"absolute_ms": "2500"});
     let create = json!({"service": "web", "session": "s", "lifetimes": lifetimes});
     world.peer().call("create_session", create).expect("created");
-    until("it has gone", || (!world.socket().exists()).then_some(()));
+    until_removed(&world.directory(), "it has gone", || (!world.socket().exists()).then_some(()));
     let log = detached_log(&world);
     let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what:?} in {log}"));
     assert!(at("a session has ended") < at("no host, lease, keeper or connection is left"), "{log}");
@@ -362,9 +361,8 @@ fn without_any_daemon_a_server_goes_on() {
         instance.reject();
         instance.release();
     }
-    let lines = || host.log.lines("Session resume disabled").len();
-    until("both have said so", || (lines() >= 2).then_some(()));
-    assert_eq!(lines(), 2, "one line each: {}", host.log.text());
+    host.log.wait_count("Session resume disabled", 2);
+    assert_eq!(host.log.lines("Session resume disabled").len(), 2, "one line each: {}", host.log.text());
 }
 
 #[test]
@@ -373,6 +371,7 @@ fn a_closed_standard_error_does_not_matter() {
     let mut daemon = world.sessiond(&["run"]);
     let mut daemon = daemon.stderr(Stdio::piped()).spawn().expect("started");
     drop(daemon.stderr.take());
+    // It says so on standard error alone, which is closed.
     until("it listens", || std::os::unix::net::UnixStream::connect(world.socket()).ok());
     assert_eq!(world.stat("sessions"), 0);
     daemon.kill().expect("it still runs");

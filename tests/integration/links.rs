@@ -183,7 +183,18 @@ fn the_readme_leads_to_every_page_in_docs() {
 }
 
 #[test]
-fn the_readme_has_at_most_200_lines() {
+fn the_site_has_every_page_in_docs_once() {
+    let root = root();
+    let named = targets(&read(&root.join("docs/SUMMARY.md")));
+    for page in pages(&root.join("docs")) {
+        let page = page.strip_prefix(root.join("docs")).expect("below it").to_str().expect("UTF-8");
+        let count = named.iter().filter(|name| *name == page).count();
+        assert_eq!(count, usize::from(page != "SUMMARY.md"), "docs/SUMMARY.md names {page} so many times");
+    }
+}
+
+#[test]
+fn the_readme_has_at_most_150_lines() {
     let lines = read(&root().join("README.md")).lines().count();
-    assert!(lines <= 200, "README.md has {lines} lines; what a newcomer does not need belongs in docs/");
+    assert!(lines <= 150, "README.md has {lines} lines; what a newcomer does not need belongs in docs/");
 }

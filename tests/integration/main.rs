@@ -3,23 +3,29 @@
 //! Some need root: another user, a small file system, a pid that is had again. They fail without it, and say so.
 
 mod broken;
+mod cases;
 mod cli;
 mod contents_kill;
 mod contract;
 mod daemon_kill;
+mod doctor;
 mod durable;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;
 mod http_server;
+mod import;
 mod keepers;
 mod launchers;
 mod layout;
+mod lazy;
 mod lifecycle;
 mod links;
+mod logs;
 mod metrics;
 mod node;
+mod older;
 mod owners;
 mod peers;
 #[cfg(feature = "postgres")]
@@ -27,11 +33,16 @@ mod postgres;
 mod python;
 mod quotas;
 mod refusals;
+mod remote;
 mod restarts;
+mod screens;
 mod serve;
 mod serving;
 mod sessions;
 mod sessions_client;
+mod setup;
+mod several;
+mod shared;
 mod shell;
 mod siblings;
 #[cfg(target_os = "linux")]
@@ -40,7 +51,8 @@ mod tasks;
 mod tasks_rmcp;
 mod tokens;
 mod tower_sessions;
-mod turul;
+#[cfg(target_os = "linux")]
+mod wild;
 mod wills;
 mod wrap;
 mod writers;
@@ -49,22 +61,7 @@ use std::path::PathBuf;
 
 use mcp_sessiond_tests::{Binaries, World};
 
-static BINARIES: Binaries = Binaries {
-    daemon: env!("CARGO_BIN_EXE_sessiond-under-test"),
-    broker: env!("CARGO_BIN_EXE_broker"),
-    holding: env!("CARGO_BIN_EXE_holding"),
-    host: env!("CARGO_BIN_EXE_host"),
-    instance: env!("CARGO_BIN_EXE_instance"),
-    keeper: env!("CARGO_BIN_EXE_keeper"),
-    serving: env!("CARGO_BIN_EXE_serving"),
-    stranger: env!("CARGO_BIN_EXE_stranger"),
-    example_server: env!("CARGO_BIN_EXE_example-server"),
-    event_service: env!("CARGO_BIN_EXE_event-service"),
-    http_server: env!("CARGO_BIN_EXE_http-server"),
-    durable_server: env!("CARGO_BIN_EXE_durable-server"),
-    tasks_server: env!("CARGO_BIN_EXE_tasks-server"),
-    durable_example: env!("CARGO_BIN_EXE_durable-example"),
-};
+static BINARIES: Binaries = mcp_sessiond_tests::binaries!();
 
 /// A world, with the configuration that it is given.
 fn world(configuration: &str) -> World {
@@ -82,4 +79,16 @@ fn fixture(path: &str) -> String {
 /// For what only root can arrange.
 fn needs_root(what: &str) {
     assert!(nix::unistd::geteuid().is_root(), "this test needs root, {what}; run tests/run as root");
+}
+
+/// What the script of an example in Rust prints, with a daemon of its own and the server that was built for it.
+#[track_caller]
+fn example(script: &str, server: &str) -> String {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut command = world.command("sh");
+    command.arg(fixture(&format!("../client/rust/examples/{script}")));
+    let said = command.env("SERVER", server).output().expect("sh");
+    assert!(said.status.success(), "{said:?}");
+    String::from_utf8(said.stdout).expect("UTF-8")
 }

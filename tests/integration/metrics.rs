@@ -166,6 +166,7 @@ fn a_scraper_gets_them_over_http() {
     let silent: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(&address).expect("let in")).collect();
     assert!(daemon.descriptors() < 64 + 16, "{}", daemon.descriptors());
     drop(silent);
+    // The daemon closes connections after the other end; nothing tells when.
     until("there is room again", || {
         let mut stream = TcpStream::connect(&address).ok()?;
         stream.write_all(get.as_bytes()).ok()?;

@@ -238,6 +238,7 @@ fn a_process_has_so_many_connections_and_no_more() {
     let debug = world.sessiond(&["debug", "stats", "--json"]).output().expect("debug");
     assert!(debug.status.success(), "{debug:?}");
     peers.pop();
+    // The daemon closes connections after the other end; nothing tells when.
     until("there is a place again", || {
         let answer = Peer::connect(&world.socket()).hello(&hello)?;
         (answer.answer == Answer::Welcome as u8).then_some(())

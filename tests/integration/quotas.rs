@@ -133,6 +133,7 @@ fn the_memory_of_many_connections_is_given_back() {
     let before = daemon.resident_kib();
     let peers = talk(MANY);
     drop(peers);
+    // The daemon closes connections after the other end; nothing tells when.
     until("the memory is given back", || (daemon.resident_kib() < before + 4 * 1_024).then_some(()));
 }
 

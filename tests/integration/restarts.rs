@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use mcp_sessiond_tests::{Host, Instance, McpServer, until};
+use mcp_sessiond_tests::{Host, Instance, McpServer, until_removed};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -162,7 +162,8 @@ fn a_host_and_what_belongs_to_it_end_together() {
     let mut of_other = other.holder(&[], "other");
     assert_eq!(world.token_files().len(), 2);
     host.kill();
-    until("sessions and tokens of the dead host are gone", || {
+    let tokens = world.directory().join("tokens");
+    until_removed(&tokens, "sessions and tokens of the dead host are gone", || {
         (world.sessions().len() == 1 && world.token_files().len() == 1).then_some(())
     });
     let replaced = world.host();

@@ -2,6 +2,7 @@
 //! daemon are killed.
 
 mod browser;
+mod bundle;
 mod cuts;
 mod eras;
 mod errors;

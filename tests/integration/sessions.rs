@@ -187,6 +187,7 @@ fn an_id_that_is_used_again_is_another_session() {
     let brief = json!({"session": "x", "lifetimes": {"absolute_ms": "1"}});
     let first = server.call("create_session", brief).expect("made");
     let ended = || world.peer().call("sweep", json!({})).expect("swept") != json!([]);
+    // Its time is the subject.
     until("it has outlived its time", || ended().then_some(()));
     let second = server.call("create_session", json!({"session": "x"})).expect("made again");
     let late = json!({"of": lease_of(&first), "writes": set("a", "1")});
@@ -196,6 +197,7 @@ fn an_id_that_is_used_again_is_another_session() {
     let later = server.call("claim", json!({})).expect("claimed");
     write(&mut server, &lease_of(&later), "a", "1");
     server.call("claim", json!({"fresh": true})).expect("claimed");
+    // What the reaper deletes, it deletes unasked, and tells nobody.
     until("the later one has gone", || {
         let left = world.listed("list_contents");
         (!left.iter().any(|one| one["session"] == later["session"])).then_some(())
@@ -226,6 +228,7 @@ fn nothing_is_left_of_a_host_that_is_gone() {
         if daemon_is_dead {
             daemon.start_again();
         }
+        // The same here.
         until("nothing is left", || (contents() == 0).then_some(()));
     }
 }
@@ -277,6 +280,7 @@ fn a_session_ends_when_its_last_client_has_been_gone_for_a_while() {
     assert_eq!(swept, json!([]));
     // It hangs up: that is how most clients go.
     drop(client);
+    // And here: nobody waits for an event of this session.
     until("it has ended", || peer.call("get_session", of("web", "s")).is_err().then_some(()));
     world.wait_stat("sessions_expired_total", 1);
 }

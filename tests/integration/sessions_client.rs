@@ -134,6 +134,7 @@ async fn what_is_under_way_when_the_daemon_is_killed_is_done_once() {
     while workers.iter().any(|worker| !worker.is_finished()) {
         let enough = done.load(Ordering::Relaxed) + random.u64(5..60);
         let finished = || workers.iter().all(tokio::task::JoinHandle::is_finished);
+        // Either the workers go on, or they have ended.
         until("it goes on", || (done.load(Ordering::Relaxed) >= enough || finished()).then_some(()));
         if done.load(Ordering::Relaxed) < 2 * MESSAGES {
             daemon.restart();

@@ -1,9 +1,13 @@
 //! State and streams by the command line, for what has no library.
 
 use std::io::{Read as _, Write as _};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
-use mcp_sessiond_tests::World;
+use mcp_sessiond_process::fault::PATIENCE_VARIABLE;
+use mcp_sessiond_tests::{World, until};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
 
 use crate::{fixture, world};
@@ -56,6 +60,13 @@ fn state_is_written_read_listed_and_removed() {
     printed(&run(&world, &["state", "remove", "cart"], ""));
     refused(&run(&world, &["state", "get", "cart"], ""), 66, "the key cart has no value");
     refused(&run(&world, &["state", "set", "cart", "apples"], ""), 65, "quotes");
+    // Some ids look like options.
+    let hyphen = |verb: &[&str]| {
+        let of = ["--service", "web", "--session", "-7f", "--no-start"];
+        world.sessiond(&[&["state"], verb, &of].concat()).output().expect("run")
+    };
+    printed(&hyphen(&["set", "cart", "7"]));
+    assert_eq!(printed(&hyphen(&["get", "cart"])), "7\n");
     let alone = world.sessiond(&["state", "get", "cart", "--service", "web"]).output().expect("run");
     assert_eq!(alone.status.code(), Some(64), "a service's session has an id");
     daemon.kill();
@@ -114,9 +125,16 @@ fn messages_are_appended_replayed_and_followed() {
 
 /// Starts a task whose work is this script of the shell, and returns its id and the process that does it.
 fn begin(world: &World, script: &str, options: &[&str]) -> (String, Child) {
+    begun(&mut working(world, script, options))
+}
+
+fn working(world: &World, script: &str, options: &[&str]) -> Command {
     let run = ["task", "run", "--no-start"];
     let script = ["--", "sh", "-c", script, world.binaries.daemon];
-    let mut command = world.sessiond(&[&run[..], options, &OF, &script].concat());
+    world.sessiond(&[&run[..], options, &OF, &script].concat())
+}
+
+fn begun(command: &mut Command) -> (String, Child) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
     let mut id = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut id).expect("it ends with the id");
@@ -186,8 +204,8 @@ fn a_task_asks_its_client() {
     let world = world("");
     let mut daemon = world.daemon();
     let script = r#"
-        "$0" task message "$MCP_SESSIOND_TASK" asking --service web --session 7
-        answer=$("$0" task ask "$MCP_SESSIOND_TASK" name '{"method":"elicitation/create"}' --service web --session 7)
+        "$0" task message "$MCP_SESSIOND_TASK" asking --no-start --service web --session 7
+        answer=$("$0" task ask "$MCP_SESSIOND_TASK" name '{"method":"elicitation/create"}' --no-start --service web --session 7)
         printf "{\"content\":[],\"structuredContent\":$answer}""#;
     let (id, worker) = begin(&world, script, &["--json"]);
     let task = waited(&world, &id);
@@ -211,6 +229,91 @@ fn a_task_that_is_cancelled_ends_its_command() {
         // Standard error ends when all processes have that have it.
         assert!(worker.wait_with_output().expect("it ends").status.success());
         assert_eq!(waited(&world, &id)["status"], "cancelled");
+    }
+}
+
+#[test]
+fn a_task_that_somebody_else_has_ended_ends_its_command() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let (id, worker) = begin(&world, "sleep 1000 & wait", &[]);
+    let of = json!({"service": "web", "session": "7"});
+    let end = json!({"completed": r#"{"content":[]}"#});
+    world.peer().call("update_task", json!({"of": of, "task": id, "end": end})).expect("ended");
+    assert!(worker.wait_with_output().expect("it ends").status.success());
+    assert_eq!(waited(&world, &id)["status"], "completed");
+}
+
+#[test]
+fn a_command_whose_task_can_t_be_written_any_more_ends_with_an_error() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let host = world.host();
+    let out = world.root().join("out");
+    let script = r#"{ "$0" task run --no-start --for $$ -- sleep 1000 2>&1; echo "exit code $?"; } > "$1" &
+        wait"#;
+    let mut server = host.server(&["sh", "-c", script, world.binaries.daemon, out.to_str().expect("a path")]);
+    let said = || std::fs::read_to_string(&out).ok();
+    until("the task", || said().filter(|said| said.starts_with('t')));
+    server.kill();
+    // So that it asks again now.
+    daemon.restart();
+    let said = until("its end", || said().filter(|said| said.contains("exit code")));
+    assert!(said.ends_with("exit code 65\n"), "{said}");
+}
+
+/// The result is offered for a minute, and for less to a build for tests. Nothing else is put in its place.
+#[test]
+fn a_result_that_the_storage_is_away_for_is_given_up_after_a_while() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    let gate = world.root().join("gate");
+    mkfifo(&gate, Mode::S_IRWXU).expect("made");
+    let script = format!("read -r _ < '{}'; echo done", gate.display());
+    let (id, worker) = begun(working(&world, &script, &[]).env(PATIENCE_VARIABLE, "300"));
+    world.configure("storage.url = \"sqlite:/no/such/directory/contents.db\"");
+    daemon.restart();
+    std::fs::write(&gate, "\n").expect("the command reads it");
+    let output = worker.wait_with_output().expect("it ends");
+    refused(&output, 65, "/no/such/directory");
+    world.configure("");
+    daemon.restart();
+    let task = waited(&world, &id);
+    assert_eq!(task["status"], "failed", "{task}");
+    assert_eq!(task["error"]["data"], json!({"outcome": "unknown"}), "{task}");
+}
+
+/// A process that this test has to kill.
+struct Outside(Pid);
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGKILL);
+    }
+}
+
+#[test]
+fn a_process_outside_a_commands_group_keeps_no_task_from_ending() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let pid = world.root().join("pid");
+    // It keeps standard output open, and gets no signal of the group's.
+    let script = format!("setsid sleep 300 2>&- & echo $! | tee '{}'; wait", pid.display());
+    for is_cancelled in [true, false] {
+        let (id, worker) = begin(&world, &script, &[]);
+        let outside = until("the command runs", || std::fs::read_to_string(&pid).ok()?.trim().parse().ok());
+        let _outside = Outside(Pid::from_raw(outside));
+        if is_cancelled {
+            printed(&run(&world, &["task", "cancel", &id], ""));
+        } else {
+            kill(Pid::from_raw(worker.id().cast_signed()), Signal::SIGTERM).expect("it is there");
+        }
+        assert!(worker.wait_with_output().expect("it ends").status.success());
+        let task = waited(&world, &id);
+        let result = json!({"content": [{"type": "text", "text": format!("{outside}\n")}], "isError": true});
+        let (status, result) = if is_cancelled { ("cancelled", json!(null)) } else { ("completed", result) };
+        assert_eq!((&task["status"], &task["result"]), (&json!(status), &result));
+        std::fs::remove_file(&pid).expect("it was there");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use mcp_sessiond_tests::{Host, Instance, Loaded, random, until};
+use mcp_sessiond_tests::{Host, Instance, Loaded, random, until_removed};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -184,6 +184,7 @@ fn a_host_that_restarts_identical_ones_for_ever_does_not_run_out_of_sessions() {
         host.holder(&[], "soon forgotten").kill();
     }
     assert!(world.sessions().len() <= 4);
-    until("their tokens go with them", || (world.token_files().len() <= 4).then_some(()));
+    let tokens = world.directory().join("tokens");
+    until_removed(&tokens, "their tokens go with them", || (world.token_files().len() <= 4).then_some(()));
     assert_eq!(holder.load().token.as_deref(), Some("kept"), "what is held is never made room of");
 }

@@ -1,17 +1,20 @@
 //! The user service, under a user manager of systemd's that is real and private.
 
 mod install;
+mod journal;
 mod machine;
+mod packaged;
 mod serve;
+mod service;
 
 use std::fs::rename;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 
-use mcp_sessiond_tests::{Host, Instance, PATIENCE, signal, until};
+use mcp_sessiond_tests::{Host, Instance, PATIENCE, gone, signal, until, until_written};
 use nix::sys::signal::Signal;
 
-use self::machine::{Machine, SERVICE, SOCKET, is_there};
+use self::machine::{Machine, SERVICE, SOCKET};
 use crate::wrap;
 
 /// An instance, and what it must have kept whatever becomes of the daemon.
@@ -113,10 +116,12 @@ fn a_daemon_that_hangs_is_replaced() {
     let fed = || machine.property(SERVICE, "WatchdogTimestampMonotonic");
     for _ in 0..3 {
         let last = fed();
+        // systemd tells nobody of this property.
         until("the watchdog is fed", || (fed() != last).then_some(()));
     }
     assert_eq!(machine.property(SERVICE, "NRestarts"), "0");
     signal(machine.world.daemon_pid(), Signal::SIGSTOP);
+    // systemctl has no verb that waits for a restart.
     until("it is started again", || (machine.property(SERVICE, "NRestarts") == "1").then_some(()));
     kept.assert_kept("one");
 }
@@ -127,11 +132,12 @@ fn reload_says_what_has_changed() {
     machine.about();
     machine.world.configure("claim_wait_ms = 1234");
     machine.systemctl(&["reload", SERVICE]);
-    until("a line about it", || {
+    let log = machine.world.root().join("log");
+    until_written(&log, "a line about it", || {
         machine.log().contains("reloaded the configuration; claim_wait_ms").then_some(())
     });
     machine.systemctl(&["reload", SERVICE]);
-    until("a line about it", || machine.log().contains("nothing has changed").then_some(()));
+    until_written(&log, "a line about it", || machine.log().contains("nothing has changed").then_some(()));
     assert_eq!(machine.property(SERVICE, "ActiveState"), "active");
 }
 
@@ -165,7 +171,7 @@ fn a_replaced_directory_gets_a_new_daemon() {
     let former = machine.world.daemon_pid();
     // As after a logout and a login: another directory of the same name. systemd listens on in the former one.
     rename(machine.world.directory(), machine.world.root().join("former")).expect("renamed");
-    until("the former daemon is gone", || (!is_there(former)).then_some(()));
+    gone(former);
     let stored = kept.instance.store("two");
     assert_ne!(stored.session(), kept.session, "there is nothing of the former directory in the new one");
     machine.assert_served_by_systemd();
@@ -200,6 +206,7 @@ fn a_wrong_configuration_fails_fast_and_heals() {
         answer.as_ref().map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |n| *n == 0),
         "{answer:?}"
     );
+    // systemctl has no verb that waits for a failure.
     until("the service has failed", || (machine.property(SERVICE, "ActiveState") == "failed").then_some(()));
     assert!(machine.log().contains("nonsense"), "{}", machine.log());
     machine.world.configure("");

@@ -1,6 +1,7 @@
 //! Last wills: processes that have opened streams are killed, with and without the daemon.
 
-use mcp_sessiond_tests::{Instance, Peer, World, assert_refused};
+use mcp_sessiond_process::fault::{CONTENTS_COMMIT, VARIABLE};
+use mcp_sessiond_tests::{Instance, Peer, World, assert_refused, until};
 use serde_json::{Value, json};
 
 use crate::sessions::{create, of};
@@ -117,4 +118,31 @@ fn a_will_ends_with_its_session_and_has_a_limit() {
     let after = json!([{"stream": "a"}]);
     let said = peer.call("wait", json!({"of": of("web", "t"), "after": after})).expect("waited");
     assert_eq!(said["events"][0]["message"], WILL);
+}
+
+/// An answer closes its stream in the commit that puts it on record: there is no moment at which only one of the two is true.
+#[test]
+fn no_will_follows_on_an_answer_that_closes_its_stream_whoever_is_killed() {
+    let world = world("");
+    let mut daemon = world.daemon();
+    with_session(&world);
+    let host = world.host();
+    let mut author = host.instance(&[]);
+    open(&mut author, "a").expect("opened");
+    daemon.kill();
+    daemon.start_with(&[(VARIABLE, CONTENTS_COMMIT)]);
+    daemon.ready();
+    let of = of("web", "s");
+    let answer = json!({"of": of, "stream": "a", "messages": ["\"answer\""], "close": true});
+    author.begin(&format!("call append {answer}"));
+    until("the daemon dies after the commit, before anybody is told", || daemon.ended());
+    author.kill();
+    daemon.start_again();
+    let mut peer = world.peer();
+    let after = json!([{"stream": "a"}]);
+    let said = peer.call("wait", json!({"of": of, "after": after})).expect("waited");
+    assert_eq!(said["ended"], json!(["a"]));
+    let messages: Vec<_> =
+        said["events"].as_array().expect("a list").iter().map(|event| &event["message"]).collect();
+    assert_eq!(messages, ["\"answer\""]);
 }

@@ -3,6 +3,8 @@
 //! Hosts are the official client (`NodeHost`), the test itself (`Front`), or helper processes (`Host`); servers are the
 //! official ones, or those of `tests/node` and `tests/python`, which do what a test asks of them.
 
+mod asks;
+mod at_name;
 mod browser;
 mod by_hand;
 mod counts;
@@ -19,7 +21,9 @@ mod signals;
 mod sizes;
 mod soak;
 mod strays;
+mod terminal;
 mod twins;
+mod watching;
 mod without;
 
 use mcp_sessiond_tests::{Backend, Client, Daemon, Front, NodeHost, Raw, World};

@@ -1,19 +1,40 @@
 //! Writers of state and events that note what was acknowledged to them, and what must then be found.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
 
-use mcp_sessiond_tests::{Steady, World, until};
+use mcp_sessiond_tests::{PATIENCE, Steady, World};
 use serde_json::{Value, json};
 
 pub(crate) const WRITERS: usize = 16;
 /// Two writers share one, so that they share its numbers, and one of its streams.
 const SESSIONS: usize = WRITERS / 2;
 
+/// How much was acknowledged to all writers together.
+#[derive(Default)]
+pub(crate) struct Progress {
+    count: Mutex<u64>,
+    more: Condvar,
+}
+
+impl Progress {
+    fn one_more(&self) {
+        *self.count.lock().expect("a number") += 1;
+        self.more.notify_all();
+    }
+
+    fn wait_more(&self, more: u64) {
+        let count = self.count.lock().expect("a number");
+        let enough = *count + more;
+        let waited = self.more.wait_timeout_while(count, PATIENCE, |count| *count < enough);
+        assert!(!waited.expect("a number").1.timed_out(), "waited {PATIENCE:?} in vain: writing goes on");
+    }
+}
+
 /// Waits until some more was acknowledged, and then a while that is different every time.
-pub(crate) fn some_progress(done: &AtomicU64, random: &mut fastrand::Rng) {
-    let enough = done.load(Ordering::Relaxed) + random.u64(1..40);
-    until("writing goes on", || (done.load(Ordering::Relaxed) >= enough).then_some(()));
+pub(crate) fn some_progress(done: &Progress, random: &mut fastrand::Rng) {
+    done.wait_more(random.u64(1..40));
     (0..random.u32(0..200_000)).for_each(|_| std::hint::spin_loop());
 }
 
@@ -30,7 +51,7 @@ pub(crate) struct Written {
 pub(crate) fn write_under(
     worlds: &[&World],
     random: &mut fastrand::Rng,
-    trouble: impl FnOnce(&mut fastrand::Rng, &AtomicU64),
+    trouble: impl FnOnce(&mut fastrand::Rng, &Progress),
 ) -> Vec<Written> {
     let mut caller = Steady::new(worlds[0].socket());
     for number in 0..SESSIONS {
@@ -38,7 +59,7 @@ pub(crate) fn write_under(
             json!({"service": "web", "session": session(number), "request": format!("create-{number}")});
         caller.done("create_session", create);
     }
-    let (done, enough) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (done, enough) = (Progress::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|number| {
@@ -49,7 +70,7 @@ pub(crate) fn write_under(
                     let mut writer = Writer::new(number, Steady::new(socket), random);
                     while !enough.load(Ordering::Relaxed) {
                         writer.write();
-                        done.fetch_add(1, Ordering::Relaxed);
+                        done.one_more();
                     }
                     writer.written
                 })

@@ -15,6 +15,7 @@
 //   big {bytes}                  answers a text of this length
 //   echo {…}                     answers its arguments, as JSON
 //   env                          answers its environment, as JSON
+//   complain {text}              writes this to standard error
 //
 // COUNTER_PIDS names a file to which it appends its pid at the start, before anything else; COUNTER_HANDSHAKES one to which it
 // appends a line for each `initialize`.
@@ -53,6 +54,7 @@ async function notify(n) {
 const tools = {
   increment: () => ++count,
   get: () => count,
+  complain: ({ text }) => new Promise((resolve) => process.stderr.write(text, () => resolve(text.length))),
   slow: async ({ gate }, { signal }) => {
     await server.sendLoggingMessage({ level: 'info', logger: 'slow', data: `begun ${gate}` });
     return (await opened(gate, signal)) ? ++count : count;

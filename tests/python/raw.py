@@ -5,6 +5,7 @@ Every line that it reads is appended to the file HEARD. A line that has `"say":"
 
   hold             is not answered: its id and its progress token are kept, and `$ID0`, `$TOKEN0` and so on stand for
                    them in whatever is said later; `$ID` stands for the id of the line that is answered
+  deaf             is not answered: its standard input is closed, which is appended as `closed`, and it lives on
   pad {bytes}      is answered with a line of that many bytes
   flood {lines, bytes}  notifies so often, each time with a number and so many bytes, and then answers
 
@@ -53,6 +54,10 @@ def answer(line):
     elif b'"method":"hold"' in line:
         token = TOKEN.search(line)
         held.append((own, token.group(1) if token else b""))
+    elif b'"method":"deaf"' in line:
+        os.close(0)
+        heard.write(b"closed\n")
+        threading.Event().wait()
     elif b'"method":"pad"' in line:
         start, end = b'{"jsonrpc":"2.0","id":' + own + b',"result":{"pad":"', b'"}}'
         say(start + b"x" * (given[b"bytes"] - len(start) - len(end)) + end)

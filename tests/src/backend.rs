@@ -1,6 +1,7 @@
 //! What the tests look at of a kept server: its keeper, how it is, and what runs of it.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use mcp_sessiond_proto::backends::{BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::{KeeperName, paths};
@@ -9,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::{Front, World, gone, until};
+use crate::{Front, PATIENCE, World, gone, until, until_removed};
 
 /// A backend that the daemon knew of when it was asked.
 #[derive(Debug, Clone)]
@@ -59,7 +60,20 @@ impl World {
 
     /// Waits until none of these processes is left.
     pub fn nothing_left(&self) {
-        until("every process of the world is gone", || self.processes().is_empty().then_some(()));
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(left) = self.processes().first() {
+            assert!(
+                Instant::now() < deadline,
+                "there are still processes of the world: {:?}",
+                self.processes()
+            );
+            gone(*left);
+        }
+    }
+
+    /// Waits until the daemon knows of so many backends.
+    pub fn wait_backends(&self, count: usize) {
+        self.until_recorded(&format!("{count} backends"), || (self.backends().len() == count).then_some(()));
     }
 }
 
@@ -90,7 +104,7 @@ impl Backend {
         *status
     }
 
-    /// Waits until it is such. Returns how it is then.
+    /// Waits until it is such. Returns how it is then. A keeper tells nobody of itself unasked.
     pub fn wait(&self, what: &str, such: impl Fn(&BackendStatus) -> bool) -> BackendStatus {
         until(what, || Some(self.status()).filter(&such))
     }
@@ -123,7 +137,8 @@ impl Backend {
 
     /// Waits until nobody can attach to it any more.
     pub fn closed(&self) {
-        until("its socket is gone", || (!self.socket.exists()).then_some(()));
+        let directory = self.socket.parent().expect("a directory");
+        until_removed(directory, "its socket is gone", || (!self.socket.exists()).then_some(()));
     }
 
     /// Waits until the keeper is gone, and its socket.

@@ -57,6 +57,7 @@ impl Keeper {
         let socket = world.root().join(&name);
         let path = socket.to_str().expect("UTF-8");
         let pid = instance.spawn(&["sh", "-c", script, world.binaries.keeper, path]);
+        // A socket's file is there before anybody listens, and nothing tells of either.
         let control = until("the keeper listens", || UnixStream::connect(&socket).ok());
         control.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         Self { pid, name, control: BufReader::new(control) }
@@ -87,9 +88,20 @@ impl Keeper {
     /// # Errors
     /// The error that the daemon answered with.
     pub fn register(&mut self, of: &Loaded) -> Result<Value, Value> {
+        self.register_as(of, None)
+    }
+
+    /// The same, for the session's backend of this name.
+    ///
+    /// # Errors
+    /// The error that the daemon answered with.
+    pub fn register_as(&mut self, of: &Loaded, backend: Option<&str>) -> Result<Value, Value> {
         let epoch = of.epoch.unwrap_or_default().to_string();
-        let params =
+        let mut params =
             json!({"session": of.session(), "epoch": epoch, "keeper": self.name, "program": "server"});
+        if let Some(backend) = backend {
+            params["backend"] = backend.into();
+        }
         self.call("keep_backend", params)
     }
 

@@ -27,13 +27,16 @@ mod keeper;
 mod log;
 mod mcp;
 mod node;
+mod older;
 mod page;
 mod peer;
 mod process;
 mod raw;
+mod remote;
 mod serve;
 mod serving;
 mod steady;
+mod terminal;
 mod upstream;
 mod world;
 
@@ -50,17 +53,21 @@ pub use keeper::Keeper;
 pub use log::Log;
 pub use mcp::McpServer;
 pub use node::NodeHost;
+pub use older::Older;
 pub use page::Page;
 pub use peer::Peer;
 pub use process::{gone, lives, signal, start_time, stat};
 pub use raw::Raw;
-pub use serve::{HttpClient, Reply, Serve, SseEvent, base64};
+pub use remote::{Connected, get};
+pub use serve::{HttpClient, Reply, Serve, SseEvent, base64, crowd};
 pub use serving::Serving;
 pub use steady::Steady;
+pub use terminal::Terminal;
 pub use upstream::Upstream;
 pub use world::{Binaries, World};
 
 use std::fmt::Debug;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -70,7 +77,8 @@ use serde_json::Value;
 /// How long anything may take on the slowest machine. It is a bound, never a measure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks until something is there, where nothing tells of it.
+/// Looks until something is there, where nothing tells of it; the caller says why. Where something does, there are [`until_written`],
+/// [`until_removed`], [`gone`], [`World::until_recorded`], [`World::nothing_left`], and the logs.
 ///
 /// # Panics
 /// When it is not there within [`PATIENCE`].
@@ -85,21 +93,38 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Looks until something is there, each time that the file was written to: the operating system tells.
+/// Looks until something is there, each time that the file was written to or made shorter: the operating system tells.
 ///
 /// # Panics
 /// When it is not there within [`PATIENCE`].
-pub fn until_written<T>(file: &Path, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until_written<T>(file: &Path, what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_changed(what, |changes| changes.watch_file(file), look)
+}
+
+/// Looks until something is there, each time that a file of this directory was deleted or moved: the operating system tells.
+///
+/// # Panics
+/// When it is not there within [`PATIENCE`].
+pub fn until_removed<T>(directory: &Path, what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until_changed(what, |changes| changes.watch_directory(directory), look)
+}
+
+fn until_changed<T>(
+    what: &str,
+    mut watch: impl FnMut(&mut Changes) -> io::Result<()>,
+    mut look: impl FnMut() -> Option<T>,
+) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut changes = Changes::new().expect("a watch");
         let found = async {
             loop {
-                changes.watch_file(file).expect("it is there");
+                let watched = watch(&mut changes);
                 changes.take();
                 if let Some(found) = look() {
                     return found;
                 }
+                watched.expect("it is there");
                 changes.wait().await.expect("it is watched");
             }
         };
@@ -125,6 +150,6 @@ pub fn random() -> fastrand::Rng {
     use std::io::Write as _;
     let given = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..));
-    let _ = writeln!(std::io::stderr(), "SEED={seed}");
+    let _ = writeln!(io::stderr(), "SEED={seed}");
     fastrand::Rng::with_seed(seed)
 }

@@ -76,6 +76,18 @@ impl Log {
         found.unwrap_or_else(|| panic!("no line with one of {needles:?} in:\n{}", lines.join("\n")))
     }
 
+    /// Waits until so many lines hold `needle`.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn wait_count(&self, needle: &str, count: usize) {
+        let fewer =
+            |lines: &mut Vec<String>| lines.iter().filter(|line| line.contains(needle)).count() < count;
+        let waited = self.0.more.wait_timeout_while(self.lock(), PATIENCE, fewer);
+        let (lines, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!timeout.timed_out(), "fewer than {count} lines with {needle:?} in:\n{}", lines.join("\n"));
+    }
+
     /// Everything, for who wants to know what went wrong.
     #[must_use]
     pub fn text(&self) -> String {

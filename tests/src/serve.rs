@@ -1,6 +1,7 @@
 //! `mcp-sessiond serve` as a child process, and another server over HTTP that is started and ended like it.
 
 mod client;
+pub mod crowd;
 mod reply;
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -160,7 +161,15 @@ impl Serve {
     /// A client that has no session yet.
     #[must_use]
     pub fn client(&self) -> HttpClient {
-        HttpClient { at: self.at.clone(), headers: Vec::new(), last: 0 }
+        HttpClient { at: self.at.clone(), path: "/mcp".to_owned(), headers: Vec::new(), last: 0 }
+    }
+
+    /// A client that has begun a session at this path, with MCP 2025-11-25.
+    #[must_use]
+    pub fn connected_at(&self, path: &str) -> HttpClient {
+        let mut client = HttpClient { path: path.to_owned(), ..self.client() };
+        client.initialize("2025-11-25");
+        client
     }
 
     /// A client that has begun a session, of this version of MCP.

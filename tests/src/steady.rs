@@ -33,6 +33,7 @@ impl Steady {
     pub fn call(&mut self, method: &str, params: &Value) -> (Result<Value, Value>, bool) {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let mut repeated = false;
+        // Nothing tells that another daemon listens, nor that a storage is there again.
         let answer = until("an answer", || {
             let answer = self.connected().and_then(|peer| peer.ask(&call));
             let Some(mut answer) = answer else {

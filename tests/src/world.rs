@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Daemon, Host, Instance, Log, Peer, gone, until};
+use crate::{Daemon, Host, Instance, Log, Peer, gone, until, until_written};
 
 /// Where the helpers are: only the test binary itself is told, when it is compiled.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub struct Binaries {
     pub instance: &'static str,
     /// `keeper`.
     pub keeper: &'static str,
+    /// `remote`.
+    pub remote: &'static str,
     /// `serving`.
     pub serving: &'static str,
     /// `stranger`.
@@ -45,6 +47,33 @@ pub struct Binaries {
     pub tasks_server: &'static str,
     /// `durable-example`.
     pub durable_example: &'static str,
+    /// `tasks-example`.
+    pub tasks_example: &'static str,
+}
+
+/// The [`Binaries`] of the test or benchmark that says this: Cargo tells no library where they are.
+#[macro_export]
+macro_rules! binaries {
+    () => {
+        $crate::Binaries {
+            daemon: env!("CARGO_BIN_EXE_sessiond-under-test"),
+            broker: env!("CARGO_BIN_EXE_broker"),
+            holding: env!("CARGO_BIN_EXE_holding"),
+            host: env!("CARGO_BIN_EXE_host"),
+            instance: env!("CARGO_BIN_EXE_instance"),
+            keeper: env!("CARGO_BIN_EXE_keeper"),
+            remote: env!("CARGO_BIN_EXE_remote"),
+            serving: env!("CARGO_BIN_EXE_serving"),
+            stranger: env!("CARGO_BIN_EXE_stranger"),
+            example_server: env!("CARGO_BIN_EXE_example-server"),
+            event_service: env!("CARGO_BIN_EXE_event-service"),
+            http_server: env!("CARGO_BIN_EXE_http-server"),
+            durable_server: env!("CARGO_BIN_EXE_durable-server"),
+            tasks_server: env!("CARGO_BIN_EXE_tasks-server"),
+            durable_example: env!("CARGO_BIN_EXE_durable-example"),
+            tasks_example: env!("CARGO_BIN_EXE_tasks-example"),
+        }
+    };
 }
 
 /// A private directory with a runtime directory in it, a configuration, and the daemon's log.
@@ -216,9 +245,15 @@ impl World {
         value.unwrap_or_else(|| panic!("no counter {name} in {stats}"))
     }
 
-    /// Waits until a counter of `debug stats` is so.
+    /// Waits until a counter of `debug stats` is so. The daemon tells nobody of its counters unasked.
     pub fn wait_stat(&self, name: &str, value: u64) {
         until(&format!("{name} is {value}"), || (self.stat(name) == value).then_some(()));
+    }
+
+    /// Looks until something is there that the daemon knows by heart and has on record, such as its hosts' sessions and their keepers,
+    /// each time that it has written its records: it knows before it writes.
+    pub fn until_recorded<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        until_written(&self.directory().join("sessions.db-wal"), what, look)
     }
 
     /// What the daemon says of itself.

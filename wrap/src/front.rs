@@ -3,29 +3,36 @@
 //! its host does.
 //!
 //! - [`first`]: the host's first line, which says what it calls itself.
-//! - [`attach`]: from a claim to a connection to the keeper.
+//! - [`attach`]: from a claim to a connection to the keeper. [`calls`]: what else it asks the daemon.
 //! - [`open`]: what the host would have to be told if the keeper were lost: the calls that it waits for.
 //! - [`carry`]: lines, both ways. [`voice`]: standard error. [`leave`]: how it goes.
+//! - [`surroundings`]: where it runs, for what is remembered of a server.
 //! - [`plain`]: the command as it is, where there can be no keeper.
 //!
 //! **Architecture Invariant:** what was read from the host before a keeper has answered is handed on whole, to the keeper or to
 //! the command that is run in its place.
 
 pub mod attach;
+pub mod calls;
 pub mod carry;
 pub mod first;
 pub mod leave;
 pub mod open;
 pub mod plain;
+pub mod surroundings;
 pub mod voice;
 
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use mcp_sessiond_client::{ClaimRequest, Error, Loss, Options, Outcome};
 use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::paths;
@@ -35,7 +42,7 @@ use crate::keeper::backend::Program;
 use crate::keeper::lines::LineBuffer;
 use crate::signals::{ENDING, GivenMask};
 use crate::unkept::{self, Unkept};
-use attach::{Attachment, Door, NoBackend};
+use attach::{Attaching, Attachment, Door, NoBackend};
 use carry::Carrier;
 use first::First;
 use leave::Leaver;
@@ -43,18 +50,18 @@ use plain::Plain;
 use voice::{Voice, sentence};
 
 /// How long it is tried to attach where a former server of this one is still being taken down: that is the server's time.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The first and the longest pause between attempts; each is twice the one before.
-const PAUSE: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How long the host's messages wait for a keeper that was lost, before they are refused: as long as the keeper itself would
 /// let them wait for a server that has died.
 const HOLD: Duration = Duration::from_secs(2);
 
 /// The exit code of what can't be run (EX_OSERR of sysexits.h).
-const FAILED: u8 = 71;
+pub(crate) const FAILED: u8 = 71;
 
 /// Variables that are named when they differ. Another host may have dozens of its own.
 const NAMES_SHOWN: usize = 8;
@@ -74,11 +81,48 @@ impl Default for Waits {
     }
 }
 
+/// What a front has found out and read before it asks for a backend.
+pub(crate) struct Begun<'a> {
+    pub(crate) options: Options,
+    pub(crate) claim: ClaimRequest,
+    pub(crate) program: &'a Program,
+    pub(crate) waits: Waits,
+    pub(crate) mask: GivenMask,
+    pub(crate) leaver: &'a Leaver,
+    pub(crate) input: &'a mut File,
+    pub(crate) lines: &'a mut LineBuffer,
+}
+
+/// How a front gets to its backend.
+pub(crate) enum Way<'a> {
+    /// Through what is made of the host's first line and of the way to a server of its own.
+    Through(Box<dyn FnOnce(Bytes, Door, GivenMask) -> Box<dyn Attaching> + 'a>),
+    /// By something that ends the process, or says why the server can't be kept; then it has taken nothing from the lines but what it has
+    /// answered.
+    Instead(fn(Begun<'_>, &mut Door) -> io::Result<Result<Infallible, NoBackend>>),
+}
+
 /// Speaks MCP to the host, on standard input and output, until the host closes its end or is gone.
 #[must_use]
 pub fn run(options: Options, claim: ClaimRequest, program: &Program, waits: Waits) -> ExitCode {
+    let way = Way::Through(Box::new(|_, door, _| Box::new(door)));
+    run_by(options, claim, program, Surroundings::default(), waits, way)
+}
+
+/// The variables that a server has in addition to those of its front, and where it runs instead.
+pub(crate) type Surroundings = (Vec<(OsString, OsString)>, Option<PathBuf>);
+
+/// The same by another way to the server.
+pub(crate) fn run_by(
+    options: Options,
+    claim: ClaimRequest,
+    program: &Program,
+    surroundings: Surroundings,
+    waits: Waits,
+    way: Way<'_>,
+) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    match speak(options, claim, program, waits, &mask) {
+    match speak(options, claim, program, surroundings, waits, &mask, way) {
         Ok(code) => code,
         Err(error) => {
             say(&error);
@@ -91,8 +135,10 @@ fn speak(
     options: Options,
     mut claim: ClaimRequest,
     program: &Program,
+    (environment, home): Surroundings,
     waits: Waits,
     mask: &GivenMask,
+    way: Way<'_>,
 ) -> io::Result<ExitCode> {
     let carrier = Arc::new(Carrier::new(io::stdout().as_fd().try_clone_to_owned()?.into()));
     let leaver = Leaver::listen(&carrier)?;
@@ -102,15 +148,21 @@ fn speak(
         First::Nothing => return Ok(ExitCode::SUCCESS),
         First::Said(client) => claim.client = client,
     }
+    if lines.is_empty() && input.is_terminal() && io::stderr().is_terminal() {
+        say(&format_args!(
+            "{} is started, and waits for the messages of a host on this terminal; `mcp-sessiond setup` has a host start it",
+            program.shown()
+        ));
+    }
     claim.program = Some(program.shown());
     let plain = |why: &dyn std::fmt::Display, lines: &LineBuffer, input: File| {
         say(&format_args!(
             "{why}; {} is run without being kept: it will not survive a reconnect",
             program.shown()
         ));
-        match Plain::start(program, mask) {
+        match Plain::start(program, &environment, home.as_deref(), mask) {
             Ok(plain) => {
-                note(program, why);
+                note(program.shown(), why);
                 leaver.hand_on_to(plain.pid());
                 plain.carry(lines, input)
             }
@@ -121,11 +173,29 @@ fn speak(
             }
         }
     };
-    let mut door = match Door::new(options, claim, program.clone(), *mask, waits.keeper) {
-        Ok(door) => door,
+    let opened = Door::new(options.clone(), claim.clone(), program.clone(), *mask, waits.keeper);
+    let mut door = match opened {
+        Ok(door) => door.with(environment.clone(), home.clone()),
         Err(error) => return Ok(plain(&error, &lines, input)),
     };
-    let attachment = match first_time(&mut door, waits) {
+    let releaser = door.releaser();
+    let (mut way, first): (Box<dyn Attaching>, _) = match way {
+        Way::Through(way) => {
+            let first = lines.whole_line().unwrap_or(lines.so_far());
+            let mut way = way(Bytes::copy_from_slice(first), door, *mask);
+            let first = first_time(&mut *way, waits);
+            (way, first)
+        }
+        Way::Instead(instead) => {
+            let (lines, input, leaver) = (&mut lines, &mut input, &leaver);
+            let begun = Begun { options, claim, program, waits, mask: *mask, leaver, input, lines };
+            match instead(begun, &mut door)? {
+                Ok(never) => match never {},
+                Err(why) => (Box::new(door), Err(why)),
+            }
+        }
+    };
+    let attachment = match first {
         Ok(attachment) => Some(attachment),
         // Somebody else has what the user has named. It is waited for.
         Err(NoBackend::Taken(_)) => None,
@@ -138,15 +208,15 @@ fn speak(
     // Not before the session was claimed: the daemon reads our environment then, and never again.
     keeper::keep_to_ourselves();
     leaver.tells_keeper();
-    let (listening, releaser) = (carrier.clone(), door.releaser());
+    let listening = carrier.clone();
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || listening.from_host(input, lines, releaser))?;
-    stay(door, &carrier, attachment)
+    stay(&mut *way, &carrier, attachment)
 }
 
 /// Attaches for the first time. What can pass is tried again, within the time that a host waits for us.
-fn first_time(door: &mut Door, waits: Waits) -> Result<Attachment, NoBackend> {
+pub(crate) fn first_time(door: &mut dyn Attaching, waits: Waits) -> Result<Attachment, NoBackend> {
     let began = Instant::now();
     let mut until = began + waits.keeper;
     let mut pause = PAUSE;
@@ -170,27 +240,23 @@ fn first_time(door: &mut Door, waits: Waits) -> Result<Attachment, NoBackend> {
 }
 
 /// Notes that the command runs unkept, where `status` finds it.
-fn note(program: &Program, why: &dyn std::fmt::Display) {
+pub(crate) fn note(program: String, why: &dyn std::fmt::Display) {
     if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
-        unkept::note(&directory, &Unkept::now(&own, program.shown(), why));
+        unkept::note(&directory, &Unkept::now(&own, program, why));
     }
 }
 
 /// What the host's user should know of how this server came to be.
 fn tell(voice: &Voice, attachment: &Attachment) {
-    let began = |loss: Loss| voice.say(&format_args!("this server begins afresh: {}", loss.sentence()));
-    match (attachment.because, attachment.outcome) {
-        (Some(loss), _) => began(loss),
-        (None, Outcome::FreshDoubtful) => voice.say(
-            &"this server will not survive a reconnect: what it was started with can't be read; \
-              `mcp-sessiond debug check` says which part, and `--instance NAME` may help",
-        ),
-        (None, _) if attachment.attached.exited => began(Loss::Exited),
-        (None, _) if attachment.attached.resumed => voice.say(&format_args!(
+    if tell_of_claim(voice, attachment.because, attachment.outcome) {
+        // That says why it is a fresh one.
+    } else if attachment.attached.exited {
+        tell_of_claim(voice, Some(Loss::Exited), attachment.outcome);
+    } else if attachment.attached.resumed {
+        voice.say(&format_args!(
             "resumed the server that has been running for {}; `mcp-sessiond restart` gives a fresh one",
             span(attachment.attached.age_ms)
-        )),
-        (None, _) => {}
+        ));
     }
     if let Some(names) = listed(&attachment.differing) {
         voice.say(&format_args!(
@@ -209,6 +275,19 @@ fn tell(voice: &Voice, attachment: &Attachment) {
     }
 }
 
+/// What the host's user should know of how the session was got. False: nothing.
+pub(crate) fn tell_of_claim(voice: &Voice, because: Option<Loss>, outcome: Outcome) -> bool {
+    match (because, outcome) {
+        (Some(loss), _) => voice.say(&format_args!("this server begins afresh: {}", loss.sentence())),
+        (None, Outcome::FreshDoubtful) => voice.say(
+            &"this server will not survive a reconnect: what it was started with can't be read; \
+              `mcp-sessiond doctor` says which part, and `--instance NAME` may help",
+        ),
+        (None, _) => return false,
+    }
+    true
+}
+
 /// Names for people: the first of them. None where there are none.
 fn listed(names: &[String]) -> Option<String> {
     let shown = names.get(..NAMES_SHOWN).unwrap_or(names).join(", ");
@@ -220,18 +299,21 @@ fn listed(names: &[String]) -> Option<String> {
 }
 
 /// A time for people: its largest unit.
-fn span(ms: u64) -> String {
+pub(crate) fn span(ms: u64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
     let unit = units.into_iter().find(|(of, _)| ms >= *of);
     unit.map_or_else(|| format!("{ms} ms"), |(of, name)| format!("{} {name}", ms / of))
 }
 
 /// Carries lines, and attaches again whenever the keeper is lost and the host has something to say.
-fn stay(mut door: Door, carrier: &Arc<Carrier>, first: Option<Attachment>) -> io::Result<ExitCode> {
+fn stay(door: &mut dyn Attaching, carrier: &Arc<Carrier>, first: Option<Attachment>) -> io::Result<ExitCode> {
     let voice = Voice::new()?;
-    let first = first.or_else(|| again(&mut door, carrier, &voice, false));
+    let first = first.or_else(|| again(door, carrier, &voice, false));
     let Some(mut attachment) = first else { return Ok(ExitCode::SUCCESS) };
     loop {
+        if let Some(news) = door.news() {
+            voice.say(&news);
+        }
         tell(&voice, &attachment);
         if let Some(beside) = &attachment.beside {
             voice.repeat(beside)?;
@@ -242,17 +324,17 @@ fn stay(mut door: Door, carrier: &Arc<Carrier>, first: Option<Attachment>) -> io
         }
         carrier.lost();
         carrier.wait_until_wanted();
-        attachment = match again(&mut door, carrier, &voice, true) {
+        attachment = match again(door, carrier, &voice, true) {
             Some(attachment) => attachment,
             None => return Ok(ExitCode::SUCCESS),
         };
-        voice.say(&"the keeper of the server had ended, and the server with it; a fresh one was started");
+        voice.say(&door.back());
     }
 }
 
 /// Attaches again, however long it takes. When it takes too long, what the host asks for is refused meanwhile. None: the
 /// host is gone. A front that `had` it does not take it back from whoever has taken it.
-fn again(door: &mut Door, carrier: &Carrier, voice: &Voice, had: bool) -> Option<Attachment> {
+fn again(door: &mut dyn Attaching, carrier: &Carrier, voice: &Voice, had: bool) -> Option<Attachment> {
     let began = Instant::now();
     let mut pause = PAUSE;
     let mut said = String::new();
@@ -292,6 +374,6 @@ fn again(door: &mut Door, carrier: &Carrier, voice: &Voice, had: bool) -> Option
 }
 
 /// Says something to whoever reads our standard error, before there is anything that could be kept waiting.
-fn say(what: &dyn std::fmt::Display) {
+pub(crate) fn say(what: &dyn std::fmt::Display) {
     let _ = io::stderr().write_all(sentence(what).as_bytes());
 }

@@ -37,7 +37,10 @@ use mcp_sessiond_process::executable;
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{Pinned, ProcessId, StartTime};
 use mcp_sessiond_proto::backends::{KeepRequest, Kept};
-use mcp_sessiond_proto::{Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths};
+use mcp_sessiond_proto::hello::BACKENDS;
+use mcp_sessiond_proto::{
+    BackendName, Epoch, Error, KeeperName, PROTOCOL_VERSION, ServiceName, SessionId, paths,
+};
 use nix::sys::signal::Signal;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -60,6 +63,8 @@ pub struct Errand {
     pub session: SessionId,
     /// The service that the session belongs to, if any. Then its fronts continue each other.
     pub service: Option<ServiceName>,
+    /// The name of the backend, where the session has several.
+    pub backend: Option<BackendName>,
     /// The epoch of the front's lease: on the session, or on its service.
     pub epoch: Epoch,
     /// What is run.
@@ -108,6 +113,18 @@ pub fn keep_to_ourselves() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
+/// Does this while the daemon can read what this process was started with, where it [keeps that to itself](keep_to_ourselves) already.
+pub(crate) fn while_readable<T>(what: impl FnOnce() -> T) -> T {
+    #[cfg(target_os = "linux")]
+    if nix::sys::prctl::get_dumpable() == Ok(false) {
+        let _ = nix::sys::prctl::set_dumpable(true);
+        let done = what();
+        keep_to_ourselves();
+        return done;
+    }
+    what()
+}
+
 /// Makes orphans of the backend our children, so that none of them can outlive us unseen. Call it only after
 /// the daemon runs: a daemon that we have started must not become our child.
 fn adopt_orphans() {
@@ -116,15 +133,21 @@ fn adopt_orphans() {
 }
 
 async fn live(errand: Errand, mask: GivenMask) -> Result<(), Report> {
-    let Errand { session, service, epoch, program, wait } = errand;
+    let Errand { session, service, backend, epoch, program, wait } = errand;
     let failed = |error: &dyn std::fmt::Display| Report::Failed(error.to_string());
     let directory = paths::directory().map_err(|error| failed(&error))?;
     let keeper = KeeperName(getrandom::u32().map_err(|error| failed(&error))?);
     let options = Options::default().start(Start::Auto { binary: executable::own() });
     let control = Control::new(options);
     let shown = program.shown();
-    let request =
-        KeepRequest { session: session.clone(), epoch, keeper, program: shown, service: service.clone() };
+    let request = KeepRequest {
+        session: session.clone(),
+        epoch,
+        keeper,
+        program: shown,
+        service: service.clone(),
+        backend,
+    };
     let kept = register(&control, request).await?;
     adopt_orphans();
     let owner = watch(&kept).map_err(|error| failed(&error))?;
@@ -153,7 +176,14 @@ async fn register(control: &Control, request: KeepRequest) -> Result<Kept, Repor
     let is_services = request.service.is_some();
     let kept = control.call(|connection, context| {
         let request = request.clone();
-        async move { connection.keep_backend(context, request).await }
+        async move {
+            if request.backend.is_some() && connection.hello().features & BACKENDS == 0 {
+                let sentence =
+                    "this daemon keeps one backend for a session; a newer one keeps several".into();
+                return Ok(Err(Error::InvalidArgument { sentence }));
+            }
+            connection.keep_backend(context, request).await
+        }
     });
     let kept = kept.await;
     control.hang_up();

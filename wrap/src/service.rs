@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mcp_sessiond_client::{Control, Options as ControlOptions, SessionError, Start};
 use mcp_sessiond_process::executable;
 use mcp_sessiond_proto::services::{FindRequest, ServeRequest, ServiceLease};
-use mcp_sessiond_proto::{Epoch, Error, KeeperName, ServiceName, SessionId, paths};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, KeeperName, ServiceName, SessionId, paths};
 
 pub use backend::Backend;
 pub use link::{Gone, Message};
@@ -92,13 +92,24 @@ pub enum NoBackend {
     Passing(String),
 }
 
-/// What a session's backend runs. It inherits this process's working directory and environment.
+/// A backend that runs.
+#[derive(Debug)]
+pub enum Running {
+    /// This process has attached to it.
+    Attached(Backend),
+    /// Its keeper has not let this process in: why.
+    Unreached(String),
+}
+
+/// What a session's backend runs. It inherits this process's environment, and its working directory where it has none of its own.
 #[derive(Debug, Clone)]
 pub struct Command {
     /// The program and its arguments.
     pub program: Program,
     /// Variables that it gets in addition.
     pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs.
+    pub home: Option<PathBuf>,
 }
 
 /// This process's lease on a service's name. The daemon ends it when the process exits.
@@ -153,8 +164,60 @@ impl Service {
     /// # Errors
     /// [`NoBackend`].
     pub async fn backend(&self, session: &SessionId, command: &Command) -> Result<Backend, NoBackend> {
+        self.backend_of(session, None, command).await
+    }
+
+    /// The same for one of several backends of a session, which is told from the others by its name.
+    ///
+    /// # Errors
+    /// [`NoBackend`].
+    pub async fn backend_of(
+        &self,
+        session: &SessionId,
+        name: Option<&BackendName>,
+        command: &Command,
+    ) -> Result<Backend, NoBackend> {
         let until = Instant::now() + KEEPER_PATIENCE;
-        patiently(until, || self.attach(session, command, until)).await
+        patiently(until, || async {
+            let keeper = match self.find(session, name).await? {
+                Some(keeper) => keeper,
+                None => self.launch(session, name, command, until).await?,
+            };
+            self.attach(session, keeper, until).await
+        })
+        .await
+    }
+
+    /// Attaches to a backend of a session, if it runs. Its keeper may take as long as `patience` to let this process in.
+    ///
+    /// # Errors
+    /// [`NoBackend`], where not the keeper is to blame, but the daemon, the session or the lease.
+    pub async fn running(
+        &self,
+        session: &SessionId,
+        name: Option<&BackendName>,
+        patience: Duration,
+    ) -> Result<Option<Running>, NoBackend> {
+        let found = patiently(Instant::now() + KEEPER_PATIENCE, || self.find(session, name)).await?;
+        let Some(mut keeper) = found else { return Ok(None) };
+        let until = Instant::now() + patience;
+        loop {
+            let why = match self.attach(session, keeper, until).await {
+                Ok(backend) => return Ok(Some(Running::Attached(backend))),
+                Err(why) => why,
+            };
+            if Instant::now() + PAUSE >= until {
+                return Ok(Some(Running::Unreached(why.to_string())));
+            }
+            tokio::time::sleep(PAUSE).await;
+            // It may be gone by now.
+            match self.find(session, name).await {
+                Ok(Some(found)) => keeper = found,
+                Ok(None) => return Ok(None),
+                Err(NoBackend::Passing(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Makes sure that the backend of a session of this service may run on this machine, where daemons of several machines
@@ -164,20 +227,15 @@ impl Service {
     /// [`NoBackend::NoSession`] also while it runs on another machine; the other errors of [`Service::backend`].
     pub async fn claim(&self, session: &SessionId) -> Result<(), NoBackend> {
         let until = Instant::now() + KEEPER_PATIENCE;
-        patiently(until, || self.find(session)).await.map(drop)
+        patiently(until, || self.find(session, None)).await.map(drop)
     }
 
     async fn attach(
         &self,
         session: &SessionId,
-        command: &Command,
+        keeper: KeeperName,
         until: Instant,
     ) -> Result<Backend, NoBackend> {
-        let found = self.find(session).await?;
-        let keeper = match found {
-            Some(keeper) => keeper,
-            None => self.launch(session, command, until).await?,
-        };
         let place = Place {
             socket: paths::keeper_socket(&self.0.directory, keeper),
             service: self.0.name.clone(),
@@ -190,10 +248,14 @@ impl Service {
     }
 
     /// Asks the daemon for the keeper of a session's backend.
-    async fn find(&self, session: &SessionId) -> Result<Option<KeeperName>, NoBackend> {
+    async fn find(
+        &self,
+        session: &SessionId,
+        name: Option<&BackendName>,
+    ) -> Result<Option<KeeperName>, NoBackend> {
         for _ in 0..2 {
             let (session, service) = (session.clone(), Some(self.0.name.clone()));
-            let request = FindRequest { session, epoch: self.epoch(), service };
+            let request = FindRequest { session, epoch: self.epoch(), service, backend: name.cloned() };
             let found = self.0.control.call(|connection, context| {
                 let request = request.clone();
                 async move { connection.find_backend(context, request).await }
@@ -239,10 +301,12 @@ impl Service {
     async fn launch(
         &self,
         session: &SessionId,
+        name: Option<&BackendName>,
         command: &Command,
         until: Instant,
     ) -> Result<KeeperName, NoBackend> {
         let (service, session, command) = (self.clone(), session.clone(), command.clone());
+        let backend = name.cloned();
         let started = tokio::task::spawn_blocking(move || {
             let Inner { name, binary, mask, descriptors, .. } = &*service.0;
             let binary: &Path = binary;
@@ -251,10 +315,12 @@ impl Service {
                 binary,
                 session: &session,
                 service: Some(name),
+                backend: backend.as_ref(),
                 epoch: service.epoch(),
                 wait: KEEPER_WAIT,
                 program: &command.program,
                 environment: &command.environment,
+                home: command.home.as_deref(),
             };
             launch.start(mask, until)
         });

@@ -109,7 +109,7 @@ fn at_length(text: &mut String, status: &BackendStatus) {
         let _ = writeln!(text, "  {line}");
     }
     let call = |call: &CallInfo| {
-        let whose = if call.former { "a former front" } else { "this front" };
+        let whose = if call.former { "a previous wrapper" } else { "this wrapper" };
         vec![shown(&call.method), duration(call.age_ms), whose.to_owned()]
     };
     section(text, "Calls under way", &["method", "for", "of"], status.calls.iter().map(call));
@@ -123,7 +123,7 @@ fn at_length(text: &mut String, status: &BackendStatus) {
     let heading = ["method", "answer", "size", "took", "came"];
     section(
         text,
-        "Answers to former fronts, delivered to nobody",
+        "Answers to calls of previous wrappers, which nobody gets",
         &heading,
         status.parked.iter().map(parked),
     );

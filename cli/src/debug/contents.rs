@@ -7,7 +7,6 @@ use mcp_sessiond_proto::debug::{
     ContentInfo, ContentPage, InspectRequest, Inspected, PAGE_MAX, SessionInfo, StreamInfo, TaskInfo,
 };
 use mcp_sessiond_proto::sessions::Status;
-use mcp_sessiond_proto::tasks::TaskStatus;
 use serde::Serialize;
 
 use super::super::complain;
@@ -273,16 +272,9 @@ pub(super) fn streams_text(streams: &[Part<StreamInfo>]) -> String {
 const TASK_HEADING: [&str; 7] = ["owner", "session", "task", "status", "created", "changed", "kept for"];
 
 fn task_cells(task: &TaskInfo) -> Vec<String> {
-    let status = match task.status {
-        TaskStatus::Working => "working",
-        TaskStatus::InputRequired => "input required",
-        TaskStatus::Completed => "completed",
-        TaskStatus::Failed => "failed",
-        TaskStatus::Cancelled => "cancelled",
-    };
     vec![
         task.task.to_string(),
-        status.into(),
+        task.status.name().into(),
         ago(task.created_ms),
         ago(task.updated_ms),
         duration(task.until_ms.saturating_sub(now_ms())),

@@ -14,8 +14,8 @@ use super::{Failure, PATIENCE, listed};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without options: what has outlived its time. With both: the sessions of a service that nobody has used for so long, and \
-nobody uses now, and no others.
+Without options: what has outlived its time. With both: only the sessions of this service that nobody uses now, \
+or has used for that time.
 
 Example: mcp-sessiond debug sweep --service web --older-than 2h")]
 pub(super) struct Sweep {
@@ -29,8 +29,8 @@ pub(super) struct Sweep {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The oldest go first. Who comes for what was pruned is told of the gap. What was appended at once stays or goes as a whole. \
-A host's session is pruned by its server alone, and so is one that is bound to a caller.
+The oldest events are deleted first. A client that asks for them later gets a gap. Events that were appended together stay or \
+go together. Only its own server can prune a host's session, or one that is bound to a caller.
 
 Example: mcp-sessiond debug prune s1 --service web --keep 100")]
 pub(super) struct Prune {

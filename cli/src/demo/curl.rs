@@ -1,10 +1,12 @@
 //! curl as a client of `serve`: each command and what came of it is shown.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
+
+use super::shown::line;
 
 /// What every request says.
 const HEADERS: [&str; 3] = [
@@ -71,13 +73,6 @@ fn show(command: &Command) -> io::Result<()> {
         if plain { word.into_owned() } else { format!("'{word}'") }
     });
     line(&format!("$ {}", quoted.collect::<Vec<_>>().join(" ")))
-}
-
-/// Prints a line.
-pub(super) fn line(text: &str) -> io::Result<()> {
-    let mut output = anstream::stdout().lock();
-    writeln!(output, "{text}")?;
-    output.flush()
 }
 
 /// A message of a stream.

@@ -1,28 +1,22 @@
 //! `demo http`: a page is reloaded and `serve` is killed in the middle of a call, and its client loses nothing.
 
 use std::io::{self, BufRead as _, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::curl::{Answer, Curl, line};
-use super::stage::Stage;
+use super::curl::{Answer, Curl};
+use super::shown::Shown;
+use super::stage::{Stage, is_gone};
 use super::steps::{GATES, STEPS};
-use crate::table::{BAD, GOOD, HEADING, paint};
-
-/// How long the server may take to end after its session.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Plays it. False: something was not as it should be.
 pub(super) fn tell(json: bool) -> io::Result<bool> {
     let stage = Stage::set()?;
     let mut curl = Curl::of(stage.directory().join("serve.sock"), json)?;
-    let mut story = Story { json, scene: String::new(), wrong: 0 };
+    let mut story = Shown::new(json);
     let mut heard = Heard::default();
 
     story.scene("`serve` starts, in front of a server on stdio; it starts the daemon")?;
@@ -42,7 +36,7 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     let mut page = curl.post(&call)?;
     heard.until(&mut page, GATES[0].0 - 1)?;
     drop(page);
-    story.open(&stage, 0)?;
+    open(&stage, &story, 0)?;
 
     story.scene("The new page asks for the rest; in the middle of that `serve` is killed")?;
     let mut page = curl.resume(&heard.last)?;
@@ -50,7 +44,7 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     let pid = serve.kill()?;
     story.note(&format!("SIGKILL to `serve` (pid {pid}); the server goes on"))?;
     drop(page);
-    story.open(&stage, 1)?;
+    open(&stage, &story, 1)?;
 
     story.scene("`serve` is started again, and the page asks for the rest")?;
     serve = Serve::start(&stage, &story)?;
@@ -70,19 +64,14 @@ pub(super) fn tell(json: bool) -> io::Result<bool> {
     serve.end()?;
     let server = heard.answers.first().and_then(|text| text.rsplit(' ').next()?.parse().ok());
     story.check("the server has ended with its session", server.is_some_and(is_gone))?;
-    story.end()
+    story.end("Nothing was lost, and nothing came twice.")
 }
 
-/// Whether a process ends in time.
-fn is_gone(pid: i32) -> bool {
-    let until = Instant::now() + PATIENCE;
-    while kill(Pid::from_raw(pid), None).is_ok() {
-        if Instant::now() > until {
-            return false;
-        }
-        std::thread::sleep(PAUSE);
-    }
-    true
+/// Lets the server take its next steps.
+fn open(stage: &Stage, story: &Shown, gate: usize) -> io::Result<()> {
+    let path = stage.directory().join(GATES[gate].1);
+    story.note(&format!("$ touch {}", path.display()))?;
+    std::fs::write(path, "")
 }
 
 /// What came over all connections.
@@ -121,7 +110,7 @@ impl Heard {
 struct Serve(Option<Child>);
 
 impl Serve {
-    fn start(stage: &Stage, story: &Story) -> io::Result<Self> {
+    fn start(stage: &Stage, story: &Shown) -> io::Result<Self> {
         let own = std::env::current_exe()?;
         let listen = format!("unix:{}", stage.directory().join("serve.sock").display());
         story.note(&format!(
@@ -170,49 +159,5 @@ impl Serve {
 impl Drop for Serve {
     fn drop(&mut self) {
         let _ = self.end();
-    }
-}
-
-/// What is shown beside curl's own output.
-struct Story {
-    json: bool,
-    scene: String,
-    wrong: usize,
-}
-
-impl Story {
-    fn scene(&mut self, text: &str) -> io::Result<()> {
-        text.clone_into(&mut self.scene);
-        self.note(&format!("\n{}", paint(HEADING, text)))
-    }
-
-    fn note(&self, text: &str) -> io::Result<()> {
-        if self.json { Ok(()) } else { line(text) }
-    }
-
-    /// Lets the server take its next steps.
-    fn open(&self, stage: &Stage, gate: usize) -> io::Result<()> {
-        let path: PathBuf = stage.directory().join(GATES[gate].1);
-        self.note(&format!("$ touch {}", path.display()))?;
-        std::fs::write(path, "")
-    }
-
-    fn check(&mut self, expected: &str, holds: bool) -> io::Result<()> {
-        self.wrong += usize::from(!holds);
-        if self.json {
-            return line(
-                &json!({"scene": self.scene, "expected": expected, "as_expected": holds}).to_string(),
-            );
-        }
-        let mark = if holds { paint(GOOD, "yes") } else { paint(BAD, "NO ") };
-        line(&format!("{mark}  {expected}"))
-    }
-
-    fn end(self) -> io::Result<bool> {
-        match self.wrong {
-            0 => self.note(&paint(GOOD, "\nNothing was lost, and nothing came twice."))?,
-            wrong => self.note(&paint(BAD, &format!("\n{wrong} of these do not hold.")))?,
-        }
-        Ok(self.wrong == 0)
     }
 }

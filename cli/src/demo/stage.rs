@@ -6,6 +6,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use mcp_sessiond_client::{Directory, Start, connect};
 use mcp_sessiond_daemon::config;
@@ -19,8 +20,10 @@ use nix::unistd::Pid;
 use super::server::Visit;
 use crate::block_on;
 
-/// How long the daemon may take to say who it is, and to end.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+/// How long the daemon may take to say who it is, and a process to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause before a process is looked at again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A private runtime directory, and the daemon in it. Both are gone when this is dropped.
 pub(super) struct Stage {
@@ -43,6 +46,13 @@ impl Stage {
     pub(super) fn environment(&self) -> [(&'static str, OsString); 2] {
         let config = self.directory.join("config.toml");
         [(DIRECTORY_VARIABLE, self.directory.clone().into()), (config::FILE_VARIABLE, config.into())]
+    }
+
+    /// This executable, on stage.
+    pub(super) fn command(&self, words: &[&str]) -> io::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(words).envs(self.environment()).current_dir(&self.directory);
+        Ok(command)
     }
 
     /// The daemon that answers, if one does.
@@ -90,6 +100,18 @@ fn end(pid: u32) -> io::Result<()> {
     let within = PollTimeout::try_from(PATIENCE).map_err(io::Error::other)?;
     poll(&mut [PollFd::new(exits.as_fd(), PollFlags::POLLIN)], within)?;
     Ok(())
+}
+
+/// Whether a process ends in time.
+pub(super) fn is_gone(pid: i32) -> bool {
+    let until = Instant::now() + PATIENCE;
+    while kill(Pid::from_raw(pid), None).is_ok() {
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    true
 }
 
 fn signal(pid: u32, signal: Signal) -> io::Result<()> {

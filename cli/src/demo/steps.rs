@@ -16,24 +16,29 @@ pub(super) const GATES: [(u64, &str); 2] = [(5, "page-is-gone"), (9, "serve-is-k
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) fn play() -> io::Result<()> {
+    answer_all("steps", |call| {
+        walk(&call["params"]["_meta"]["progressToken"])?;
+        let text = format!("{STEPS} steps, taken by process {}", std::process::id());
+        Ok(json!({"content": [{"type": "text", "text": text}]}))
+    })
+}
+
+/// Serves on standard input and output, until that ends: `called` gives the result of each `tools/call`.
+pub(super) fn answer_all(name: &str, mut called: impl FnMut(&Value) -> io::Result<Value>) -> io::Result<()> {
     for line in io::stdin().lock().lines() {
         let message: Value = serde_json::from_str(&line?)?;
         // Notifications want no answer.
         let Some(id) = message.get("id") else { continue };
-        let answer = match message["method"].as_str() {
+        let mut answer = match message["method"].as_str() {
             Some("initialize") => json!({"result": {
                 "protocolVersion": message["params"]["protocolVersion"],
                 "capabilities": {"tools": {}},
-                "serverInfo": {"name": "steps", "version": "1"},
+                "serverInfo": {"name": name, "version": "1"},
             }}),
-            Some("tools/call") => {
-                walk(&message["params"]["_meta"]["progressToken"])?;
-                let text = format!("{STEPS} steps, taken by process {}", std::process::id());
-                json!({"result": {"content": [{"type": "text", "text": text}]}})
-            }
+            Some("ping") => json!({"result": {}}),
+            Some("tools/call") => json!({"result": called(&message)?}),
             _ => json!({"error": {"code": -32601, "message": "there is only tools/call"}}),
         };
-        let mut answer = answer;
         answer["jsonrpc"] = "2.0".into();
         answer["id"] = id.clone();
         say(&answer)?;

@@ -22,7 +22,7 @@ pub(super) enum Written {
     Unchanged,
 }
 
-/// What there was before.
+/// What there was before. Where there is nothing to write, it is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
     Nothing,
@@ -31,10 +31,10 @@ pub(super) enum Before {
 }
 
 pub(super) fn before(found: &[Written]) -> Before {
-    if found.iter().all(|one| *one == Written::New) {
-        Before::Nothing
-    } else if found.iter().all(|one| *one == Written::Unchanged) {
+    if found.iter().all(|one| *one == Written::Unchanged) {
         Before::TheSame
+    } else if found.iter().all(|one| *one == Written::New) {
+        Before::Nothing
     } else {
         Before::Another
     }

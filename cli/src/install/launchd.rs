@@ -9,7 +9,9 @@ use std::process::Command;
 use super::files::{Before, File};
 use super::served::{Name, Served, Unit};
 use super::steps::{Failure, Step, answer};
-use super::{Ailment, Problem, Service};
+use super::{Ailment, Log, Problem, Runs, Service};
+
+pub(super) const NAME: &str = "launchd";
 
 const LABEL: &str = "io.github.mcp-sessiond";
 
@@ -61,6 +63,16 @@ pub(super) fn paths(unit: &Unit) -> Result<Vec<PathBuf>, Problem> {
     Ok(vec![agents()?.join(format!("{}.plist", label(unit)))])
 }
 
+/// The agent by which clients know that the service is installed.
+pub(super) fn installed() -> Option<PathBuf> {
+    paths(&Unit::Daemon).ok()?.pop().filter(|path| path.is_file())
+}
+
+/// Packages bring no agents.
+pub(super) fn packaged() -> Option<Vec<PathBuf>> {
+    None
+}
+
 /// The names of the services of `serve` that are installed.
 pub(super) fn served() -> Vec<Name> {
     let entries = agents().ok().and_then(|directory| std::fs::read_dir(directory).ok());
@@ -68,8 +80,8 @@ pub(super) fn served() -> Vec<Name> {
     names.filter_map(|entry| serve::named(entry.file_name().to_str()?)).collect()
 }
 
-/// Where an agent's standard error goes.
-fn log(unit: &Unit) -> Result<PathBuf, Problem> {
+/// Where a new agent's standard error is to go.
+fn log_path(unit: &Unit) -> Result<PathBuf, Problem> {
     let name = match unit {
         Unit::Daemon => "mcp-sessiond.log".to_owned(),
         Unit::Serve(name) => format!("mcp-sessiond-serve-{}.log", name.as_str()),
@@ -77,8 +89,43 @@ fn log(unit: &Unit) -> Result<PathBuf, Problem> {
     Ok(home()?.join("Library/Logs").join(name))
 }
 
+/// What launchd says of an agent. One that it knows is there at each login.
+pub(super) fn runs(unit: &Unit) -> Runs {
+    let said = answer(&[LAUNCHCTL, "print", &target(unit)]);
+    let pid = said.iter().flat_map(|said| said.lines()).find_map(|line| line.trim().strip_prefix("pid = "));
+    Runs {
+        enabled: Some(said.is_ok()),
+        listens: matches!(unit, Unit::Daemon).then_some(said.is_ok()),
+        pid: pid.and_then(|pid| pid.parse().ok()),
+    }
+}
+
+/// Starts an agent anew.
+pub(super) fn anew(unit: &Unit) -> Step {
+    Step::new(&[LAUNCHCTL, "kickstart", "-k", &target(unit)])
+}
+
+/// Where an agent's standard error goes. The user may have changed that.
+pub(super) fn log(unit: &Unit) -> Log {
+    let agent = paths(unit).ok().and_then(|mut paths| std::fs::read_to_string(paths.pop()?).ok());
+    match agent.as_deref().and_then(log_of) {
+        Some(path) => Log::File(path),
+        None => {
+            Log::Nowhere(format!("the agent {} does not say where it logs (StandardErrorPath)", label(unit)))
+        }
+    }
+}
+
+/// The file that an agent says.
+fn log_of(agent: &str) -> Option<PathBuf> {
+    let (_, rest) = agent.split_once("<key>StandardErrorPath</key>")?;
+    let (_, rest) = rest.split_once("<string>")?;
+    let (path, _) = rest.split_once("</string>")?;
+    Some(PathBuf::from(unescaped(path)))
+}
+
 pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
-    let log = super::writable(&log(&Unit::Daemon)?)?;
+    let log = super::writable(&log_path(&Unit::Daemon)?)?;
     let text = plist(service, &log);
     Ok(paths(&Unit::Daemon)?.into_iter().map(|path| File { path, text: text.clone() }).collect())
 }
@@ -86,14 +133,14 @@ pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
 /// The file of a service of `serve`.
 pub(super) fn serve_file(name: &Name, service: &Service, served: &Served) -> Result<File, Problem> {
     let unit = Unit::Serve(name.clone());
-    let log = super::writable(&log(&unit)?)?;
+    let log = super::writable(&log_path(&unit)?)?;
     let path = paths(&unit)?.pop().unwrap_or_default();
     Ok(File { path, text: serve::plist(name, service, served, &log) })
 }
 
 /// What people may ask for when a service of `serve` does not run.
 pub(super) fn where_it_says_why(name: &Name) -> String {
-    log(&Unit::Serve(name.clone())).unwrap_or_default().display().to_string()
+    log_path(&Unit::Serve(name.clone())).unwrap_or_default().display().to_string()
 }
 
 /// What is wrong with a service of `serve` that is installed.
@@ -104,7 +151,22 @@ pub(super) fn serve_ailment(name: &Name) -> Option<Ailment> {
     (!runs).then(|| Ailment {
         finding: format!("{} does not run", label(&unit)),
         advice: format!("see {}, then `launchctl kickstart {}`", where_it_says_why(name), target(&unit)),
+        is_grave: true,
     })
+}
+
+/// The executable that the installed agent starts.
+pub(super) fn executable() -> Option<PathBuf> {
+    let agent = std::fs::read_to_string(paths(&Unit::Daemon).ok()?.pop()?).ok()?;
+    binary_of(&agent).map(PathBuf::from)
+}
+
+/// The first word of the command line in an agent.
+fn binary_of(agent: &str) -> Option<String> {
+    let (_, words) = agent.split_once("<key>ProgramArguments</key>")?;
+    let (_, first) = words.split_once("<string>")?;
+    let (first, _) = first.split_once("</string>")?;
+    Some(unescaped(first))
 }
 
 /// What is wrong with the installed agent, and what to do about it.
@@ -113,6 +175,7 @@ pub(super) fn ailment() -> Option<Ailment> {
     known.is_err().then(|| Ailment {
         finding: "installed, but launchd does not know the agent".into(),
         advice: "`mcp-sessiond install` again, in a session of this user's".into(),
+        is_grave: false,
     })
 }
 
@@ -134,6 +197,10 @@ fn fill(plist: &str, values: &[(&str, &str)]) -> String {
     values.iter().fold(plist.to_owned(), |plist, (example, value)| {
         plist.replace(&format!("<string>{example}</string>"), &format!("<string>{}</string>", escaped(value)))
     })
+}
+
+fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 }
 
 fn escaped(text: &str) -> String {
@@ -170,7 +237,7 @@ pub(super) fn socket(files: &[PathBuf]) -> Option<PathBuf> {
     let (_, rest) = plist.split_once("<key>SockPathName</key>")?;
     let (_, rest) = rest.split_once("<string>")?;
     let (path, _) = rest.split_once("</string>")?;
-    Some(PathBuf::from(path.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")))
+    Some(PathBuf::from(unescaped(path)))
 }
 
 #[cfg(test)]
@@ -185,6 +252,8 @@ mod tests {
             named: false,
         };
         let plist = plist(&service, "/Users/me/Library/Logs/mcp-sessiond.log");
+        assert_eq!(binary_of(&plist).as_deref(), Some("/opt/bin/mcp-sessiond"));
+        assert_eq!(log_of(&plist), Some(PathBuf::from("/Users/me/Library/Logs/mcp-sessiond.log")));
         let values = plist.lines().filter(|line| line.contains("<string>/"));
         let values: Vec<&str> = values.map(str::trim).collect();
         assert_eq!(

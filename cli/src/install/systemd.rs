@@ -5,12 +5,14 @@ mod serve;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mcp_sessiond_proto::paths::DIRECTORY_VARIABLE;
+use mcp_sessiond_proto::paths::{self as places, DIRECTORY_VARIABLE};
 
 use super::files::{Before, File};
 use super::served::{Name, Served, Unit};
 use super::steps::{Failure, Step, answer};
-use super::{Ailment, Problem, Service};
+use super::{Ailment, Log, Problem, Runs, Service};
+
+pub(super) const NAME: &str = "systemd";
 
 const SERVICE: &str = "mcp-sessiond.service";
 const SOCKET: &str = "mcp-sessiond.socket";
@@ -68,7 +70,30 @@ pub(super) fn served() -> Vec<Name> {
     names.filter_map(|entry| serve::named(entry.file_name().to_str()?)).collect()
 }
 
+/// The unit by which clients know that the service is installed, whoever has put it there.
+pub(super) fn installed() -> Option<PathBuf> {
+    places::unit(SOCKET)
+}
+
+/// The units of a package for all users, where the user has none of his own.
+pub(super) fn packaged() -> Option<Vec<PathBuf>> {
+    let found: Vec<_> = [SERVICE, SOCKET].into_iter().map(places::unit).collect::<Option<_>>()?;
+    let own = directory().ok();
+    found.iter().all(|unit| unit.parent() != own.as_deref()).then_some(found)
+}
+
+/// Whether the units of a package are for this very executable and directory, so that there is nothing to write.
+fn is_served_by(packaged: &[PathBuf], service: &Service) -> bool {
+    let [unit, _] = packaged else { return false };
+    let unit = std::fs::read_to_string(unit).unwrap_or_default();
+    let runs_it = binary_of(&unit).is_some_and(|binary| binary == service.binary);
+    runs_it && !service.named && socket(packaged).is_some_and(|path| path == Path::new(&service.socket()))
+}
+
 pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
+    if packaged().is_some_and(|packaged| is_served_by(&packaged, service)) {
+        return Ok(Vec::new());
+    }
     let texts = [service_unit(service), socket_unit(service)];
     Ok(paths(&Unit::Daemon)?.into_iter().zip(texts).map(|(path, text)| File { path, text }).collect())
 }
@@ -86,23 +111,88 @@ pub(super) fn where_it_says_why(name: &Name) -> String {
 /// What is wrong with a service of `serve` that is installed.
 pub(super) fn serve_ailment(name: &Name) -> Option<Ailment> {
     let unit = serve::called(name);
-    let state = answer(&["systemctl", "--user", "show", "--property=ActiveState", "--value", &unit]).ok()?;
+    let asked = answer(&["systemctl", "--user", "show", "--property=ActiveState", "--value", &unit]);
+    let state = match asked {
+        Ok(state) => state,
+        Err(why) => {
+            return Some(Ailment {
+                finding: format!("systemd does not say whether {unit} runs: {why}"),
+                advice: format!("ask it where you are logged in: {}", where_it_says_why(name)),
+                is_grave: false,
+            });
+        }
+    };
     (state != "active").then(|| Ailment {
         finding: format!("{unit} is {state}"),
         advice: format!("see {}, then `systemctl --user restart {unit}`", where_it_says_why(name)),
+        is_grave: true,
     })
 }
 
-/// What is wrong with the installed service, and what to do about it.
-pub(super) fn ailment() -> Option<Ailment> {
-    let ailment = |finding: String, advice: &str| Some(Ailment { finding, advice: advice.into() });
-    let unit = std::fs::read_to_string(directory().ok()?.join(SERVICE)).unwrap_or_default();
-    if let Some(binary) = binary_of(&unit).filter(|binary| !Path::new(binary).exists()) {
-        return ailment(
-            format!("{SERVICE} runs {binary}, which is not there"),
-            "`mcp-sessiond install` again",
-        );
+/// What systemd says of a service.
+pub(super) fn runs(unit: &Unit) -> Runs {
+    // The daemon's is enabled by its socket, which starts it.
+    let (service, first) = match unit {
+        Unit::Daemon => (SERVICE.to_owned(), SOCKET.to_owned()),
+        Unit::Serve(name) => (serve::called(name), serve::called(name)),
+    };
+    let property = |unit: &str, name: &str| {
+        let asked = ["systemctl", "--user", "show", "--value", "--property", name, unit];
+        answer(&asked).ok().filter(|said| !said.is_empty())
+    };
+    let listens = || property(SOCKET, "ActiveState").map(|state| state == "active");
+    Runs {
+        enabled: property(&first, "UnitFileState").map(|state| state.starts_with("enabled")),
+        listens: matches!(unit, Unit::Daemon).then(listens).flatten(),
+        pid: property(&service, "MainPID").and_then(|pid| pid.parse().ok()).filter(|pid| *pid != 0),
     }
+}
+
+/// Starts a service anew.
+pub(super) fn anew(unit: &Unit) -> Step {
+    let unit = match unit {
+        Unit::Daemon => SERVICE.to_owned(),
+        Unit::Serve(name) => serve::called(name),
+    };
+    Step::new(&["systemctl", "--user", "restart", &unit])
+}
+
+/// Where a service's standard error goes. The user's own settings may have changed that.
+pub(super) fn log(unit: &Unit) -> Log {
+    let unit = match unit {
+        Unit::Daemon => SERVICE.to_owned(),
+        Unit::Serve(name) => serve::called(name),
+    };
+    let asked =
+        ["systemctl", "--user", "show", "--property=StandardOutput", "--property=StandardError", &unit];
+    let said = answer(&asked).unwrap_or_default();
+    let goes = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let to = match goes("StandardError=") {
+        "inherit" => goes("StandardOutput="),
+        to => to,
+    };
+    match to.split_once(':') {
+        Some(("file" | "append" | "truncate", path)) => Log::File(PathBuf::from(path)),
+        Some(_) => Log::Nowhere(format!("the standard error of {unit} goes to {to}; look there")),
+        None if ["null", "tty", "socket"].contains(&to) => Log::Nowhere(format!(
+            "the standard error of {unit} goes to {to}; `systemctl --user edit {unit}` changes that"
+        )),
+        None => Log::Journal(unit),
+    }
+}
+
+/// The executable that the installed service starts.
+pub(super) fn executable() -> Option<PathBuf> {
+    let unit = std::fs::read_to_string(places::unit(SERVICE)?).ok()?;
+    binary_of(&unit).map(PathBuf::from)
+}
+
+/// What is wrong with the installed service, whose executable is there, and what to do about it.
+pub(super) fn ailment() -> Option<Ailment> {
+    let ailment = |finding: String, advice: &str| {
+        let is_grave = finding.ends_with("has failed");
+        Some(Ailment { finding, advice: advice.into(), is_grave })
+    };
     match answer(&["systemctl", "--user", "show", "--property=ActiveState", "--value", SOCKET]).as_deref() {
         Ok("active") => None,
         Ok("failed") => ailment(
@@ -218,7 +308,11 @@ pub(super) fn aftermath(unit: &Unit) -> Vec<Step> {
 /// The socket that the service was installed for.
 pub(super) fn socket(files: &[PathBuf]) -> Option<PathBuf> {
     let unit = std::fs::read_to_string(files.last()?).ok()?;
-    let path = unit.lines().find_map(|line| line.strip_prefix(LISTEN))?.replace("%%", "%");
+    let path = unit.lines().find_map(|line| line.strip_prefix(LISTEN))?;
+    let path = match path.strip_prefix("%t/") {
+        Some(path) => format!("/run/user/{}/{path}", nix::unistd::getuid()),
+        None => path.replace("%%", "%"),
+    };
     Some(PathBuf::from(path)).filter(|path| path.is_absolute())
 }
 

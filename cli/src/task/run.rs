@@ -3,18 +3,20 @@
 use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use mcp_sessiond_client::{Json, SessionError, Task, TaskEnd, TaskOptions, TaskStatus, TaskUpdate, TaskView};
+use mcp_sessiond_client::{Json, SessionError, Task, TaskEnd, TaskOptions, TaskUpdate, TaskView};
+use mcp_sessiond_process::fault;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::whose::{Missing, Whose, report};
 use super::super::{FAILED, complain, print};
@@ -28,8 +30,10 @@ const OUTPUT_MAX: u64 = 900_000;
 
 /// How long after SIGTERM a command is killed.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long the end of its output is waited for then. A process that has left its group may never close it.
+const REST: Duration = Duration::from_secs(1);
 
-/// How long a result is offered to a daemon that is away: it may be one that is being replaced.
+/// How long a result is offered to a daemon that is away, or whose storage is: it may be one that is being replaced.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -44,10 +48,10 @@ once. The command finds the id in MCP_SESSIOND_TASK, and reads nothing from stan
 
 What the command prints becomes the text of a tool's result; `isError` is true when its exit code is not 0. With --json it prints the \
 result itself, a JSON object, and the task has failed when it prints none or when its exit code is not 0. When this process is killed, \
-the task has failed, and its error says that the outcome is unknown. When the task is cancelled, or this process gets SIGINT, SIGTERM or SIGHUP, \
-the command and its children get SIGTERM, and SIGKILL after five seconds.
+the task has failed, and its error says that the outcome is unknown. When somebody else ends the task, as `task cancel` does, or this process gets \
+SIGINT, SIGTERM or SIGHUP, the command and its children get SIGTERM, and SIGKILL after five seconds.
 
-Exit codes: 0 the task has ended, whatever its result; 4 resume is disabled, or no daemon answers; 65 refused; 70 there is no such command.
+Exit codes: 0 the task has ended, whatever its result; 4 resume is disabled, or no daemon answers; 65 refused, such as when the lease has ended; 70 there is no such command.
 
 Example: id=$(mcp-sessiond task run --poll 1000 --service web --session 7 -- make report &)")]
 pub(super) struct Arguments {
@@ -57,7 +61,7 @@ pub(super) struct Arguments {
     /// How often clients should ask for it, in ms
     #[arg(long, value_name = "MS")]
     poll: Option<u32>,
-    /// What people are told of its state
+    /// What people read about its state
     #[arg(long, value_name = "TEXT")]
     message: Option<String>,
     /// The command prints the result itself, as JSON
@@ -86,9 +90,10 @@ impl Arguments {
         close_standard_output();
         let (end, code) = match start(&command, &task) {
             Ok(child) => match work(child, &task, view).await {
-                Some((status, output)) => (outcome(json, status, &output), 0),
-                // It was cancelled.
-                None => return Ok(ExitCode::SUCCESS),
+                Worked::Exited(status, output) => (outcome(json, status, &output), 0),
+                // Such as by cancellation.
+                Worked::Ended(None) => return Ok(ExitCode::SUCCESS),
+                Worked::Ended(Some(error)) => return Err(report(&error)),
             },
             Err(error) => {
                 complain(format_args!("{}: {error}", command[0]));
@@ -117,46 +122,68 @@ fn start(command: &[String], task: &Task) -> io::Result<Child> {
         .spawn()
 }
 
-/// Waits until the command has exited and its output has ended. None: the task was cancelled, and the command is ended.
-async fn work(mut child: Child, task: &Task, view: TaskView) -> Option<(io::Result<ExitStatus>, Vec<u8>)> {
-    let group = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
-    let output = child.stdout.take();
-    let done = async {
-        let mut printed = Vec::new();
-        if let Some(mut output) = output {
-            let _ = (&mut output).take(OUTPUT_MAX + 1).read_to_end(&mut printed).await;
-            // The rest is not taken, and does not hold the command up.
-            let _ = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
-        }
-        (child.wait().await, printed)
-    };
-    tokio::pin!(done);
-    let is_cancelled = tokio::select! {
-        done = &mut done => return Some(done),
-        () = cancelled(task, view) => true,
-        () = told_to_end() => false,
-    };
-    let send = |signal| group.is_some_and(|group| killpg(group, signal).is_ok());
-    send(Signal::SIGTERM);
-    let ended = tokio::select! {
-        ended = &mut done => ended,
-        () = sleep(GRACE) => {
-            send(Signal::SIGKILL);
-            done.await
-        }
-    };
-    (!is_cancelled).then_some(ended)
+/// What has ended first.
+enum Worked {
+    /// The command: how, and what it has printed.
+    Exited(io::Result<ExitStatus>, Vec<u8>),
+    /// The task, or this process's way to it: then why. The command was ended.
+    Ended(Option<SessionError>),
 }
 
-/// Waits until somebody has cancelled the task, or its time is over.
-async fn cancelled(task: &Task, mut view: TaskView) {
+/// Waits until the command has exited and its output has ended, or ends it because its result could not be kept any more.
+async fn work(mut child: Child, task: &Task, view: TaskView) -> Worked {
+    let group = child.id().and_then(|pid| i32::try_from(pid).ok()).map(Pid::from_raw);
+    let output = child.stdout.take();
+    let (mut printed, mut over) = (Vec::new(), None);
+    let status = {
+        let mut done = pin!(async {
+            if let Some(mut output) = output {
+                let _ = (&mut output).take(OUTPUT_MAX + 1).read_to_end(&mut printed).await;
+                // The rest is not taken, and does not hold the command up.
+                let _ = tokio::io::copy(&mut output, &mut tokio::io::sink()).await;
+            }
+            child.wait().await
+        });
+        tokio::select! {
+            status = &mut done => Some(status),
+            why = ended(task, view) => {
+                over = Some(why);
+                end(group, done).await
+            }
+            () = told_to_end() => end(group, done).await,
+        }
+    };
+    let status = match status {
+        Some(status) => status,
+        None => {
+            let _ = child.start_kill();
+            child.wait().await
+        }
+    };
+    over.map_or(Worked::Exited(status, printed), Worked::Ended)
+}
+
+/// Ends the processes of a command. None: one that is not of its group keeps the output open.
+async fn end<T>(group: Option<Pid>, mut done: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    let send = |signal| group.is_some_and(|group| killpg(group, signal).is_ok());
+    send(Signal::SIGTERM);
+    if let Ok(done) = timeout(GRACE, &mut done).await {
+        return Some(done);
+    }
+    send(Signal::SIGKILL);
+    timeout(REST, done).await.ok()
+}
+
+/// Waits until somebody has ended the task, or its time is over. An error: this process may not write to it any more, such as when the
+/// lease has ended.
+async fn ended(task: &Task, mut view: TaskView) -> Option<SessionError> {
     loop {
         match task.changed(view.version, WAIT).await {
-            Ok(now) if now.status == TaskStatus::Cancelled => return,
+            Ok(now) if now.status.is_final() => return None,
             Ok(now) => view = now,
-            Err(error) if error.refusal().is_some() => return,
-            // The daemon is away; the work goes on.
-            Err(_) => sleep(PAUSE).await,
+            // The daemon or its storage is away; the work goes on.
+            Err(error) if error.passes() => sleep(PAUSE).await,
+            Err(error) => return Some(error).filter(|error| !is_over(error)),
         }
     }
 }
@@ -204,7 +231,8 @@ fn outcome(as_json: bool, status: io::Result<ExitStatus>, output: &[u8]) -> Task
 async fn keep(task: &Task, end: TaskEnd) -> Result<(), u8> {
     let Err(error) = offer(task, end).await else { return Ok(()) };
     let code = report(&error);
-    if error.refusal().is_some() {
+    // Where the storage was away, the result may be kept after all.
+    if error.refusal().is_some() && !error.passes() {
         // Such as one with more bytes than the daemon takes. Its client need not wait for it.
         let _ = offer(task, failed("the result of this task could not be kept")).await;
     }
@@ -212,11 +240,11 @@ async fn keep(task: &Task, end: TaskEnd) -> Result<(), u8> {
 }
 
 async fn offer(task: &Task, end: TaskEnd) -> Result<(), SessionError> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + fault::patience().unwrap_or(PATIENCE);
     loop {
         match task.update(TaskUpdate::default().end(end.clone())).await {
             Err(error) if is_over(&error) => return Ok(()),
-            Err(error) if error.refusal().is_none() && Instant::now() < until => sleep(PAUSE).await,
+            Err(error) if error.passes() && Instant::now() < until => sleep(PAUSE).await,
             ended => return ended.map(drop),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use mcp_sessiond_client::{Json, TaskStatus, TaskView};
+use mcp_sessiond_client::{Json, TaskView};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -49,7 +49,7 @@ impl<'a> From<&'a TaskView> for Shown<'a> {
         let requests: BTreeMap<_, _> = open.map(|input| (input.key.as_str(), raw(&input.request))).collect();
         Self {
             task_id: task.as_str(),
-            status: name(*status),
+            status: status.name(),
             status_message: message.as_deref(),
             created_at: instant(*created_ms),
             last_updated_at: instant(*updated_ms),
@@ -59,16 +59,6 @@ impl<'a> From<&'a TaskView> for Shown<'a> {
             result: result.as_ref().and_then(raw),
             error: error.as_ref().and_then(raw),
         }
-    }
-}
-
-pub(super) fn name(status: TaskStatus) -> &'static str {
-    match status {
-        TaskStatus::Working => "working",
-        TaskStatus::InputRequired => "input_required",
-        TaskStatus::Completed => "completed",
-        TaskStatus::Failed => "failed",
-        TaskStatus::Cancelled => "cancelled",
     }
 }
 

@@ -14,23 +14,25 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{self, MaybeUninit};
 use std::{ptr, slice};
 
-use mcp_sessiond_client::{Options, Outcome, Status, Token};
+use mcp_sessiond_client::{Options, Status, Token};
 
 use crate::failure::{self, Failure};
 use crate::panics;
 use crate::settings::Settings;
-use crate::values::mcp_sessiond_outcome::{self, *};
+use crate::standing::told;
 use crate::values::mcp_sessiond_result::{self, *};
-use crate::values::mcp_sessiond_standing::*;
 use crate::values::{
-    MCP_SESSIOND_SESSION_SIZE, MCP_SESSIOND_TEXT_SIZE, MCP_SESSIOND_VERSION_MAJOR,
-    MCP_SESSIOND_VERSION_MINOR, MCP_SESSIOND_VERSION_PATCH, mcp_sessiond_log, mcp_sessiond_options,
-    mcp_sessiond_status,
+    MCP_SESSIOND_TEXT_SIZE, MCP_SESSIOND_VERSION_MAJOR, MCP_SESSIOND_VERSION_MINOR,
+    MCP_SESSIOND_VERSION_PATCH, mcp_sessiond_log, mcp_sessiond_options, mcp_sessiond_status,
 };
 use crate::worker::{Done, Worker};
 
 /// The longest struct that a later version may hand over. A longer one has no size that was set.
 const STRUCT_MAX: usize = 4096;
+
+/// The bytes that these structs had at first: up to the end of what was their last field then. A shorter one was never handed over.
+const OPTIONS_FIRST: usize = mem::offset_of!(mcp_sessiond_options, instance) + size_of::<u32>();
+const STATUS_FIRST: usize = mem::offset_of!(mcp_sessiond_status, text) + MCP_SESSIOND_TEXT_SIZE;
 
 const _: () = {
     let version = env!("CARGO_PKG_VERSION").as_bytes();
@@ -113,8 +115,13 @@ pub extern "C" fn mcp_sessiond_init(
         // SAFETY: by the header.
         let sessiond = unsafe { written(sessiond, "sessiond") }?;
         sessiond.write(ptr::null_mut());
-        // SAFETY: by the header.
-        let options = unsafe { whole(options) }?;
+        // SAFETY: all of its fields may be 0: that is NULL for pointers, and None for the function.
+        let mut given: mcp_sessiond_options = unsafe { mem::zeroed() };
+        if !options.is_null() {
+            // SAFETY: by the header.
+            unsafe { take(options, &mut given, OPTIONS_FIRST) }?;
+        }
+        let options = given;
         // SAFETY: by the header, each is NULL or a text that ends with a NUL.
         let text = |text: *const c_char| (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
         let settings = Settings {
@@ -233,19 +240,14 @@ pub extern "C" fn mcp_sessiond_get_status(
         }
         // SAFETY: by the header, this field at least is there.
         let size = unsafe { (&raw const (*status).size).read() };
-        let known = size_of::<mcp_sessiond_status>();
-        if !(known..=STRUCT_MAX).contains(&size) {
+        if !(STATUS_FIRST..=STRUCT_MAX).contains(&size) {
             return Err(wrong_size("status", "mcp_sessiond_status", size));
         }
         // SAFETY: by the header.
         let handle = unsafe { handle(sessiond) }?;
         let told = told(&handle.worker.status()?, size);
-        // SAFETY: by the header, `size` bytes may be written, and of a later version's struct the rest is 0 where nothing is
-        // known of it.
-        unsafe {
-            status.write(told);
-            status.cast::<u8>().add(known).write_bytes(0, size - known);
-        }
+        // SAFETY: by the header, `size` bytes may be written.
+        unsafe { give(&told, status, size) };
         Ok(MCP_SESSIOND_OK)
     })
 }
@@ -329,31 +331,41 @@ unsafe fn written<'a, T>(place: *mut T, name: &str) -> Result<&'a mut MaybeUnini
         .ok_or_else(|| Failure::argument(format!("`{name}` is NULL; it must point to where the result goes")))
 }
 
-/// The options of whoever was built with this header, a former or a later one.
+/// Takes the options of whoever was built with this header, a former or a later one. Of a former one's the fields stay as they are
+/// that it has not.
 ///
 /// # Safety
-/// It is NULL or points to as many bytes as its `size` says.
-unsafe fn whole(options: *const mcp_sessiond_options) -> Result<mcp_sessiond_options, Failure> {
-    // SAFETY: all of its fields may be 0: that is NULL for pointers, and None for the function.
-    let mut whole: mcp_sessiond_options = unsafe { mem::zeroed() };
-    if options.is_null() {
-        return Ok(whole);
-    }
+/// `T` begins with a `size`, and is made of numbers and pointers. `options` points to as many bytes as its `size` says.
+unsafe fn take<T>(options: *const T, into: &mut T, first: usize) -> Result<(), Failure> {
     // SAFETY: as above, this field at least is there.
-    let size = unsafe { (&raw const (*options).size).read() };
-    let known = size_of::<mcp_sessiond_options>();
-    if !(known..=STRUCT_MAX).contains(&size) {
+    let size = unsafe { options.cast::<usize>().read() };
+    if !(first..=STRUCT_MAX).contains(&size) {
         return Err(wrong_size("options", "mcp_sessiond_options", size));
     }
     // SAFETY: as above.
     let bytes = unsafe { slice::from_raw_parts(options.cast::<u8>(), size) };
-    if bytes[known..].iter().any(|byte| *byte != 0) {
+    let (known, later) = bytes.split_at(size.min(size_of::<T>()));
+    if later.iter().any(|byte| *byte != 0) {
         let sentence = "`options` has a field set that this version of the library does not know; upgrade it";
         return Err(Failure::argument(sentence));
     }
-    // SAFETY: as above; the struct is made of numbers and pointers.
-    unsafe { options.copy_to_nonoverlapping(&raw mut whole, 1) };
-    Ok(whole)
+    // SAFETY: as above; no more is copied than either has.
+    unsafe { ptr::from_mut(into).cast::<u8>().copy_from_nonoverlapping(known.as_ptr(), known.len()) };
+    Ok(())
+}
+
+/// Gives a struct to whoever was built with this header, a former or a later one, of whose fields those become 0 of which nothing is known.
+///
+/// # Safety
+/// `size` bytes may be written at `place`.
+unsafe fn give<T>(told: &T, place: *mut T, size: usize) {
+    let known = size.min(size_of::<T>());
+    let (told, place) = (ptr::from_ref(told).cast::<u8>(), place.cast::<u8>());
+    // SAFETY: as above; no more is copied than either has.
+    unsafe {
+        place.copy_from_nonoverlapping(told, known);
+        place.add(known).write_bytes(0, size - known);
+    }
 }
 
 fn wrong_size(name: &str, of: &str, size: usize) -> Failure {
@@ -376,53 +388,42 @@ fn settled(done: Done<bool>) -> Result<mcp_sessiond_result, Failure> {
     }
 }
 
-/// The status, as C reads it.
-fn told(status: &Status, size: usize) -> mcp_sessiond_status {
-    let mut told = mcp_sessiond_status {
-        size,
-        epoch: 0,
-        standing: MCP_SESSIOND_STANDING_UNCLAIMED as u32,
-        outcome: MCP_SESSIOND_OUTCOME_NONE as u32,
-        is_final: 0,
-        session: [0; MCP_SESSIOND_SESSION_SIZE],
-        text: [0; MCP_SESSIOND_TEXT_SIZE],
-    };
-    match status {
-        Status::Active { session, epoch, outcome } => {
-            told.standing = MCP_SESSIOND_STANDING_ACTIVE as u32;
-            told.epoch = epoch.0;
-            told.outcome = number(*outcome) as u32;
-            copy(session.as_str(), &mut told.session);
-        }
-        Status::Disabled { reason } => {
-            told.standing = MCP_SESSIOND_STANDING_DISABLED as u32;
-            told.is_final = reason.is_final().into();
-        }
-        _ => {}
-    }
-    copy(&status.to_string(), &mut told.text);
-    told
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn number(outcome: Outcome) -> mcp_sessiond_outcome {
-    match outcome {
-        Outcome::Held => MCP_SESSIOND_OUTCOME_HELD,
-        Outcome::Resumed => MCP_SESSIOND_OUTCOME_RESUMED,
-        Outcome::FreshFirst => MCP_SESSIOND_OUTCOME_FRESH_FIRST,
-        Outcome::FreshHeld => MCP_SESSIOND_OUTCOME_FRESH_HELD,
-        Outcome::FreshPlural => MCP_SESSIOND_OUTCOME_FRESH_PLURAL,
-        Outcome::FreshNever => MCP_SESSIOND_OUTCOME_FRESH_NEVER,
-        Outcome::FreshDoubtful => MCP_SESSIOND_OUTCOME_FRESH_DOUBTFUL,
+    /// A struct as a later version may have it: with one field more.
+    #[repr(C)]
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    struct Later {
+        first: [usize; 3],
+        added: usize,
     }
-}
 
-/// Copies a text, cut between two characters where it is too long, and followed by a NUL at least.
-fn copy(text: &str, into: &mut [c_char]) {
-    let mut end = text.len().min(into.len() - 1);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    const FIRST: usize = mem::offset_of!(Later, added);
+
+    fn taken(given: Later) -> Option<Later> {
+        let mut into = Later { first: [0; 3], added: 0 };
+        // SAFETY: it begins with its size, which is no more than it has.
+        unsafe { take(&raw const given, &mut into, FIRST) }.is_ok().then_some(into)
     }
-    for (place, byte) in into.iter_mut().zip(text[..end].bytes()) {
-        *place = byte.cast_signed() as c_char;
+
+    #[test]
+    fn a_program_that_was_built_with_a_former_header_goes_on() {
+        // What comes after its struct is none of it.
+        let given = |size| Later { first: [size, 1, 2], added: 7 };
+        assert_eq!(taken(given(FIRST)), Some(Later { added: 0, ..given(FIRST) }));
+        assert_eq!(taken(given(size_of::<Later>())), Some(given(size_of::<Later>())));
+        assert_eq!((taken(given(FIRST - 1)), taken(given(0))), (None, None));
+        let mut place = given(0);
+        // SAFETY: it has so many bytes.
+        unsafe { give(&Later { first: [FIRST, 3, 4], added: 5 }, &raw mut place, FIRST) };
+        assert_eq!(place, Later { first: [FIRST, 3, 4], added: 7 });
+    }
+
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn the_first_structs_are_these() {
+        assert_eq!((OPTIONS_FIRST, STATUS_FIRST), (80, 669));
     }
 }

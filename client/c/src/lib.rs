@@ -12,5 +12,6 @@ mod failure;
 mod lines;
 mod panics;
 mod settings;
+mod standing;
 pub mod values;
 mod worker;

@@ -92,6 +92,11 @@ siblings: 6 options.siblings is 9, which is no mcp_sessiond_siblings that this v
 timeout: 6 options.timeout_ms is 86400001; it can be 86400000 at most
 later field: 6 `options` has a field set that this version of the library does not know; upgrade it
 later field that is 0: 0
+less than ever: 6 options.size is 79; set it to sizeof(mcp_sessiond_options)
+first options: 0
+less status than ever: 6 status.size is 668; set it to sizeof(mcp_sessiond_status)
+first status: 0
+text 1, what follows 1
 load nowhere: 6 `token` is NULL; it must point to where the result goes
 load by nobody: 6 `sessiond` is NULL; it must be a handle that mcp_sessiond_init has made
 token 0

@@ -3,10 +3,15 @@
 #define _GNU_SOURCE
 #include <mcp_sessiond.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+// The bytes that the structs had in the first header.
+#define FIRST_OPTIONS (offsetof(mcp_sessiond_options, instance) + sizeof(uint32_t))
+#define FIRST_STATUS (offsetof(mcp_sessiond_status, text) + MCP_SESSIOND_TEXT_SIZE)
 
 static mcp_sessiond_options fresh_options(void)
 {
@@ -67,6 +72,20 @@ static void misuse(void)
     refused_options("later field", &larger.options);
     larger.later = 0;
     tell("later field that is 0", mcp_sessiond_init(&larger.options, &sessiond));
+
+    // One that was built with the first header, and one that can't be.
+    mcp_sessiond_free(sessiond);
+    options = fresh_options();
+    options.size = FIRST_OPTIONS - 1;
+    refused_options("less than ever", &options);
+    options.size = FIRST_OPTIONS;
+    tell("first options", mcp_sessiond_init(&options, &sessiond));
+    memset(&status, 0xff, sizeof status);
+    status.size = FIRST_STATUS - 1;
+    tell("less status than ever", mcp_sessiond_get_status(sessiond, &status));
+    status.size = FIRST_STATUS;
+    tell("first status", mcp_sessiond_get_status(sessiond, &status));
+    printf("text %d, what follows %d\n", status.text[0] != 0, sizeof status == FIRST_STATUS || ((unsigned char *)&status)[FIRST_STATUS] == 0xff);
 
     tell("load nowhere", mcp_sessiond_load(sessiond, NULL));
     tell("load by nobody", mcp_sessiond_load(NULL, &token));

@@ -1,4 +1,4 @@
-"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp DESCRIPTOR [JOURNAL] [store|memory]
+"""A server over HTTP on one of the SDKs, with one line added: http_server.py mcp1|mcp2|fastmcp DESCRIPTOR [JOURNAL] [store|memory|cookie]
 
 It prints a line once it listens. Its journal has a line for each `initialize` and each call.
 
@@ -22,11 +22,10 @@ import support  # noqa: F401
 import uvicorn
 from mcp.server.streamable_http import EventMessage, EventStore
 
-from mcp_sessiond.asgi import durable, session_of
+from mcp_sessiond.asgi import SessionCookie, durable, session_of
 
 kind = sys.argv[1]
 journal = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT) if len(sys.argv) > 3 else 2
-
 
 
 class InMemory(EventStore):
@@ -154,7 +153,8 @@ if store:
     app = store.around(app) if sys.argv[4] == "store" else app
 else:
     app = server.http_app(path="/mcp") if kind == "fastmcp" else server.streamable_http_app()
-    app = durable(guarded(app), service="test", retry_ms=100)
+    cookie = SessionCookie() if sys.argv[4:] == ["cookie"] else None
+    app = durable(guarded(app), service="test", retry_ms=100, cookie=cookie)
 listening = socket.socket(fileno=int(sys.argv[2]))
 print(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", flush=True)
 uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

@@ -6,6 +6,7 @@ import queue
 import socket
 import subprocess
 import threading
+from typing import Any
 
 import support
 
@@ -72,3 +73,28 @@ class Server(Process):
         super().__init__(daemon, kind, script, str(number), journal, *more, fds=(number,))
         self.url = self.line()
         self.port = int(self.url.split(":")[2].split("/")[0])
+
+
+class Served:
+    """Tests of one SDK, which share a server and a daemon of their own."""
+
+    kind: str
+    more: tuple[str, ...] = ()
+    """Further arguments of the server."""
+
+    @classmethod
+    def setUpClass(cls: Any) -> None:
+        cls.daemon = support.Daemon().start()
+        cls.addClassCleanup(cls.daemon.remove)
+        cls.server = cls.serve(*cls.more)
+
+    @classmethod
+    def serve(cls: Any, *more: str, listening: Any = None) -> Server:
+        server = Server(cls.daemon, cls.kind, listening, *more)
+        cls.addClassCleanup(server.kill)
+        return server
+
+    def restart(self: Any) -> None:
+        """Kills the server, and starts it again at its port."""
+        self.server.kill()
+        type(self).server = self.serve(*self.more, listening=self.server.listening)

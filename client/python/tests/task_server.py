@@ -14,6 +14,11 @@ It prints a line once it listens. Its tools write a line in the journal, and wai
   slow {}             never answers, nor goes on as a task
   fail {}             ends by an error of JSON-RPC
   wrong {}            ends by an error of the tool
+  huge {bytes}        ends by an error of JSON-RPC whose message has so many bytes
+  names {}            asks twice at once, once by a name that it gives itself
+  long {}             has messages that are too long, the second one once there is the file `long`
+  never {}            wants a task that the daemon refuses
+  patient {}          begins a task, gives that up once there is the file `patience`, and begins it again; its result is the id
   big {bytes}         has a result of so many bytes
   required {}         the same, by what FastMCP says of a tool
   must {}             can't answer without a task
@@ -182,6 +187,49 @@ async def pair(gate: str) -> str:
 async def fail() -> str:
     await begin_task()
     raise MCPError(-32050, "API rate limit exceeded", {"after": 5})
+
+
+@server.tool()
+async def huge(bytes: int) -> str:
+    await begin_task()
+    raise MCPError(-32050, "x" * bytes)
+
+
+@server.tool()
+async def names() -> str:
+    task = await begin_task()
+    asked = (task.ask("elicitation/create", form(f"{key}"), key=key) for key in ("request-2", None))
+    first, second = await asyncio.gather(*asked)
+    return f"{first['content']['name']} and {second['content']['name']}"
+
+
+@server.tool()
+async def long() -> str:
+    task = await begin_task(message="\u00e4" * 4_096, required=True)
+    begun("long")
+    await until("long")
+    await task.tell("x" * 5_000)
+    await until("longer")
+    return "long"
+
+
+@server.tool()
+async def never() -> str:
+    await begin_task(ttl_ms=-5, required=True)
+    return "never"
+
+
+@server.tool()
+async def patient() -> str:
+    beginning = asyncio.create_task(begin_task())
+    await asyncio.sleep(0)
+    begun("beginning")
+    await until("patience")
+    beginning.cancel()
+    first, second = await asyncio.gather(begin_task(), begin_task())
+    assert first is second and first.id
+    await until("patient")
+    return first.id
 
 
 @server.tool()

@@ -24,6 +24,7 @@ class Inside:
         self.answer = answer
         self.ended = asyncio.Event()
         self.handshakes: list[dict[str, Any]] = []
+        self.cancelled: list[object] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["method"] == "DELETE":
@@ -43,6 +44,8 @@ class Inside:
             elif "id" in message and message["method"] != "ping":
                 await self.answer(message, scope, send)
             else:
+                if message["method"] == "notifications/cancelled":
+                    self.cancelled.append(message["params"]["requestId"])
                 await self.json(send, 202, None)
 
     async def json(self, send: Any, status: int, value: object) -> None:
@@ -154,6 +157,62 @@ class AnAppInside(unittest.IsolatedAsyncioTestCase):
         inside, client = await self.begun(answers)
         status, (said,) = await client.request("tools/call")
         self.assertEqual((status, said["error"]["data"]), (200, {"outcome": "not_kept"}))
+
+    async def test_a_cancellation_that_may_mean_one_of_two_calls_cancels_none(self) -> None:
+        came: asyncio.Queue[object] = asyncio.Queue()
+        first = asyncio.Event()
+
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            came.put_nowait(message["id"])
+            await (first if message["id"] == 1 else asyncio.Event()).wait()
+            await inside.json(send, 200, {"jsonrpc": "2.0", "id": message["id"], "result": {}})
+
+        inside, client = await self.begun(answers)
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        one = asyncio.create_task(client.request("tools/call"))
+        self.assertEqual(await came.get(), 1)
+        two = asyncio.create_task(client.request("tools/call"))
+        name = await came.get()
+        self.assertEqual((await client.send("POST", cancel))[0], 202)
+        self.assertEqual(inside.cancelled, [])
+        first.set()
+        self.assertEqual((await one)[1], [{"jsonrpc": "2.0", "id": 1, "result": {}}])
+        self.assertEqual((await client.send("POST", cancel))[0], 202)
+        self.assertEqual(inside.cancelled, [name])
+        two.cancel()
+
+    async def test_a_call_is_not_mixed_up_with_the_one_before_which_the_app_has_not_done_with(self) -> None:
+        names: list[object] = []
+        came, done, first = asyncio.Queue[object](), asyncio.Event(), asyncio.Event()
+
+        async def answers(message: Any, scope: Any, send: Any) -> None:
+            names.append(message["id"])
+            came.put_nowait(message["id"])
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            if len(names) == 2:
+                await asyncio.Event().wait()
+            said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"n": len(names)}})
+            part = {"type": "http.response.body", "more_body": True}
+            await send({**part, "body": f"data: {said}\r\n\r\n".encode()})
+            if len(names) == 1:
+                await first.wait()
+                done.set()
+
+        inside, client = await self.begun(answers)
+        self.assertEqual((await client.request("tools/call", id=41))[1][0]["result"], {"n": 1})
+        two = asyncio.create_task(client.request("tools/call", id=41))
+        self.assertEqual(await came.get(), 41)
+        name = await came.get()
+        self.assertNotEqual(name, 41)
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 41}}
+        self.assertEqual((await client.send("POST", cancel))[0], 202)
+        self.assertEqual(inside.cancelled, [name])
+        two.cancel()
+        first.set()
+        await done.wait()
+        self.assertEqual((await client.request("tools/call", id=42))[1][0]["result"], {"n": 3})
+        self.assertEqual(await came.get(), 42)
 
 
 if __name__ == "__main__":

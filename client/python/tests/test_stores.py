@@ -13,7 +13,7 @@ from mcp.server.streamable_http import EventMessage
 from modern import Modern
 from processes import Server
 
-from mcp_sessiond import Options
+from mcp_sessiond import Options, Sessions, UnknownSession
 from mcp_sessiond.asgi.settings import Message, Receive, Scope, Send
 from mcp_sessiond.bus import DurableBus
 from mcp_sessiond.event_store import DurableEventStore
@@ -82,6 +82,30 @@ class Stores(unittest.IsolatedAsyncioTestCase):
             await store.cull()
         self.assertEqual(await store.get_many(["a", "b"]), [None, None])
 
+    async def test_a_collection_that_was_terminated_begins_anew(self) -> None:
+        self.daemon.kill()
+        self.daemon.start("sessions.tombstone_ms=1")
+        store, sessions = KeyValue("web", self.options), Sessions("web", self.options)
+
+        async def terminated() -> None:
+            (collection,) = await sessions.list()
+            await (await sessions.open(collection.id)).terminate()
+            while await self.exists(sessions, collection.id):
+                pass
+
+        for again in range(2):
+            await store.put("a", {"n": again})
+            self.assertEqual(await store.get("a"), {"n": again})
+            await terminated()
+            self.assertIsNone(await store.get("a"))
+            await terminated()
+        await store.put("a", {"n": 2})
+        await terminated()
+        self.assertEqual((await store.delete("a"), await store.keys()), (False, []))
+        await terminated()
+        await store.cull()
+        self.assertTrue(await store.destroy_collection("default_collection"))
+
     async def test_no_session_replays_the_events_of_another(self) -> None:
         from mcp_types import JSONRPCNotification
 
@@ -137,6 +161,63 @@ class Stores(unittest.IsolatedAsyncioTestCase):
         self.assertIn(told.count(ResourceUpdated(uri="notes://1")), (3, 4))
         stops[0]()
         stops[0]()
+
+    async def test_a_bus_that_could_not_begin_hears_later(self) -> None:
+        from mcp.server.subscriptions import ToolsListChanged
+
+        self.daemon.kill()
+        self.daemon.start("limits.sessions_per_service=1")
+        await Sessions("web", self.options).create()
+        buses = [DurableBus("web", self.options) for _ in range(2)]
+        heard: list[asyncio.Queue[object]] = [asyncio.Queue(), asyncio.Queue()]
+        for bus, queue in zip(buses, heard, strict=True):
+            bus.subscribe(queue.put_nowait)
+        with self.assertLogs("mcp_sessiond", "WARNING") as log:
+            await buses[0].publish(ToolsListChanged())
+        self.assertIn("number of sessions", log.output[0])
+        self.assertEqual((heard[0].qsize(), heard[1].qsize()), (1, 0))
+        self.daemon.kill()
+        self.daemon.start()
+
+        async def told() -> None:
+            while heard[1].empty():
+                await buses[0].publish(ToolsListChanged())
+
+        await asyncio.wait_for(told(), 20)
+
+    async def test_who_only_publishes_begins_anew_where_the_events_have_ended(self) -> None:
+        from mcp.server.subscriptions import ToolsListChanged
+
+        self.daemon.kill()
+        self.daemon.start("sessions.tombstone_ms=1")
+        sessions, bus = Sessions("web", self.options), DurableBus("web", self.options)
+        await bus.publish(ToolsListChanged())
+        await (await sessions.open("mcp.events")).terminate()
+        while await self.exists(sessions, "mcp.events"):
+            pass
+        await bus.publish(ToolsListChanged())
+        self.assertEqual((await (await sessions.open("mcp.events")).view()).last_number, 1)
+
+    async def exists(self, sessions: Sessions, id: str) -> bool:
+        try:
+            await sessions.get(id)
+        except UnknownSession:
+            return False
+        return True
+
+    async def test_what_is_no_event_is_passed_over(self) -> None:
+        from mcp.server.subscriptions import ResourceUpdated, ToolsListChanged
+
+        bus, heard = DurableBus("web", self.options), asyncio.Queue[object]()
+        bus.subscribe(heard.put_nowait)
+        await bus.publish(ToolsListChanged())
+        events = (await Sessions("web", self.options).open("mcp.events")).standalone()
+        for other in ("text", None, ["kind"], {"kind": ["a"]}, {"kind": "resource_updated"}, {"kind": "none"}):
+            await events.append(other)
+        await events.append({"kind": "resource_updated", "uri": 7})
+        await bus.publish(ResourceUpdated(uri="notes://1"))
+        told = [await asyncio.wait_for(heard.get(), 20) for _ in range(2)]
+        self.assertEqual(told, [ToolsListChanged(), ResourceUpdated(uri="notes://1")])
 
     async def test_a_web_session(self) -> None:
         store = DurableStore("shop", self.options)

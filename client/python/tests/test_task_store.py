@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import time
 import unittest
 from typing import Any
 
 import support
 from processes import Server
 from raw import Raw
+
+from mcp_sessiond import Options
+from mcp_sessiond.blocking import Sessions
 
 
 class Experimental(unittest.TestCase):
@@ -42,9 +47,20 @@ class Experimental(unittest.TestCase):
         return (client or self.client).request(2, "tasks/get", taskId=task).answer()
 
     def until(self, task: str, **is_so: str) -> Any:
+        until = time.monotonic() + 20
         while not is_so.items() <= (now := self.get(task)["result"]).items():
-            pass
+            self.assertLess(time.monotonic(), until, f"the task is not {is_so}")
         return now
+
+    def text(self, task: str) -> str:
+        answer = self.client.request(3, "tasks/result", taskId=task).answer()
+        return str(answer["result"]["content"][0]["text"])
+
+    def until_written(self, file: str, line: str) -> None:
+        path = self.daemon.directory / file
+        until = time.monotonic() + 20
+        while not path.exists() or line not in path.read_text():
+            self.assertLess(time.monotonic(), until, f"`{line}` is not in {file}")
 
     def test_a_task_is_told_by_the_next_server_to_its_session_alone(self) -> None:
         task = self.task("work", gate="open")
@@ -79,6 +95,49 @@ class Experimental(unittest.TestCase):
         again = self.task("work", gate="late")
         self.until(again, status="completed")
         self.until(task, status="cancelled")
+
+    def test_a_task_that_ends_when_the_daemon_is_killed_has_its_result(self) -> None:
+        task, hold = self.task("work", gate="open"), self.daemon.directory / "hold"
+        self.until(task, statusMessage="half of it is done")
+        hold.touch()
+        (self.daemon.directory / "open").touch()
+        self.until_written("journal", "completing")
+        # Nobody else may start a daemon meanwhile.
+        self.daemon.directory.chmod(0o777)
+        self.daemon.kill()
+        hold.unlink()
+        self.until_written("task_store_server.py.log", "A change of a task waits")
+        self.daemon.directory.chmod(0o700)
+        self.daemon.start()
+        self.until(task, status="completed")
+        self.assertEqual(self.text(task), "worked")
+
+    def test_an_error_of_any_length_ends_its_task_and_not_the_session(self) -> None:
+        for size in (5, 5_000, 20 << 20):
+            task = self.task("fail", size=size)
+            self.assertEqual(self.until(task, status="failed")["statusMessage"], "x" * min(size, 4_096))
+            self.assertEqual(self.text(task), "x" * min(size, 4_096))
+
+    def test_the_end_of_a_task_whose_session_has_ended_is_no_error_of_the_servers(self) -> None:
+        self.task("fail", size=1, gate="open")
+        Sessions("test", Options(directory=self.daemon.directory)).open(self.client.session or "").terminate()
+        (self.daemon.directory / "open").touch()
+        self.until_written("task_store_server.py.log", "The end of a task is not kept")
+        self.client = self.begun(self.server)
+        self.until(self.task("fail", size=1), status="failed")
+        self.assertNotIn("Traceback", (self.daemon.directory / "task_store_server.py.log").read_text())
+
+    def test_the_store_lists_the_tasks_of_the_session(self) -> None:
+        stranger = self.begun(self.server)
+        first, second = self.task("work", gate="never"), self.task("fail", size=1)
+        self.until(second, status="failed")
+
+        def listed(client: Raw) -> Any:
+            result = client.request(4, "tools/call", name="tasks", arguments={}).answer()["result"]
+            return sorted(json.loads(result["content"][0]["text"]))
+
+        self.assertEqual(listed(self.client), sorted([[first, "working"], [second, "failed"]]))
+        self.assertEqual(listed(stranger), [])
 
     def test_what_a_task_asks_comes_with_its_result(self) -> None:
         task = self.task("ask")

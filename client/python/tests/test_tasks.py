@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import signal
@@ -180,6 +181,24 @@ class OfTheSdk(Workers, unittest.TestCase):
         self.assertEqual(self.at_first.call("late")["result"]["resultType"], "complete")
         self.open("late")
         self.until_begun("the call was answered before it could go on as a task")
+
+    def test_a_task_whose_beginning_was_given_up_is_the_calls(self: Any) -> None:
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            called = pool.submit(self.at_first.task, "patient")
+            self.until_begun("beginning")
+            self.open("patience")
+            self.daemon.process.send_signal(signal.SIGCONT)
+            task = called.result()
+        self.open("patient")
+        ended = self.at_first.until(task, "completed")
+        self.assertEqual(ended["result"]["content"][0]["text"], task)
+
+    def test_a_task_that_can_never_be_kept_leaves_nothing_behind(self: Any) -> None:
+        error = self.at_first.call("never")["error"]
+        self.assertEqual(error["code"], -32603)
+        self.assertIn("`ttl_ms` is a whole number", error["message"])
+        self.assertEqual(Sessions("test", Options(directory=self.daemon.directory)).list(), [])
 
     def test_without_room_for_a_task_a_call_is_answered_directly(self: Any) -> None:
         self.daemon.kill()

@@ -58,6 +58,27 @@ class Changes(Rules):
         self.assertIn("result", self.client.said("tasks/update", taskId=task, inputResponses={"any": NAME}))
         self.assertIn("result", self.client.said("tasks/update", taskId=task, inputResponses={}))
 
+    def test_a_name_that_a_tool_has_given_is_not_given_again(self: Any) -> None:
+        task = self.client.task("names")
+        while len(asked := self.client.until(task, "input_required")["inputRequests"]) < 2:
+            pass
+        self.assertEqual(set(asked), {"request-1", "request-2"})
+        self.client.said("tasks/update", taskId=task, inputResponses=dict.fromkeys(asked, NAME))
+        ended = self.client.until(task, "completed")
+        self.assertEqual(ended["result"]["content"][0]["text"], "Ann and Ann")
+
+    # Messages
+
+    def test_a_message_that_is_too_long_is_cut(self: Any) -> None:
+        task = self.client.task("long")
+        self.assertEqual(self.client.get(task)["statusMessage"], "\u00e4" * 2_048)
+        self.open("long")
+        while (now := self.client.get(task)["statusMessage"])[0] != "x":
+            self.assertEqual(now, "\u00e4" * 2_048)
+        self.assertEqual(now, "x" * 4_096)
+        self.open("longer")
+        self.client.until(task, "completed")
+
     # Cancellation
 
     def test_cancelling_ends_the_work(self: Any) -> None:
@@ -195,6 +216,14 @@ class Listening(Changes):
             while (told := next(messages))["params"]["status"] != "completed":
                 pass
             self.assertEqual(told["params"]["result"]["content"][0]["text"], "Hello, Ann in Ann!")
+
+    def test_an_error_that_is_too_large_ends_its_task(self: Any) -> None:
+        """FastMCP answers such a call by a result."""
+        long = self.client.until(self.client.task("huge", bytes=5_000), "failed")
+        self.assertEqual((long["error"]["code"], long["error"]["message"]), (-32050, "x" * 5_000))
+        failed = self.client.until(self.client.task("huge", bytes=5 << 20), "failed")["error"]
+        self.assertEqual(failed["code"], -32603)
+        self.assertIn("the daemon takes", failed["message"])
 
     def test_other_notifications_are_as_they_were(self: Any) -> None:
         """A subscription without tasks is the SDK's own."""

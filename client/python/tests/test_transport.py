@@ -13,36 +13,17 @@ import unittest
 from typing import Any
 
 import support
-from processes import Server
+from processes import Served, Server
 from raw import Raw, Response
 
 from mcp_sessiond import Options, StreamStart, blocking
 
 
-class Transport:
-    kind: str
-
-    @classmethod
-    def setUpClass(cls: Any) -> None:
-        cls.daemon = support.Daemon().start()
-        cls.addClassCleanup(cls.daemon.remove)
-        cls.server = cls.serve()
-
-    @classmethod
-    def serve(cls: Any, listening: Any = None) -> Server:
-        server = Server(cls.daemon, cls.kind, listening)
-        cls.addClassCleanup(server.kill)
-        return server
-
+class Transport(Served):
     def setUp(self: Any) -> None:
         self.gate = str(self.daemon.directory / self.id())
         self.raw = Raw(self.server.port)
         self.raw.initialize()
-
-    def restart(self: Any) -> None:
-        """Kills the server, and starts it again at its port."""
-        self.server.kill()
-        type(self).server = self.serve(self.server.listening)
 
     def open_gate(self: Any) -> None:
         os.close(os.open(self.gate, os.O_CREAT))

@@ -16,9 +16,13 @@ at=127.0.0.1:0
 trap 'kill -9 "$pid" 2>/dev/null || true; rm -rf "$said"' EXIT
 
 start() {
+  : >"$said/server" # what the former one has said
   "$SERVER" "$at" >"$said/server" &
   pid=$!
-  until url=$(sed -n 's/^listening at //p' "$said/server") && [ -n "$url" ]; do sleep 0.05; done
+  until url=$(sed -n 's/^listening at //p' "$said/server") && [ -n "$url" ]; do
+    kill -0 "$pid" # else it has ended, and said why
+    sleep 0.05
+  done
   at=${url#http://} at=${at%/mcp}
 }
 
@@ -45,6 +49,8 @@ visit 3
 call 4 '{"name":"steps","arguments":{"n":600},"_meta":{"progressToken":4}}' >"$said/call" 2>/dev/null &
 until grep -q progress "$said/call"; do sleep 0.05; done
 kill -9 "$pid"
+# The next one takes its port.
+wait "$pid" 2>/dev/null || true
 echo 'killed in the middle of a call'
 start
 visit 5

@@ -1,6 +1,7 @@
 //! An MCP server on rmcp whose tool goes on as a task that outlives its request and its connection: `tasks_server [ADDRESS]`.
 //!
 //! It speaks MCP 2026-07-28. Start two of them: either answers for the tasks of both, and for those of one that was killed.
+//! `sh client/rust/examples/tasks_server.sh` does that, with curl.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -9,11 +10,14 @@ use std::time::Duration;
 use axum::Router;
 use mcp_sessiond_client::rmcp::{DurableTasks, RunOptions};
 use mcp_sessiond_client::task_handlers;
+use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{CallToolResponse, ServerCapabilities, ServerConfig};
+use rmcp::schemars::{self, JsonSchema};
 use rmcp::service::RequestContext;
-use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, tool, tool_handler, tool_router};
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tracing_subscriber::filter::LevelFilter;
@@ -24,19 +28,29 @@ struct Shop {
     tasks: DurableTasks,
 }
 
+/// How long a report is.
+#[derive(Deserialize, JsonSchema)]
+struct Report {
+    pages: u32,
+}
+
 #[tool_router]
 impl Shop {
-    /// Makes a report, which takes ten seconds.
+    /// Makes a report, a page each second.
     #[tool]
-    async fn report(&self, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn report(
+        &self,
+        Parameters(Report { pages }): Parameters<Report>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         let options = RunOptions::default().message("begun");
         self.tasks
-            .run(&context, options, |work| async move {
-                for page in 1..=10 {
-                    work.tell(format!("page {page} of 10")).await;
+            .run(&context, options, move |work| async move {
+                for page in 1..=pages {
+                    work.tell(format!("page {page} of {pages}")).await;
                     sleep(Duration::from_secs(1)).await;
                 }
-                "ten pages".to_owned()
+                format!("a report of {pages} pages")
             })
             .await
     }
@@ -59,8 +73,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mcp = StreamableHttpService::new(
         move || Ok(shop.clone()),
         NeverSessionManager::default().into(),
-        rmcp::transport::streamable_http_server::StreamableHttpServerConfig::default()
-            .with_legacy_session_mode(false),
+        StreamableHttpServerConfig::default().with_legacy_session_mode(false),
     );
     let listener = TcpListener::bind(address).await?;
     writeln!(std::io::stdout(), "listening at http://{}/mcp", listener.local_addr()?)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mcp_sessiond_proto::client::Client;
 #[cfg(feature = "sessions")]
-use mcp_sessiond_proto::hello::{EXPIRES, SECRETS, WILLS};
+use mcp_sessiond_proto::hello::{CLOSES, EXPIRES, SECRETS, WILLS};
 use mcp_sessiond_proto::hello::{Hello, REQUESTS};
 use tokio::sync::watch;
 
@@ -52,6 +52,12 @@ impl Connection {
     #[cfg(feature = "sessions")]
     pub(crate) fn takes_wills(&self) -> bool {
         self.hello.features & WILLS != 0
+    }
+
+    /// Whether an append may close its stream: a daemon of before would refuse that.
+    #[cfg(feature = "sessions")]
+    pub(crate) fn takes_close(&self) -> bool {
+        self.hello.features & CLOSES != 0
     }
 
     /// Whether state values may expire: a daemon of before would refuse that.

@@ -53,7 +53,7 @@ pub enum ConnectError {
         socket: PathBuf,
     },
     /// Whoever listens is somebody else.
-    #[error("whoever listens at the daemon's socket has uid {0}; nothing was sent to it")]
+    #[error("the process at the daemon's socket has uid {0}; nothing was sent to it")]
     DaemonUid(u32),
     /// The daemon ended the connection with its hello.
     #[error(transparent)]
@@ -75,7 +75,7 @@ pub enum ConnectError {
         status: std::process::ExitStatus,
     },
     /// It took too long.
-    #[error("the daemon at {} was not reached within {} ms ({last}); see `mcp-sessiond debug check`", socket.display(), waited.as_millis())]
+    #[error("the daemon at {} was not reached within {} ms ({last}); see `mcp-sessiond doctor`", socket.display(), waited.as_millis())]
     Timeout {
         /// The socket.
         socket: PathBuf,
@@ -119,7 +119,7 @@ pub enum Reason {
     #[error(transparent)]
     Refused(#[from] Error),
     /// The daemon did not answer in time. Tried again at a later call.
-    #[error("the daemon did not answer within {} ms; see `mcp-sessiond debug check`", .0.as_millis())]
+    #[error("the daemon did not answer within {} ms; see `mcp-sessiond doctor`", .0.as_millis())]
     NoAnswer(Duration),
     /// Final: this instance's session is no longer to be had, and the one that the daemon offers instead has a
     /// history of its own, which must not be overwritten.
@@ -158,7 +158,7 @@ pub enum SessionError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The daemon did not answer in time. Whether the call was carried out is not known.
-    #[error("the daemon did not answer within {} ms; see `mcp-sessiond debug check`", .0.as_millis())]
+    #[error("the daemon did not answer within {} ms; see `mcp-sessiond doctor`", .0.as_millis())]
     NoAnswer(Duration),
     /// The answer to a conditional write was lost, and when it was repeated the condition did not hold any more: by
     /// somebody else's doing, or by its own where many other writes have followed or the daemon is an older one. Read
@@ -201,6 +201,12 @@ impl SessionError {
         let busy = |error: &Error| matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. });
         matches!(self, Self::Connect(_) | Self::NoAnswer(_))
             || matches!(self, Self::Refused(error) if busy(error))
+    }
+
+    /// Whether the session has ended, or was never there.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.refusal(), Some(Error::UnknownSession | Error::SessionTerminated))
     }
 }
 

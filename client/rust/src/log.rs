@@ -28,7 +28,7 @@ pub(crate) fn never() {
 pub(crate) fn doubtful() {
     warn!(
         target: LOG_TARGET,
-        "Nothing is resumed, now or later: what this process was started with can't be read; `mcp-sessiond debug check --for PID` says which part"
+        "Nothing is resumed, now or later: what this process was started with can't be read; `mcp-sessiond doctor --for PID` says which part"
     );
 }
 

@@ -37,6 +37,7 @@ mod context;
 mod events;
 mod live;
 mod manager;
+mod names;
 mod options;
 mod post;
 mod pump;
@@ -47,6 +48,8 @@ mod service;
 mod table;
 mod tail;
 mod tasks;
+#[cfg(test)]
+mod tests;
 mod transport;
 mod writer;
 

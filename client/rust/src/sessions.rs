@@ -138,13 +138,20 @@ impl Sessions {
     /// # Errors
     /// `unknown_session`, `session_terminated`, `binding_mismatch`; for a host's `session_held`, `no_verified_host`.
     pub async fn open(&self, id: &SessionId) -> Result<Session, SessionError> {
+        Ok(self.opened(id).await?.0)
+    }
+
+    /// The same, and whether the session is bound to a caller.
+    pub(crate) async fn opened(&self, id: &SessionId) -> Result<(Session, bool), SessionError> {
         let (service, caller) = (self.service.clone(), self.caller.clone());
         let of = SessionRef { session: id.clone(), service, epoch: None, caller };
         let opened = self.call(|connection, context| {
             let of = of.clone();
             async move { connection.open_session(context, of).await }
         });
-        self.had(opened.await?, self.caller.clone())
+        let view = opened.await?;
+        let is_bound = view.bound;
+        Ok((self.had(view, self.caller.clone())?, is_bound))
     }
 
     /// The session of this id, where they are a service's. Nothing is asked.

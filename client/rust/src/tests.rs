@@ -1,12 +1,12 @@
 //! The client against a daemon that does what the test says.
 
 mod broken;
-mod fake;
+pub(crate) mod fake;
 mod logged;
 mod python;
 mod runtimes;
 #[cfg(feature = "sessions")]
-mod sessions;
+pub(crate) mod sessions;
 mod starting;
 mod three_calls;
 #[cfg(feature = "tower")]

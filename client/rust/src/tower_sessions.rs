@@ -1,8 +1,8 @@
 //! Sessions of a web site, by tower-sessions 0.15 (feature `tower-sessions`).
 
-use std::pin::Pin;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use async_trait::async_trait;
 use mcp_sessiond_proto::sessions::{Lifetimes, Status};
 use mcp_sessiond_proto::state::StateWrite;
 use mcp_sessiond_proto::{Error, Json, SessionId, StateKey};
@@ -57,7 +57,7 @@ impl SessiondStore {
     async fn open(&self, id: &Id) -> Result<Option<Session>, SessionError> {
         match self.sessions.open(&hashed(id)).await {
             Ok(session) => Ok(Some(session)),
-            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) if error.is_over() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -69,8 +69,11 @@ impl SessiondStore {
             .lifetimes(lifetimes(record));
         self.sessions.create(options).await
     }
+}
 
-    async fn create_record(&self, record: &mut Record) -> Stored<()> {
+#[async_trait]
+impl SessionStore for SessiondStore {
+    async fn create(&self, record: &mut Record) -> Stored<()> {
         for _ in 0..TRIES {
             match self.make(record).await {
                 Ok(session) => return write(&session, record).await.map_err(failed),
@@ -83,9 +86,9 @@ impl SessiondStore {
         Err(StoreError::Backend("no id could be drawn that is nobody's".into()))
     }
 
-    async fn save_record(&self, record: &Record) -> Stored<()> {
+    async fn save(&self, record: &Record) -> Stored<()> {
         if record.expiry_date.unix_timestamp_nanos() <= now() {
-            return self.delete_record(&record.id).await;
+            return self.delete(&record.id).await;
         }
         let session = match self.sessions.open(&hashed(&record.id)).await {
             Ok(session) => {
@@ -101,15 +104,15 @@ impl SessiondStore {
         };
         match saved {
             // A session that was deleted is not there again by a late write.
-            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) if error.is_over() => Ok(()),
             saved => saved.map_err(failed),
         }
     }
 
-    async fn load_record(&self, id: &Id) -> Stored<Option<Record>> {
+    async fn load(&self, id: &Id) -> Stored<Option<Record>> {
         let Some(session) = self.open(id).await.map_err(failed)? else { return Ok(None) };
         let kept = match session.get(&key()).await {
-            Err(error) if is_gone(&error) => None,
+            Err(error) if error.is_over() => None,
             kept => kept.map_err(failed)?,
         };
         let Some(kept) = kept else { return Ok(None) };
@@ -123,10 +126,10 @@ impl SessiondStore {
         Ok((expires > now()).then_some(record))
     }
 
-    async fn delete_record(&self, id: &Id) -> Stored<()> {
+    async fn delete(&self, id: &Id) -> Stored<()> {
         let Some(session) = self.open(id).await.map_err(failed)? else { return Ok(()) };
         match session.terminate().await {
-            Err(error) if is_gone(&error) => Ok(()),
+            Err(error) if error.is_over() => Ok(()),
             ended => ended.map_err(failed),
         }
     }
@@ -165,52 +168,7 @@ fn now() -> i128 {
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 
-fn is_gone(error: &SessionError) -> bool {
-    matches!(error.refusal(), Some(Error::UnknownSession | Error::SessionTerminated))
-}
-
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 fn failed(error: SessionError) -> StoreError {
     StoreError::Backend(error.to_string())
-}
-
-type Answer<'a, T> = Pin<Box<dyn Future<Output = Stored<T>> + Send + 'a>>;
-
-// What `async_trait` makes of the trait's methods.
-impl SessionStore for SessiondStore {
-    fn create<'a, 'b, 'c>(&'a self, record: &'b mut Record) -> Answer<'c, ()>
-    where
-        'a: 'c,
-        'b: 'c,
-        Self: 'c,
-    {
-        Box::pin(self.create_record(record))
-    }
-
-    fn save<'a, 'b, 'c>(&'a self, record: &'b Record) -> Answer<'c, ()>
-    where
-        'a: 'c,
-        'b: 'c,
-        Self: 'c,
-    {
-        Box::pin(self.save_record(record))
-    }
-
-    fn load<'a, 'b, 'c>(&'a self, id: &'b Id) -> Answer<'c, Option<Record>>
-    where
-        'a: 'c,
-        'b: 'c,
-        Self: 'c,
-    {
-        Box::pin(self.load_record(id))
-    }
-
-    fn delete<'a, 'b, 'c>(&'a self, id: &'b Id) -> Answer<'c, ()>
-    where
-        'a: 'c,
-        'b: 'c,
-        Self: 'c,
-    {
-        Box::pin(self.delete_record(id))
-    }
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use turul_mcp_protocol::ServerCapabilities;
 use turul_mcp_session_storage::{SessionInfo, SessionStorage, SessionStorageError as StorageError, SseEvent};
 
-use self::failure::{failed, is_gone, wrong};
+use self::failure::{failed, wrong};
 use self::info::{Changes, Head};
 use crate::error::SessionError;
 use crate::session::{Session, Update};
@@ -79,7 +79,7 @@ impl SessiondStorage {
         let Ok(session) = id.parse() else { return Ok(None) };
         match self.sessions.open(&session).await {
             Ok(session) => Ok(Some(session)),
-            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) if error.is_over() => Ok(None),
             Err(error) => Err(failed(error, id)),
         }
     }
@@ -198,7 +198,7 @@ impl SessionStorage for SessiondStorage {
         match read.await {
             Ok((view, _)) if view.status == Status::Terminated => Ok(None),
             Ok((view, values)) => info::read(session_id, &view, values),
-            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) if SessionError::is_over(&error) => Ok(None),
             Err(error) => Err(failed(error, session_id)),
         }
     }
@@ -224,7 +224,7 @@ impl SessionStorage for SessiondStorage {
         let Some(session) = self.find(session_id).await? else { return Ok(None) };
         match session.get(&key).await {
             Ok(value) => value.as_ref().map(parsed).transpose(),
-            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) if error.is_over() => Ok(None),
             Err(error) => Err(failed(error, session_id)),
         }
     }
@@ -240,7 +240,7 @@ impl SessionStorage for SessiondStorage {
         let Some(session) = self.find(session_id).await? else { return Ok(false) };
         match session.terminate().await {
             Ok(()) => Ok(true),
-            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) if error.is_over() => Ok(false),
             Err(error) => Err(failed(error, session_id)),
         }
     }
@@ -274,7 +274,7 @@ impl SessionStorage for SessiondStorage {
     ) -> Result<u64, StorageError> {
         let Some(session) = self.find(session_id).await? else { return Ok(0) };
         match events::drop_before(&session, before_event_id).await {
-            Err(error) if is_gone(&error) => Ok(0),
+            Err(error) if error.is_over() => Ok(0),
             dropped => dropped.map_err(|error| failed(error, session_id)),
         }
     }

@@ -15,6 +15,7 @@ const KEPT_EVENTS = [256, 16];
 
 interface Entry {
   json: string | null;
+  close: boolean;
   resolve: (appended: Appended) => void;
   reject: (error: unknown) => void;
 }
@@ -31,12 +32,12 @@ export class Appender {
   }
 
   /**
-   * Appends a message, as JSON text; null: a priming event. It is kept when this resolves. Rejects as
-   * `Stream.append` does.
+   * Appends a message, as JSON text; null: a priming event. It is kept when this resolves. `close`: the
+   * stream is closed with it, and with what waits at that moment. Rejects as `Stream.append` does.
    */
-  append(json: string | null): Promise<Appended> {
+  append(json: string | null, close = false): Promise<Appended> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ json, resolve, reject });
+      this.#waiting.push({ json, close, resolve, reject });
       if (!this.#busy) void this.#work();
     });
   }
@@ -64,7 +65,9 @@ export class Appender {
 
   /** Whether the entries are settled. */
   async #appended(batch: Entry[], last = batch.length === 1): Promise<boolean> {
-    const append = () => this.#stream().appendTexts(batch.map(({ json }) => json));
+    const texts = batch.map(({ json }) => json);
+    const close = batch.some(({ close }) => close);
+    const append = () => this.#stream().appendTexts(texts, undefined, { close });
     try {
       let made = append();
       for (const keep of KEPT_EVENTS) {

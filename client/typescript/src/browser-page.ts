@@ -37,6 +37,17 @@ interface Kept {
 type Message = { id?: any; method?: string; params?: any; result?: unknown; error?: unknown };
 type Waiting = { call: ResumedCall; settle: (message: Message) => void };
 
+/** The entry of a storage. One that this library did not write counts as none: the page connects in full. */
+function read(text: string | null): Kept | undefined {
+  try {
+    const { session, version, open } = JSON.parse(text ?? '{}') as Partial<Kept>;
+    if (typeof session !== 'string' || typeof open !== 'object' || open === null) return undefined;
+    return { session, version: typeof version === 'string' ? version : undefined, open };
+  } catch {
+    return undefined;
+  }
+}
+
 /** What the next page needs. */
 export class Memory {
   kept: Kept | undefined;
@@ -45,8 +56,7 @@ export class Memory {
     readonly storage: PageStorage,
     readonly key: string,
   ) {
-    const text = storage.getItem(key);
-    this.kept = text === null ? undefined : (JSON.parse(text) as Kept);
+    this.kept = read(storage.getItem(key));
   }
 
   begin(session: string, version: string | undefined): void {

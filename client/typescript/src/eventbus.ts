@@ -1,7 +1,7 @@
 // The `ServerEventBus` of the SDK's v2: what one process publishes, the subscribers of every process of a
 // service hear.
 import { isCode } from './errors.js';
-import { toStandardError, type Logger, type Options } from './options.js';
+import { warner, type Options, type Warn } from './options.js';
 import { pause } from './patience.js';
 import type { Session } from './session.js';
 import { Sessions } from './sessions.js';
@@ -45,23 +45,29 @@ export function eventBus<E = any>(options: EventBusOptions): EventBus<E> {
   return new Bus<E>(options);
 }
 
+/** Listening to the events of all processes, while anybody does. */
+interface Hearing {
+  readonly stop: AbortController;
+  /** The number of the last event before those that listeners hear. Undefined until the daemon has told it. */
+  after: bigint | undefined;
+}
+
 class Bus<E> implements EventBus<E> {
   readonly #sessions: Sessions;
-  readonly #log: Logger;
+  readonly #warn: Warn;
   readonly #listeners = new Set<(event: E) => void>();
-  #hearing: { stop: AbortController; ready: Promise<void> } | undefined;
+  #hearing: Hearing | undefined;
   /** Events are published one after the other. */
   #last: Promise<void> = Promise.resolve();
   #failing = false;
 
-  constructor({ service, log = toStandardError, ...options }: EventBusOptions) {
-    this.#sessions = Sessions.ofService(service, { log, ...options });
-    this.#log = log;
+  constructor({ service, ...options }: EventBusOptions) {
+    this.#sessions = Sessions.ofService(service, options);
+    this.#warn = warner(options.log);
   }
 
   publish(event: E): void {
-    // Who has subscribed before hears it.
-    this.#last = Promise.all([this.#last, this.#hearing?.ready]).then(() => this.#append(event));
+    this.#last = this.#last.then(() => this.#append(event));
   }
 
   subscribe(listener: (event: E) => void): () => void {
@@ -79,43 +85,39 @@ class Bus<E> implements EventBus<E> {
 
   async #append(event: E): Promise<void> {
     try {
-      const append = async () => (await this.#session()).standalone.append(event);
-      await append();
+      const session = await this.#session();
+      // Who has subscribed before hears it.
+      if (this.#hearing) await begin(this.#hearing, session);
+      await session.standalone.append(event);
       this.#failing = false;
     } catch (error) {
-      this.#warn(error);
+      this.#unheard(error);
       this.#tell(event);
     }
   }
 
-  #hear(): { stop: AbortController; ready: Promise<void> } {
-    const stop = new AbortController();
-    let begun = (): void => undefined;
-    const ready = new Promise<void>((resolve) => {
-      begun = resolve;
-    });
-    void this.#follow(stop.signal, begun);
-    return { stop, ready };
+  #hear(): Hearing {
+    const hearing: Hearing = { stop: new AbortController(), after: undefined };
+    void this.#follow(hearing);
+    return hearing;
   }
 
-  async #follow(signal: AbortSignal, begun: () => void): Promise<void> {
-    let after: bigint | undefined;
+  async #follow(hearing: Hearing): Promise<void> {
+    const { signal } = hearing.stop;
     while (!signal.aborted) {
       try {
         const session = await this.#session();
-        after ??= (await session.view()).lastNumber;
-        begun();
-        const { events, next } = await session.wait([{ number: after }], WAIT_MS, signal);
+        const number = await begin(hearing, session);
+        const { events, next } = await session.wait([{ number }], WAIT_MS, signal);
         if (signal.aborted) return;
         for (const { json } of events) this.#tell(JSON.parse(json) as E);
         const [place] = next;
-        if (place && 'number' in place) after = place.number;
+        if (place && 'number' in place) hearing.after = place.number;
         this.#failing = false;
       } catch (error) {
-        begun();
         // The session has ended, and the next one numbers its events from 1.
-        if (isCode(error, 'unknown_session', 'session_terminated', 'unknown_cursor')) after = 0n;
-        else this.#warn(error);
+        if (isCode(error, 'unknown_session', 'session_terminated', 'unknown_cursor')) hearing.after = 0n;
+        else this.#unheard(error);
         await pause(RETRY_MS);
       }
     }
@@ -145,14 +147,22 @@ class Bus<E> implements EventBus<E> {
       try {
         listener(event);
       } catch (error) {
-        this.#log('warn', `mcp-sessiond: a listener has failed: ${String(error)}`);
+        this.#warn(`a listener has failed: ${String(error)}`);
       }
     }
   }
 
-  #warn(error: unknown): void {
-    if (!this.#failing)
-      this.#log('warn', `mcp-sessiond: other processes do not hear of changes: ${String(error)}`);
+  #unheard(error: unknown): void {
+    if (!this.#failing) this.#warn(`other processes do not hear of changes: ${String(error)}`);
     this.#failing = true;
   }
+}
+
+/** Where listeners begin to hear. It is the same place for whoever asks first: a follower, or an event. */
+async function begin(hearing: Hearing, session: Session): Promise<bigint> {
+  if (hearing.after === undefined) {
+    const { lastNumber } = await session.view();
+    hearing.after ??= lastNumber;
+  }
+  return hearing.after;
 }

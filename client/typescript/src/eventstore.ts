@@ -1,7 +1,7 @@
 // The official SDK's `EventStore`, for one session.
 import { Appender } from './appender.js';
 import { isCode } from './errors.js';
-import { toStandardError, type Logger } from './options.js';
+import { warner, type Logger, type Warn } from './options.js';
 import type { Session } from './session.js';
 import { STANDALONE, type Stream } from './stream.js';
 import { jsonText, shown } from './wire.js';
@@ -52,14 +52,14 @@ const told = (id: string): string => id.replace(/^post-/, '');
  */
 export class SessionEventStore implements EventStore {
   readonly #session: Session;
-  readonly #log: Logger;
+  readonly #warn: Warn;
   readonly #streams = new Map<string, Promise<Appender>>();
   readonly #answered: string[] = [];
   #failing = false;
 
   constructor(session: Session, options: { log?: Logger } = {}) {
     this.#session = session;
-    this.#log = options.log ?? toStandardError;
+    this.#warn = warner(options.log);
   }
 
   /** Keeps a message. Its event id; empty where it could not be kept. */
@@ -72,10 +72,7 @@ export class SessionEventStore implements EventStore {
       return id;
     } catch (error) {
       if (!this.#failing)
-        this.#log(
-          'warn',
-          `mcp-sessiond: messages of session ${shown(this.#session.id)} are not kept: ${String(error)}`,
-        );
+        this.#warn(`messages of session ${shown(this.#session.id)} are not kept: ${String(error)}`);
       this.#failing = true;
       return '';
     }

@@ -20,6 +20,8 @@ export interface Hello {
   takesWills: boolean;
   /** Whether `write_state` takes `expires_ms`. */
   takesExpiry: boolean;
+  /** Whether `append` takes `close`. */
+  takesClose: boolean;
 }
 
 /** What a client says. */
@@ -74,5 +76,6 @@ export function readHello(bytes: Buffer): Hello {
     takesRequests: (features & 1) !== 0,
     takesWills: (features & 4) !== 0,
     takesExpiry: (features & 8) !== 0,
+    takesClose: (features & 32) !== 0,
   };
 }

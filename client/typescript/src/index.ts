@@ -19,6 +19,7 @@ export { Sessiond, type Status } from './sessiond.js';
 export type { Outcome } from './lease.js';
 export { SessionEventStore, type EventStore } from './eventstore.js';
 export { session } from './durable/context.js';
+export type { SessionCookie } from './durable/cookie.js';
 export { durable, type DurableHandler, type DurableOptions } from './durable/handler.js';
 export type { HttpTransport, McpServerLike, TransportClass } from './durable/sdk.js';
 export { expressStore, type ExpressStore, type ExpressStoreOptions } from './express.js';

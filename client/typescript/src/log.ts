@@ -80,7 +80,7 @@ export class Lines {
     this.#log(
       'warn',
       "Nothing is resumed, now or later: what this process was started with can't be read; " +
-        '`mcp-sessiond debug check --for PID` says which part',
+        '`mcp-sessiond doctor --for PID` says which part',
     );
   }
 

@@ -50,3 +50,17 @@ export interface ClaimOptions extends Options {
 export const toStandardError: Logger = (_, line) => {
   process.stderr.write(`${line}\n`);
 };
+
+/** Logs a warning. */
+export type Warn = (line: string) => void;
+
+/** Warnings on a logger. One that throws is no trouble of the server's. */
+export function warner(log: Logger = toStandardError): Warn {
+  return (line) => {
+    try {
+      log('warn', `mcp-sessiond: ${line}`);
+    } catch {
+      // Nobody is there to be told.
+    }
+  };
+}

@@ -19,7 +19,7 @@ export class Patience {
   out(): SessiondError {
     return new SessiondError(
       'no_answer',
-      `the daemon did not answer within ${Math.round(this.whole)} ms; see \`mcp-sessiond debug check\``,
+      `the daemon did not answer within ${Math.round(this.whole)} ms; see \`mcp-sessiond doctor\``,
     );
   }
 

@@ -46,7 +46,7 @@ export async function reach(options: Options, known: boolean, patience: Patience
       throw new SessiondError(
         'not_connected',
         `the daemon at ${socketOf(directory)} was not reached within ` +
-          `${Math.round(patience.whole)} ms (${last.message}); see \`mcp-sessiond debug check\``,
+          `${Math.round(patience.whole)} ms (${last.message}); see \`mcp-sessiond doctor\``,
       );
     }
     await pause(wait);

@@ -1,7 +1,7 @@
 // The codec of the SDK's v2 for `requestState`, with the secret of a service as its key: what one process has
 // signed, every other one verifies, also after a restart.
 import { randomBytes } from 'node:crypto';
-import { toStandardError, type Logger, type Options } from './options.js';
+import { warner, type Options, type Warn } from './options.js';
 import { pause } from './patience.js';
 import { Sessions } from './sessions.js';
 import type { Secret } from './types.js';
@@ -61,7 +61,7 @@ export function requestStateCodec<T = unknown>(
 
 class Codec {
   readonly #sessions: Sessions;
-  readonly #log: Logger;
+  readonly #warn: Warn;
   readonly #codec: (key: Uint8Array) => StateCodec;
   /** The current one first. */
   #codecs: StateCodec[] = [];
@@ -73,7 +73,7 @@ class Codec {
 
   constructor(create: CreateCodec, { service, ttlSeconds, bind, ...options }: RequestStateOptions) {
     this.#sessions = Sessions.ofService(service, options);
-    this.#log = options.log ?? toStandardError;
+    this.#warn = warner(options.log);
     const more = {
       ...(ttlSeconds === undefined ? {} : { ttlSeconds }),
       ...(bind === undefined ? {} : { bind }),
@@ -135,8 +135,7 @@ class Codec {
       secret = await this.#sessions.secret();
       this.#failing = false;
     } catch (error) {
-      if (!this.#failing)
-        this.#log('warn', `mcp-sessiond: the key of requestState can't be had: ${String(error)}`);
+      if (!this.#failing) this.#warn(`the key of requestState can't be had: ${String(error)}`);
       this.#failing = true;
       this.#own ??= this.#codec(randomBytes(KEY_BYTES));
       if (this.#codecs.length === 0) this.#codecs = [this.#own];

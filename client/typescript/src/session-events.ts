@@ -5,7 +5,7 @@ import type { Session } from './session.js';
 import { SessionState } from './session-state.js';
 import { openStream, STANDALONE, Stream } from './stream.js';
 import type { Cursor, FoundEvent, Replayed, StreamView } from './types.js';
-import { fromFound, fromReplayed, fromStream, toCursor, type Wire } from './wire.js';
+import { fromFound, fromReplayed, fromStream, present, toCursor, type Wire } from './wire.js';
 
 /** The longest `wait`, in ms. */
 const WAIT_MAX_MS = 25_000;
@@ -55,10 +55,11 @@ export class SessionEvents extends SessionState {
   }
 
   /**
-   * What was said after a place: one page, and where the next one begins. `unknown_cursor`, `unknown_stream`.
+   * What was said after a place: one page, and where the next one begins. `most`: of so many events, which the
+   * daemon may make fewer. `unknown_cursor`, `unknown_stream`.
    */
-  async replay(after: Cursor): Promise<Replayed> {
-    return fromReplayed((await this.read('replay', { after: toCursor(after) })) as Wire);
+  async replay(after: Cursor, most?: number): Promise<Replayed> {
+    return fromReplayed((await this.read('replay', present({ after: toCursor(after), most }))) as Wire);
   }
 
   /** All that was said after a place, as one page. */

@@ -1,6 +1,6 @@
 // Starts the daemon: through the service manager where it is installed there, else detached.
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, lstatSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import path from 'node:path';
 import { derivedDirectory, runtimeDirectory } from './directory.js';
@@ -79,10 +79,22 @@ async function byServiceManager(patience: Patience): Promise<boolean> {
   }
   const runtime = `/run/user/${uid}`;
   if (!derivedDirectory().startsWith(runtime)) return false;
-  const config = process.env['XDG_CONFIG_HOME'] || path.join(homedir(), '.config');
-  if (!existsSync(path.join(config, 'systemd/user/mcp-sessiond.socket'))) return false;
+  if (!hasUnit('mcp-sessiond.socket')) return false;
   // Not the socket: that may be listening already, on a path that was taken away. Hosts don't pass
   // XDG_RUNTIME_DIR on.
   const env = { ...process.env, XDG_RUNTIME_DIR: runtime };
   return (await run('systemctl', ['--user', 'start', 'mcp-sessiond.service'], env, patience)) === 0;
+}
+
+/** Whether systemd has this unit: the first that it finds counts, also if it is masked, by a link to /dev/null. */
+function hasUnit(name: string): boolean {
+  const config = process.env['XDG_CONFIG_HOME'] || path.join(homedir(), '.config');
+  const others = ['/etc/systemd/user', '/usr/local/lib/systemd/user', '/usr/lib/systemd/user'];
+  const units = [path.join(config, 'systemd/user'), ...others].map((folder) => path.join(folder, name));
+  try {
+    const unit = units.find((unit) => lstatSync(unit, { throwIfNoEntry: false }));
+    return unit !== undefined && statSync(unit).isFile();
+  } catch {
+    return false;
+  }
 }

@@ -1,4 +1,5 @@
 // The streams of a session, and what is appended to them.
+import { isCode } from './errors.js';
 import type { SessionCalls } from './session-calls.js';
 import type { Session } from './session.js';
 import type { Appended, StreamView } from './types.js';
@@ -15,9 +16,12 @@ export class Stream {
     /** Its id. */ readonly id: string,
   ) {}
 
-  /** Appends a message. It is kept, once, when this returns its id. `unknown_stream`, `stream_closed`. */
-  async append(message: unknown): Promise<Appended> {
-    return only(await this.appendAll([message]));
+  /**
+   * Appends a message. It is kept, once, when this returns its id. `close`: the stream is closed with it, in
+   * one step, so that its last will does not follow on the message. `unknown_stream`, `stream_closed`.
+   */
+  async append(message: unknown, options?: { close?: boolean }): Promise<Appended> {
+    return only(await this.appendAll([message], undefined, options));
   }
 
   /**
@@ -25,17 +29,34 @@ export class Stream {
    * is not replayed.
    * `request`: an idempotency key. Repeating the call with the same one, also in another process, appends
    * nothing and returns the first answer, as long as the events can still be replayed.
+   * `close`: the stream is closed with the messages. A repeated call closes it, too. An older daemon takes two
+   * steps: where the second one fails, the messages are kept, and the stream is left to its will.
    */
-  appendAll(messages: unknown[], request = requestId()): Promise<Appended[]> {
+  appendAll(messages: unknown[], request = requestId(), options?: { close?: boolean }): Promise<Appended[]> {
     return this.appendTexts(
       messages.map((message) => (message === null ? null : jsonText(message))),
       request,
+      options,
     );
   }
 
   /** The same, with messages that are JSON text already. */
-  async appendTexts(messages: (string | null)[], request = requestId()): Promise<Appended[]> {
-    const appended = await this.session.change('append', { stream: this.id, request, messages });
+  async appendTexts(
+    messages: (string | null)[],
+    request = requestId(),
+    { close = false }: { close?: boolean } = {},
+  ): Promise<Appended[]> {
+    let isClosed = false;
+    const appended = await this.session.change(
+      'append',
+      { stream: this.id, request, messages },
+      ({ hello }) => ((isClosed = close && hello.takesClose) ? { close } : {}),
+    );
+    if (close && !isClosed)
+      await this.close().catch((error: unknown) => {
+        // The caller's own mistake: the standalone stream is never closed.
+        if (isCode(error, 'invalid_argument')) throw error;
+      });
     return (appended as Wire[]).map(fromAppended);
   }
 

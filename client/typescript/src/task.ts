@@ -14,6 +14,11 @@ const ENDED_EARLY_PAUSE_MS = 50;
 /** Statuses that stay. */
 const FINAL: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
 
+/** Whether a task with this status has ended. @internal */
+export function isFinal(status: string): boolean {
+  return FINAL.has(status);
+}
+
 /**
  * A task of a session (the Tasks extension of MCP 2026-07-28, SEP-2663; the tasks of MCP 2025-11-25). Beside
  * the codes of every call of a session: `unknown_task`, where there is none, or its time is over; and for
@@ -76,7 +81,7 @@ export class Task {
       const began = performance.now();
       const view = await this.#waitOnce(version, part, signal);
       const over = signal?.aborted || performance.now() >= until;
-      if (view.version !== version || FINAL.has(view.status) || over) return view;
+      if (view.version !== version || isFinal(view.status) || over) return view;
       if (performance.now() - began < part) await pause(Math.min(ENDED_EARLY_PAUSE_MS, part));
     }
   }

@@ -74,6 +74,24 @@ for (const version of ['1.32', '2']) {
     await fourth.told('ended');
     await assert.rejects(sessions.open(fourth.begun.connected), { code: 'session_terminated' });
     await kill(fourth.child);
+
+    // An entry of somebody else, or half of one: the page connects in full, and its next one resumes.
+    for (const text of [
+      '',
+      'null',
+      '"dark"',
+      '{"session":1,"open":{}}',
+      '{"session":"a","open":null}',
+      '{"sess',
+    ]) {
+      writeFileSync(path.join(world.base, `storage-${version}`), text);
+      const page = await open(version, again.url);
+      assert.equal(page.begun.resumed, false, text);
+      await kill(page.child);
+    }
+    const next = await open(version, again.url);
+    assert.equal(next.begun.resumed, true);
+    await kill(next.child);
     await kill(again.child);
   });
 }

@@ -84,3 +84,27 @@ test('a bus goes on when its session was emptied', async () => {
   assert.deepEqual((await two.count(2)).at(-1), { kind: 'resources_list_changed' });
   two.stop();
 });
+
+test('an event that comes before its bus could begin to listen is heard once', async (t) => {
+  const full = await new World({ 'limits.sessions_per_service': 1 }).start();
+  t.after(() => full.end());
+  const sessions = Sessions.ofService('bus', full.options);
+  await sessions.create({ status: { is: 'ready' } });
+  let failed;
+  const hasFailed = new Promise((resolve) => (failed = resolve));
+  const one = bus({ ...full.options, log: (_, line) => failed(line) });
+  assert.match(await hasFailed, /do not hear of changes: .*number of sessions/);
+  await full.kill();
+  full.settings = {};
+  await full.start();
+  one.bus.publish({ kind: 'tools_list_changed' });
+  await one.count(1);
+  one.bus.publish({ kind: 'prompts_list_changed' });
+  assert.deepEqual(
+    (await one.count(2)).map(({ kind }) => kind),
+    ['tools_list_changed', 'prompts_list_changed'],
+  );
+  const session = await sessions.open('mcp.events');
+  assert.equal((await session.view()).lastNumber, 2n);
+  one.stop();
+});

@@ -2,8 +2,11 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
+import { Sessions } from '../dist/index.js';
 import { kill, World } from './lib/daemon.mjs';
 import { EXTENSION, Modern, named, serveTasks } from './lib/modern.mjs';
+import { all, messages } from './lib/server.mjs';
+import { listening } from './sdks/local.mjs';
 import { clientSdk } from './sdks/sdk.mjs';
 
 let world, server, client;
@@ -82,6 +85,49 @@ test('other notifications come on the same stream, but neither notifications/pro
   assert.equal((await listening.told.next()).done, true);
   await kill(other.child);
   await told.return();
+});
+
+test('what the SDK says passes through with any character that ends a line elsewhere', async () => {
+  const uri = 'note:a\u2028b\u2029c\u0085d';
+  // The server takes eight at one time.
+  for (let n = 0; n < 9; n++) {
+    const { taskId } = await client.call('slow');
+    const { next, stop } = await client.listen({ taskIds: [taskId], resourceSubscriptions: [uri] });
+    const { method, params } = await next();
+    assert.equal(method, ACK);
+    assert.deepEqual(params.notifications, { taskIds: [taskId], resourceSubscriptions: [uri] });
+    assert.equal((await next()).params.status, 'working');
+    await fetch(`${root()}/updated?${encodeURIComponent(uri)}`);
+    const { method: told, params: of } = await next();
+    assert.deepEqual([told, of.uri], ['notifications/resources/updated', uri]);
+    stop();
+    await client.cancel(taskId);
+  }
+});
+
+test('a client that does not read is told the newest of a task, once it does', async () => {
+  const options = { service: 'slow-readers', ...world.options };
+  const handler = listening(options);
+  const session = await Sessions.ofService(options.service, world.options).create({ id: 's'.repeat(22) });
+  const { task } = await session.createTask();
+  const listen = async () => {
+    const notifications = { taskIds: [`${session.id}.${task.id}`] };
+    const request = new Modern('http://localhost/mcp').made('subscriptions/listen', { notifications });
+    const told = messages(await handler.fetch(request));
+    assert.equal((await told.next()).value.method, ACK);
+    return told;
+  };
+  const [reading, stalled] = [await listen(), await listen()];
+  for (let n = 1; n <= 20; n++) {
+    await task.update({ message: `step ${n}` });
+    while ((await reading.next()).value.params.statusMessage !== `step ${n}`);
+  }
+  await task.complete({ content: [] });
+  await all(reading);
+  const told = (await all(stalled)).filter(({ method }) => method === 'notifications/tasks');
+  assert.ok(told.length <= 3, `${told.length} notifications were piled up`);
+  assert.equal(told.at(-1).params.status, 'completed');
+  await handler.close();
 });
 
 test('servers MUST return -32021 for non-declaring clients requesting task notifications on subscriptions/listen', async () => {

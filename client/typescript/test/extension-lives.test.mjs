@@ -115,6 +115,46 @@ test('while the daemon is away a call is answered without a task, a task is look
   await kill(server.child);
 });
 
+test('a subscription is refused while the daemon is away, and taken afterwards', async () => {
+  const server = await serveTasks(world, 0, 'reject', 500);
+  const client = new Modern(server.url);
+  const { taskId } = await client.call('slow');
+  await world.kill();
+  for (let n = 0; n < 9; n++) {
+    const { status, code } = await client.error('subscriptions/listen', {
+      notifications: { taskIds: [taskId] },
+    });
+    assert.deepEqual([status, code], [503, -32603]);
+  }
+  await world.start();
+  assert.equal((await client.status(taskId, 'working')).taskId, taskId);
+  await kill(server.child);
+});
+
+for (const who of ['caller', 'auth'])
+  test(`behind express.json() a task belongs to whom the middleware names, as \`${who}\``, async () => {
+    const server = await serveTasks(world, 0, 'reject', 10_000, who);
+    const [ann, bob, nobody] = ['ann', 'bob', undefined].map((user) => new Modern(server.url, { user }));
+    const { file, open } = gate();
+    const { taskId } = await ann.call('add', { a: 1, b: 2, gate: file });
+    assert.equal((await ann.get(taskId)).status, 'working');
+    for (const other of [bob, nobody]) {
+      assert.equal((await other.error('tasks/get', { taskId })).code, -32602);
+      assert.equal((await other.error('tasks/cancel', { taskId })).code, -32602);
+      const { next, stop } = await other.listen({ taskIds: [taskId] });
+      assert.equal((await next()).params.notifications.taskIds, undefined);
+      stop();
+    }
+    const done = ann.status(taskId, 'completed');
+    open();
+    assert.equal((await done).result.content[0].text, '3');
+    assert.equal((await ann.error('subscriptions/listen', { notifications: { taskIds: 1 } })).code, -32602);
+    const own = await nobody.call('add', { a: 2, b: 2 });
+    assert.equal((await nobody.status(own.taskId, 'completed')).result.content[0].text, '4');
+    assert.equal((await ann.error('tasks/get', { taskId: own.taskId })).code, -32602);
+    await kill(server.child);
+  });
+
 test('a client that has gone before it could hear of its task leaves none that works', async () => {
   const server = await serveTasks(world);
   const sessions = Sessions.ofService('tasks', world.options);

@@ -159,6 +159,26 @@ for (const storage of given ? [given] : ['sqlite:', 'memory:'])
       assert.deepEqual([ttlMs, pollIntervalMs], [100_000, 70]);
     });
 
+    test('a message has as many bytes as the daemon takes, times are whole, and a time that is none is the error of the call', async () => {
+      const message = 'ä'.repeat(3_000);
+      const clipped = 'ä'.repeat(2_048);
+      const times = { pollMs: 70.4, ttlMs: 99_999.6 };
+      const created = await client.call('add', { gate: gate().file, message, ...times });
+      assert.deepEqual(
+        [created.resultType, created.statusMessage, created.pollIntervalMs, created.ttlMs],
+        ['task', clipped, 70, 100_000],
+      );
+      const taskId = await begun('report', { gate: gate().file, message: `x${message}`, ...times });
+      const told = await client.until(taskId, (task) => task.statusMessage);
+      assert.deepEqual(
+        [told.statusMessage, told.ttlMs, told.pollIntervalMs],
+        [`x${clipped.slice(1)}`, 100_000, 70],
+      );
+      const { isError, content } = await client.call('add', { a: 1, b: 2, ttlMs: 0 });
+      assert.equal(isError, true, 'no call that waits');
+      assert.match(content[0].text, /ttl_ms/);
+    });
+
     test('servers may discard the task after the TTL elapses: -32602', async () => {
       const { taskId, ttlMs } = await client.call('add', { gate: gate().file, ttlMs: 50 });
       assert.equal(ttlMs, 50);
@@ -258,5 +278,17 @@ for (const storage of given ? [given] : ['sqlite:', 'memory:'])
         stop();
       }
       assert.deepEqual(keys(await ann.get(taskId)), [key]);
+      // A task that was begun without a token belongs to nobody who has one.
+      const nobodys = (await client.call('greet')).taskId;
+      const [open] = keys(await client.status(nobodys, 'input_required'));
+      for (const method of ['tasks/get', 'tasks/update', 'tasks/cancel']) {
+        const inputResponses = { [open]: named('Ann') };
+        const refused = await ann.error(method, { taskId: nobodys, inputResponses });
+        assert.deepEqual(refused, await ann.error(method, { taskId: UNKNOWN[1], inputResponses }));
+      }
+      const { next, stop } = await ann.listen({ taskIds: [nobodys] });
+      assert.equal((await next()).params.notifications.taskIds, undefined);
+      stop();
+      assert.deepEqual(keys(await client.get(nobodys)), [open]);
     });
   });

@@ -4,7 +4,6 @@ import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { SessionTaskQueue, SessionTaskStore, Sessions } from '../dist/index.js';
 import { kill, lines, World } from './lib/daemon.mjs';
 
 let world;
@@ -94,7 +93,8 @@ for (const version of VERSIONS) {
     assert.equal((await tasks.getTask(asking.taskId)).statusMessage, 'asked 2');
     assert.ok(notes.some(({ params }) => params.data === 'soon'));
 
-    const lost = await begin('delay', { gate: gate().file });
+    const lost = await begin('delay', { gate: gate().file, message: 'half' });
+    while ((await tasks.getTask(lost.taskId)).statusMessage !== 'half');
     await kill(first.child);
     const second = await serve(version, first.port);
     assert.equal((await result(task.taskId)).content[0].text, 'done', 'in the next process');
@@ -102,6 +102,7 @@ for (const version of VERSIONS) {
     do now = await tasks.getTask(lost.taskId);
     while (now.status === 'working');
     assert.equal(now.status, 'failed');
+    assert.match(now.statusMessage, /outcome.*unknown/);
     const unknown = await result(lost.taskId).then(assert.fail, (error) => error);
     assert.deepEqual([unknown.code, unknown.data], [-32603, { outcome: 'unknown' }]);
     const listed = (await tasks.listTasks()).tasks.map(({ taskId, status }) => [taskId, status]);
@@ -118,75 +119,54 @@ for (const version of VERSIONS) {
   });
 }
 
-test('the store and the queue of a session do what those of the SDK do', async () => {
-  const own = await import('./sdks/node_modules/sdk-1.32/dist/esm/experimental/tasks/stores/in-memory.js');
-  const sessions = Sessions.ofService('alone', world.options);
-  const session = await sessions.create();
-  const pairs = [
-    [new own.InMemoryTaskStore(), new own.InMemoryTaskMessageQueue()],
-    [new SessionTaskStore(session), new SessionTaskQueue(session)],
-  ];
-  for (const [store, queue] of pairs) {
-    const create = (ttl) =>
-      store.createTask({ ttl, pollInterval: 5 }, 1, { method: 'tools/call' }, session.id);
-    const { taskId, status, ttl, pollInterval } = await create(60_000);
-    assert.deepEqual([status, ttl, pollInterval], ['working', 60_000, 5]);
-    const is = async (id = taskId) => (await store.getTask(id, session.id)).status;
-    for (const next of ['input_required', 'input_required', 'working', 'input_required', 'working']) {
-      await store.updateTaskStatus(taskId, next, `is ${next}`, session.id);
-      assert.equal(await is(), next);
-      assert.equal((await store.getTask(taskId, session.id)).statusMessage, `is ${next}`);
-    }
-    await assert.rejects(store.getTaskResult(taskId, session.id));
-    await store.storeTaskResult(taskId, 'completed', { content: [] }, session.id);
-    assert.deepEqual(await store.getTaskResult(taskId, session.id), { content: [] });
-    await assert.rejects(store.updateTaskStatus(taskId, 'cancelled', 'no', session.id));
-    assert.equal(await is(), 'completed');
-    const failed = await create(60_000);
-    await store.updateTaskStatus(failed.taskId, 'failed', 'why', session.id);
-    assert.deepEqual((await store.getTask(failed.taskId, session.id)).statusMessage, 'why');
-    assert.equal(await store.getTask('none', session.id), null);
-    assert.equal((await store.listTasks(undefined, session.id)).tasks.length, 2);
-    await assert.rejects(store.listTasks('none', session.id));
-    const { taskId: id } = await create(60_000);
-    const say = (n) => ({ type: 'notification', timestamp: n, message: { n } });
-    for (let n = 1; n <= 3; n++) await queue.enqueue(id, say(n), session.id, 3);
-    await assert.rejects(queue.enqueue(id, say(4), session.id, 3));
-    assert.deepEqual(await queue.dequeue(id, session.id), say(1));
-    assert.deepEqual(await queue.dequeueAll(id, session.id), [say(2), say(3)]);
-    assert.equal(await queue.dequeue(id, session.id), undefined);
-    assert.deepEqual(await queue.dequeueAll(id, session.id), []);
+test('a result waits for a daemon that is away, and one that is too large says so', async () => {
+  const server = await serve('1.32');
+  const { client, begin, tasks, result } = await connect('1.32', server.url);
+  const { file, open } = gate();
+  const message = 'ä'.repeat(3_000);
+  const waiting = await begin('delay', { gate: file, message });
+  const told = await begin('delay', { gate: file });
+  await server.out.next(new RegExp(`^working ${waiting.taskId}`));
+  await server.out.next(new RegExp(`^working ${told.taskId}`));
+  assert.equal((await tasks.getTask(waiting.taskId)).statusMessage, 'ä'.repeat(2_048));
+  await world.kill();
+  open();
+  for (let n = 0; n < 2; n++) await server.out.next(/waits to be stored/);
+  await world.start();
+  for (const { taskId } of [waiting, told]) {
+    await server.out.next(new RegExp(`^stored ${taskId}`));
+    assert.equal((await result(taskId)).content[0].text, 'done');
   }
+  const large = await begin('delay', { bytes: 1_100_000 });
+  const error = await result(large.taskId).then(assert.fail, (error) => error);
+  assert.deepEqual([error.code, error.data], [-32603, { outcome: 'not_kept' }]);
+  await client.close();
+  await kill(server.child);
 });
 
-test('a queue that several processes change loses and repeats nothing, and a task that has ended asks nothing', async () => {
-  const sessions = () => Sessions.ofService('alone', world.options);
-  const session = await sessions().create();
-  const store = new SessionTaskStore(session);
-  const { taskId } = await store.createTask({}, 1, {});
-  const queues = await Promise.all(
-    Array.from({ length: 4 }, async () => new SessionTaskQueue(await sessions().open(session.id))),
-  );
-  const say = (n) => ({ type: 'notification', timestamp: 0, message: { n } });
-  await Promise.all(Array.from({ length: 40 }, (_, n) => queues[n % 4].enqueue(taskId, say(n))));
-  const taken = await Promise.all(Array.from({ length: 40 }, (_, n) => queues[n % 4].dequeue(taskId)));
-  assert.deepEqual(
-    taken.map(({ message }) => message.n).sort((a, b) => a - b),
-    [...Array(40).keys()],
-  );
-  await queues[0].enqueue(taskId, { type: 'request', timestamp: 0, message: {} });
-  await queues[0].enqueue(taskId, say(41));
-  await store.storeTaskResult(taskId, 'completed', {});
-  assert.deepEqual(await queues[1].dequeue(taskId), say(41));
-  assert.equal(await queues[1].dequeue(taskId), undefined);
-  await store.storeTaskResult(taskId, 'completed', { late: true });
-  assert.deepEqual(await store.getTaskResult(taskId), {}, 'what comes too late changes nothing');
-  await assert.rejects(store.createTask({}, 1, {}, 'another session'), /another session/);
-  const { taskId: toggled } = await store.createTask({}, 1, {});
-  for (let n = 0; n < 70; n++) {
-    await store.updateTaskStatus(toggled, 'input_required');
-    await store.updateTaskStatus(toggled, 'working', `round ${n}`);
-  }
-  const { status, statusMessage } = await store.getTask(toggled);
-  assert.deepEqual([status, statusMessage], ['input_required', 'round 69']);
+test("the SDK's updateTaskStatus and sendRequest reject while the daemon is away and after a cancellation, and the store does not", async () => {
+  const server = await serve('1.32');
+  const { client, begin, tasks } = await connect('1.32', server.url);
+  const { file, open } = gate();
+  const told = await begin('delay', { gate: file, late: 'too late' });
+  const stored = await begin('delay', { gate: file });
+  const asking = await begin('ask');
+  while ((await tasks.getTask(asking.taskId)).status !== 'input_required');
+  for (const { taskId } of [told, stored, asking]) await tasks.cancelTask(taskId);
+  await server.out.next(/^rejected: .*cancelled or completed/);
+  open();
+  await server.out.next(new RegExp(`^stored ${stored.taskId}`));
+  await server.out.next(/^rejected: .*terminal status "cancelled"/);
+  for (const { taskId } of [told, stored])
+    assert.equal((await tasks.getTask(taskId)).status, 'cancelled', 'the server goes on');
+  const away = gate();
+  const { taskId } = await begin('delay', { gate: away.file, late: 'half' });
+  await server.out.next(new RegExp(`^working ${taskId}`));
+  await world.kill();
+  away.open();
+  await server.out.next(/^rejected: .*mcp-sessiond can't be asked/);
+  await world.start();
+  assert.equal((await tasks.getTask(taskId)).status, 'working');
+  await client.close();
+  await kill(server.child);
 });

@@ -114,6 +114,43 @@ test('a call goes on without its client, which gets the rest once and in order, 
   assert.equal(done.status, 204);
 });
 
+test('of an answer and of the will that came after it, a client gets the answer', async () => {
+  const client = await begun();
+  const session = await Sessions.ofService('test', world.options).open(client.session);
+  const stream = await session.openStream('post-killed', { openedBy: 77 });
+  const primed = await stream.prime();
+  const message = { jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 1 } };
+  const answer = { jsonrpc: '2.0', id: 77, result: {} };
+  const [told, answered] = await stream.appendAll([message, answer]);
+  await stream.append({ jsonrpc: '2.0', id: 77, error: { code: -32000, message: 'unknown' } });
+  await stream.close();
+  const from = async (event) =>
+    (await all(messages(await client.get(event.id)))).map(({ id, result }) => [id, result]);
+  assert.deepEqual(await from(primed), [
+    [undefined, undefined],
+    [77, {}],
+  ]);
+  assert.deepEqual(await from(told), [[77, {}]]);
+  assert.deepEqual(await from(answered), []);
+});
+
+test('an event that is no message, which another client of the daemon has stored, keeps nobody from the answer', async () => {
+  const client = await begun();
+  const session = await Sessions.ofService('test', world.options).open(client.session);
+  const stream = await session.openStream('post-odd', { openedBy: 78 });
+  const odd = await stream.appendTexts(['null', '7', '"{"']);
+  await stream.append({ jsonrpc: '2.0', id: 78, result: {} }, { close: true });
+  for (const [at, { id }] of odd.entries()) {
+    const response = await client.get(id);
+    assert.equal(response.status, 200);
+    const said = await all(events(response));
+    assert.deepEqual(
+      said.filter(({ data }) => data).map(({ data }) => JSON.parse(data)?.id),
+      [...Array(odd.length - 1 - at).fill(undefined), 78],
+    );
+  }
+});
+
 test('a message goes to one reader, the last that has come', async () => {
   const client = await begun();
   const former = await client.get();

@@ -127,7 +127,7 @@ impl Registry {
         if let Some(holder) = session.holder {
             self.add_to_holder(holder, &session.id, session.made_by.clone());
         }
-        if let Some(keeper) = &session.keeper {
+        for keeper in session.keepers.iter() {
             self.kept_by.insert(keeper.process, session.id.clone());
         }
         self.sessions.insert(session.id.clone(), session);
@@ -165,8 +165,8 @@ impl Registry {
         }
         self.names.remove(&(session.owner, session.told().clone()));
         // On record before the session is off it: a keeper is never forgotten.
-        if let Some(keeper) = session.keeper.clone() {
-            self.let_go(*keeper, Served::of_ended(&session));
+        for keeper in session.keepers.iter() {
+            self.let_go(keeper.clone(), Served::of_ended(&session, keeper));
         }
         self.effects.push(Effect::EndContents(session.owner, session.told().clone()));
         self.effects.push(Effect::DropSession(session.id));

@@ -3,67 +3,71 @@
 //! A keeper is on record from the moment in which it is answered until it has exited *and* what was left of its backend
 //! is gone, whatever becomes of its session meanwhile.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use mcp_sessiond_identity::{Key, ProcessId};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Error, Loss, SessionId};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, SessionId};
 
 use super::records::Spot;
 use super::{Effect, KeeperRecord, Registry, SessionRecord};
 
 /// What a keeper has served: what takes its place is not to meet what its backend still holds, such as a port, or the lock on a
 /// profile.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Served {
     owner: ProcessId,
     key: Option<Key>,
     spot: Option<Spot>,
+    backend: Option<BackendName>,
 }
 
 impl Served {
-    pub(super) fn of(session: &SessionRecord) -> Self {
-        Self { owner: session.owner, key: session.key, spot: None }
+    pub(super) fn of(session: &SessionRecord, keeper: &KeeperRecord) -> Self {
+        Self { owner: session.owner, key: session.key, spot: None, backend: keeper.of.clone() }
     }
 
     /// The same, where the session has ended: what its entry has become may have another key.
-    pub(super) fn of_ended(session: &SessionRecord) -> Self {
-        Self { spot: session.spot, ..Self::of(session) }
+    pub(super) fn of_ended(session: &SessionRecord, keeper: &KeeperRecord) -> Self {
+        Self { spot: session.spot, ..Self::of(session, keeper) }
     }
 
-    fn is_in_the_way_of(&self, session: &SessionRecord) -> bool {
+    fn is_in_the_way_of(&self, session: &SessionRecord, backend: Option<&BackendName>) -> bool {
         let same_program = self.key.zip(session.key).is_some_and(|(one, other)| one.what == other.what);
-        self.owner == session.owner && (same_program || (self.spot.is_some() && self.spot == session.spot))
+        let same_place = same_program || (self.spot.is_some() && self.spot == session.spot);
+        self.owner == session.owner && same_place && self.backend.as_ref() == backend
     }
 }
 
 impl Registry {
-    /// Whether nothing is left of the backends whose place this session's next one takes.
+    /// Whether nothing is left of the backends whose place this session's next one of this name takes.
     #[must_use]
-    pub fn is_way_free(&self, id: &SessionId) -> bool {
+    pub fn is_way_free(&self, id: &SessionId, backend: Option<&BackendName>) -> bool {
         let Some(session) = self.sessions.get(id) else { return true };
-        !self.served.values().any(|served| served.is_in_the_way_of(session))
+        !self.served.values().any(|served| served.is_in_the_way_of(session, backend))
     }
 
-    /// Registers a keeper for a session. A former keeper of the session has to end. Repeating the call has no
+    /// Registers a keeper for a session. A former keeper of the same backend has to end. Repeating the call has no
     /// further effect.
     ///
     /// # Errors
-    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] for one that has to end; and
-    /// [`Error::InvalidArgument`] for one that holds another session's backend, or has another one's name.
+    /// Those of a lease that is not the newest; [`Error::UnknownBackend`] for one that has to end;
+    /// [`Error::InvalidArgument`] for one that holds another backend, or has another one's name; and
+    /// [`Error::QuotaExceeded`] for one more than a session may have.
     pub fn keep_backend(&mut self, id: &SessionId, epoch: Epoch, keeper: KeeperRecord) -> Result<(), Error> {
         self.leased(id, epoch)?;
         let process = keeper.process;
         let of_service = self.service_kept_by.contains_key(&process);
-        let is_its = self.kept_by.get(&process).map(|of| of == id).or(of_service.then_some(false));
-        if !self.is_new_keeper(&keeper, is_its)? {
+        let is_its = self.kept_by.get(&process).map(|of| of == id && self.keeps(id, &keeper));
+        if !self.is_new_keeper(&keeper, is_its.or(of_service.then_some(false)))? {
             return self.kept(process, keeper.name).map(drop);
         }
         let session = self.leased(id, epoch)?;
-        let served = Served::of(session);
-        if let Some(former) = session.keeper.replace(Box::new(keeper.clone())) {
-            self.let_go(*former, served);
+        session.keepers.check_room(keeper.of.as_ref())?;
+        let former = session.keepers.put(keeper.clone());
+        let former = former.map(|former| (Served::of(session, &former), former));
+        if let Some((served, former)) = former {
+            self.let_go(former, served);
         }
         self.kept_by.insert(process, id.clone());
         self.effects.push(Effect::SaveKeeper(Some(id.clone()), keeper));
@@ -109,10 +113,8 @@ impl Registry {
         }
         let id = self.kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
         let session = self.sessions.get_mut(id).filter(|session| session.told() == told);
-        let record = session.and_then(|session| session.keeper.as_mut()).ok_or(Error::UnknownBackend)?;
-        if record.name != name {
-            return Err(Error::UnknownBackend);
-        }
+        let record = session.and_then(|session| session.keepers.by_mut(&keeper));
+        let record = record.filter(|record| record.name == name).ok_or(Error::UnknownBackend)?;
         record.backend = Some(backend);
         self.effects.push(Effect::SaveKeeper(Some(id.clone()), KeeperRecord::clone(record)));
         if record.ending { Err(Error::UnknownBackend) } else { Ok(()) }
@@ -141,17 +143,16 @@ impl Registry {
         self.leased(&id, epoch)?.holder.ok_or(Error::LeaseEnded)
     }
 
-    /// A session's backend is to end. The session stays, and the keeper is on record until it has exited.
+    /// A session's backend of this name is to end, or all of them where no name is given. The session stays, and each keeper is on
+    /// record until it has exited.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when there is none.
-    pub fn stop_backend(&mut self, id: &SessionId) -> Result<(), Error> {
-        let session = self.sessions.get_mut(id);
-        let keeper = session.and_then(|session| session.keeper.as_mut()).ok_or(Error::UnknownBackend)?;
-        if !keeper.ending {
-            keeper.ending = true;
+    pub fn stop_backend(&mut self, id: &SessionId, backend: Option<&BackendName>) -> Result<(), Error> {
+        let session = self.sessions.get_mut(id).ok_or(Error::UnknownBackend)?;
+        for keeper in session.keepers.stop(backend)? {
             let process = keeper.process;
-            self.effects.push(Effect::SaveKeeper(Some(id.clone()), KeeperRecord::clone(keeper)));
+            self.effects.push(Effect::SaveKeeper(Some(id.clone()), keeper));
             self.effects.push(Effect::EndKeeper(process));
         }
         Ok(())
@@ -184,10 +185,12 @@ impl Registry {
         }
     }
 
-    /// The sessions with a backend.
+    /// The sessions' backends, and whose each of them is.
     pub fn sessions_with_backend(&self) -> impl Iterator<Item = (&SessionRecord, &KeeperRecord)> {
-        let sessions = self.kept_by.values().filter_map(|id| self.sessions.get(id));
-        sessions.filter_map(|session| Some((session, session.keeper.as_deref()?)))
+        self.kept_by.iter().filter_map(|(process, id)| {
+            let session = self.sessions.get(id)?;
+            Some((session, session.keepers.by(process)?))
+        })
     }
 
     /// The keepers that have not exited, whether they hold a session's backend or have to end.
@@ -195,7 +198,7 @@ impl Registry {
         self.sessions_with_backend()
             .map(|(_, keeper)| keeper)
             .chain(self.ending.values())
-            .chain(self.service_keepers.values())
+            .chain(self.service_backends().map(|(_, keeper)| keeper))
     }
 
     /// A session has another keeper, or has ended: this one has to end. The caller has taken it from its session.
@@ -221,15 +224,17 @@ impl Registry {
     pub(super) fn keeper_exited(&mut self, process: &ProcessId) -> Option<(SessionId, Loss)> {
         let words = self.last_words.remove(process);
         let of = self.kept_by.remove(process);
-        if let Some(session) = of.as_ref().and_then(|id| self.sessions.get(id)) {
-            self.served.insert(*process, Served::of(session));
-        }
-        let kept = of.as_ref().and_then(|id| self.sessions.get_mut(id)?.keeper.take());
+        let session = of.as_ref().and_then(|id| self.sessions.get_mut(id));
+        let kept = session.and_then(|session| {
+            let keeper = session.keepers.take(process)?;
+            self.served.insert(*process, Served::of(session, &keeper));
+            Some(keeper)
+        });
         let (keeper, why) = match kept {
             Some(keeper) => {
                 let why = if keeper.ending { Loss::Stopped } else { words.unwrap_or(Loss::Killed) };
                 // With the session's next keeper it must not come back.
-                let keeper = KeeperRecord { ending: true, ..*keeper };
+                let keeper = KeeperRecord { ending: true, ..keeper };
                 self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
                 (keeper, Some(why))
             }
@@ -272,15 +277,21 @@ impl Registry {
         }
     }
 
+    /// Whether the backend that this process holds is the one that it registers for.
+    fn keeps(&self, id: &SessionId, keeper: &KeeperRecord) -> bool {
+        let known = self.sessions.get(id).and_then(|session| session.keepers.by(&keeper.process));
+        known.is_some_and(|known| known.of == keeper.of)
+    }
+
     pub(super) fn keeps_another() -> Error {
-        refused("this keeper holds the backend of another session")
+        refused("this keeper holds another backend")
     }
 
     /// The session whose backend this keeper holds, and goes on holding.
     pub(super) fn kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&SessionRecord, Error> {
         let session = self.kept_by.get(&keeper).and_then(|id| self.sessions.get(id));
         let is_held = |session: &&SessionRecord| {
-            session.keeper.as_ref().is_some_and(|held| held.name == name && !held.ending)
+            session.keepers.by(&keeper).is_some_and(|held| held.name == name && !held.ending)
         };
         session.filter(is_held).ok_or(Error::UnknownBackend)
     }

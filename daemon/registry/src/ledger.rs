@@ -1,14 +1,13 @@
 //! What effects leave on record: a ledger in memory. It says what the effects mean; the ledger on disk, and the registry that
 //! continues after a crash, are tested against it.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::{ServiceName, SessionId};
 
-use super::{Claimant, Effect, KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, Snapshot};
+use super::{Claimant, Effect, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord, Snapshot};
 
 /// The records that effects have left, in maps.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +33,8 @@ impl Records {
             Effect::SaveClaimant(process, claimant) => drop(self.claimants.insert(process, claimant)),
             Effect::DropClaimant(process) => drop(self.claimants.remove(&process)),
             Effect::SaveSession(session) => {
-                self.sessions.insert(session.id.clone(), SessionRecord { keeper: None, ..session });
+                self.sessions
+                    .insert(session.id.clone(), SessionRecord { keepers: Keepers::default(), ..session });
             }
             Effect::DropSession(id) => drop(self.sessions.remove(&id)),
             Effect::SaveService(service) => drop(self.services.insert(service.name.clone(), service)),
@@ -58,7 +58,7 @@ impl Records {
         Snapshot {
             owners: self.owners.values().cloned().collect(),
             claimants: self.claimants.clone().into_iter().collect(),
-            sessions: self.sessions.values().map(|session| self.with_keeper(session)).collect(),
+            sessions: self.sessions.values().map(|session| self.with_keepers(session)).collect(),
             ending: self
                 .keepers
                 .values()
@@ -78,10 +78,10 @@ impl Records {
         }
     }
 
-    fn with_keeper(&self, session: &SessionRecord) -> SessionRecord {
-        let mut of_hosts = self.keepers.values().filter(|(_, keeper)| keeper.service.is_none());
-        let kept = of_hosts.find(|(id, _)| id.as_ref() == Some(&session.id));
-        SessionRecord { keeper: kept.map(|(_, keeper)| Box::new(keeper.clone())), ..session.clone() }
+    fn with_keepers(&self, session: &SessionRecord) -> SessionRecord {
+        let of_hosts = self.keepers.values().filter(|(_, keeper)| keeper.service.is_none());
+        let kept = of_hosts.filter(|(id, _)| id.as_ref() == Some(&session.id));
+        SessionRecord { keepers: kept.map(|(_, keeper)| keeper.clone()).collect(), ..session.clone() }
     }
 
     /// Whether the record says so, or names a session that is not there.
@@ -93,10 +93,8 @@ impl Records {
 
 impl From<Snapshot> for Records {
     fn from(snapshot: Snapshot) -> Self {
-        let keeper = |session: &SessionRecord| {
-            Some((Some(session.id.clone()), KeeperRecord::clone(session.keeper.as_ref()?)))
-        };
-        let of_sessions: Vec<_> = snapshot.sessions.iter().filter_map(keeper).collect();
+        let all = snapshot.sessions.iter().flat_map(|of| of.keepers.iter().map(move |keeper| (of, keeper)));
+        let of_sessions: Vec<_> = all.map(|(of, keeper)| (Some(of.id.clone()), keeper.clone())).collect();
         let ending = snapshot.ending.into_iter().map(|keeper| (None, keeper));
         let serving = snapshot.serving.into_iter().map(|(session, keeper)| (Some(session), keeper));
         let keepers = of_sessions.into_iter().chain(ending).chain(serving);
@@ -108,7 +106,7 @@ impl From<Snapshot> for Records {
             sessions: snapshot
                 .sessions
                 .into_iter()
-                .map(|session| (session.id.clone(), SessionRecord { keeper: None, ..session }))
+                .map(|session| (session.id.clone(), SessionRecord { keepers: Keepers::default(), ..session }))
                 .collect(),
         }
     }

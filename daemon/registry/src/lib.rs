@@ -34,8 +34,8 @@ pub use claims::{Claim, Wants};
 pub use effects::{Effect, Lease, Ticket};
 pub use ledger::Records;
 pub use records::{
-    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, NO_TOKEN, OwnerRecord, ServiceRecord, SessionRecord,
-    Snapshot, Spot, TokenFile,
+    CLAIMED_KEYS_MAX, Claimant, Digest, KeeperRecord, Keepers, NO_TOKEN, OwnerRecord, ServiceRecord,
+    SessionRecord, Snapshot, Spot, TokenFile,
 };
 pub use services::ServiceSession;
 pub use unreachable::Left;
@@ -44,7 +44,7 @@ use claims::Waiting;
 use indexes::OfKey;
 use keepers::Served;
 use mcp_sessiond_identity::{Key, ProcessId};
-use mcp_sessiond_proto::{Loss, RequestId, ServiceName, SessionId, Siblings};
+use mcp_sessiond_proto::{BackendName, Loss, RequestId, ServiceName, SessionId, Siblings};
 use owners::Owner;
 
 /// Milliseconds on a clock that never goes back. Where it began does not matter.
@@ -82,7 +82,7 @@ pub struct Registry {
     /// Claims that wait for a holder to be gone, in the order in which they came.
     waiting: Vec<Waiting>,
     /// How the latest fronts of sessions have left. Not on record: after a restart of the daemon everything counts as used.
-    left: BTreeMap<SessionId, Left>,
+    left: BTreeMap<SessionId, BTreeMap<ProcessId, Left>>,
     /// Sessions with a backend in which something else was kept, too. Not on record, either.
     touched: BTreeSet<SessionId>,
     /// Why keepers are about to end.
@@ -91,11 +91,11 @@ pub struct Registry {
     served: BTreeMap<ProcessId, Served>,
     services: BTreeMap<ServiceName, ServiceRecord>,
     /// The keepers of services' sessions.
-    service_keepers: BTreeMap<ServiceSession, KeeperRecord>,
+    service_keepers: BTreeMap<ServiceSession, Keepers>,
     /// The services' sessions whose backends these keepers hold.
     service_kept_by: BTreeMap<ProcessId, ServiceSession>,
     /// The services' sessions whose former keepers are ending, or have exited and are not swept.
-    service_served: BTreeMap<ProcessId, ServiceSession>,
+    service_served: BTreeMap<ProcessId, (ServiceSession, Option<BackendName>)>,
     /// The number of the latest session that was opened, or came free.
     order: u64,
     /// The latest time that was told.

@@ -89,7 +89,8 @@ enum Step {
         backend: usize,
     },
     /// A session's backend is stopped.
-    Stop(usize),
+    /// The number of the backend, or all.
+    Stop(usize, Option<u64>),
     /// What the keepers left that have exited is gone: of so many of them.
     Sweep(usize),
     /// The ledger gets on.
@@ -266,7 +267,12 @@ impl ReferenceStateMachine for Cast {
             (1, mutation(|session, epoch| Step::Reject { session, epoch }).boxed()),
             (2, mutation(|session, epoch| Step::Release { session, epoch }).boxed()),
             (8, (1..16_usize).prop_map(Step::Keep).boxed()),
-            (1, session().prop_map(Step::Stop).boxed()),
+            (
+                1,
+                (session(), proptest::option::of(1..3_u64))
+                    .prop_map(|(session, backend)| Step::Stop(session, backend))
+                    .boxed(),
+            ),
             (3, (1..4_usize).prop_map(Step::Sweep).boxed()),
             (
                 1,

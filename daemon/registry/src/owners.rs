@@ -158,7 +158,7 @@ impl Registry {
         }
         let of_owner = owner.sessions.iter().filter_map(|id| self.sessions.get(id));
         let spare = of_owner
-            .filter(|session| session.holder.is_none() && session.keeper.is_none())
+            .filter(|session| session.holder.is_none() && session.keepers.is_empty())
             .filter_map(|session| Some((session.freed, session.id.clone(), session.leading_key()?)));
         let Some((_, longest, key)) = spare.min_by_key(|(freed, ..)| *freed) else { return false };
         self.end_session(&longest);

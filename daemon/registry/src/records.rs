@@ -1,6 +1,5 @@
 //! What is on record, and survives the daemon.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +7,7 @@ use core::fmt;
 
 use mcp_sessiond_identity::{Key, ProcessId, Said, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Loss, RequestId, ServiceName, SessionId, Siblings};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, Loss, RequestId, ServiceName, SessionId, Siblings};
 
 /// A SHA-256 digest.
 pub type Digest = [u8; 32];
@@ -104,8 +103,9 @@ pub struct SessionRecord {
     pub former: Option<Digest>,
     /// Whether the token was offered to the broker under this lease, whose answer is not known yet.
     pub offered: bool,
-    /// The keeper that holds its backend. On record by itself ([`super::Effect::SaveKeeper`]), not with the session.
-    pub keeper: Option<Box<KeeperRecord>>,
+    /// The keepers that hold its backends, one for each name. On record by themselves ([`super::Effect::SaveKeeper`]), not with the
+    /// session.
+    pub keepers: Keepers,
 }
 
 /// A keeper as it is on record.
@@ -116,6 +116,8 @@ pub struct KeeperRecord {
     pub process: ProcessId,
     /// Its name, which is that of its socket.
     pub name: KeeperName,
+    /// The name of the backend that it holds. None: it is the only one of its session.
+    pub of: Option<BackendName>,
     /// The name of the backend's executable, for people.
     pub program: String,
     /// The backend that it has started last.
@@ -130,7 +132,99 @@ impl KeeperRecord {
     /// A keeper that has not started its backend yet.
     #[must_use]
     pub fn new(process: ProcessId, name: KeeperName, program: String) -> Self {
-        Self { process, name, program, backend: None, ending: false, service: None }
+        Self { process, name, of: None, program, backend: None, ending: false, service: None }
+    }
+}
+
+/// Backends that a session may have at most: each is a process with a keeper beside it.
+const BACKENDS_PER_SESSION: usize = 256;
+
+/// The keepers of a session, one for each of its backends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keepers(Vec<KeeperRecord>);
+
+impl Keepers {
+    /// That of the backend with this name. None as a name: of the only backend, which has none.
+    #[must_use]
+    pub fn of(&self, backend: Option<&BackendName>) -> Option<&KeeperRecord> {
+        self.0.iter().find(|keeper| keeper.of.as_ref() == backend)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> core::slice::Iter<'_, KeeperRecord> {
+        self.0.iter()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes one in. Returns the one whose backend it has from now on.
+    pub fn put(&mut self, keeper: KeeperRecord) -> Option<KeeperRecord> {
+        let former = self.0.iter_mut().find(|former| former.of == keeper.of);
+        match former {
+            Some(former) => Some(core::mem::replace(former, keeper)),
+            None => {
+                self.0.push(keeper);
+                None
+            }
+        }
+    }
+
+    /// Whether one for the backend with this name may be taken in.
+    ///
+    /// # Errors
+    /// [`Error::QuotaExceeded`], and [`Error::InvalidArgument`] where a backend without a name would not be the only one.
+    pub(super) fn check_room(&self, backend: Option<&BackendName>) -> Result<(), Error> {
+        if self.0.iter().any(|kept| kept.of.is_some() != backend.is_some()) {
+            let sentence = "each backend of a session that has several has a name".into();
+            return Err(Error::InvalidArgument { sentence });
+        }
+        if self.0.len() < BACKENDS_PER_SESSION || self.of(backend).is_some() {
+            return Ok(());
+        }
+        let what = "the number of backends of this session".into();
+        Err(Error::QuotaExceeded { what, limit: BACKENDS_PER_SESSION as u64 })
+    }
+
+    pub(super) fn by(&self, process: &ProcessId) -> Option<&KeeperRecord> {
+        self.0.iter().find(|keeper| keeper.process == *process)
+    }
+
+    pub(super) fn by_mut(&mut self, process: &ProcessId) -> Option<&mut KeeperRecord> {
+        self.0.iter_mut().find(|keeper| keeper.process == *process)
+    }
+
+    pub(super) fn take(&mut self, process: &ProcessId) -> Option<KeeperRecord> {
+        let at = self.0.iter().position(|keeper| keeper.process == *process)?;
+        Some(self.0.swap_remove(at))
+    }
+
+    /// The backend of this name is to end, or all of them where no name is given. Returns the keepers that did not know.
+    ///
+    /// # Errors
+    /// [`Error::UnknownBackend`] when there is none.
+    pub(super) fn stop(&mut self, backend: Option<&BackendName>) -> Result<Vec<KeeperRecord>, Error> {
+        let meant = |keeper: &&mut KeeperRecord| backend.is_none() || keeper.of.as_ref() == backend;
+        let mut meant = self.0.iter_mut().filter(meant).peekable();
+        meant.peek().ok_or(Error::UnknownBackend)?;
+        let going_on = meant.filter(|keeper| !keeper.ending);
+        Ok(going_on
+            .map(|keeper| {
+                keeper.ending = true;
+                keeper.clone()
+            })
+            .collect())
+    }
+}
+
+impl FromIterator<KeeperRecord> for Keepers {
+    fn from_iter<T: IntoIterator<Item = KeeperRecord>>(keepers: T) -> Self {
+        let mut all = Self::default();
+        keepers.into_iter().for_each(|keeper| drop(all.put(keeper)));
+        all
     }
 }
 

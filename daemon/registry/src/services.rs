@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use mcp_sessiond_identity::ProcessId;
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId};
 
 use super::leases::check_lease;
 use super::{Effect, KeeperRecord, Registry, ServiceRecord};
@@ -82,12 +82,13 @@ impl Registry {
         Ok(service)
     }
 
-    /// Registers a keeper for a session of a service. A former keeper of the session has to end. Repeating
+    /// Registers a keeper for a session of a service. A former keeper of the same backend has to end. Repeating
     /// the call has no further effect.
     ///
     /// # Errors
     /// Those of a lease that is not the newest; [`Error::UnknownBackend`] if the keeper has to end;
-    /// [`Error::InvalidArgument`] if it holds another session's backend, or another keeper has its name.
+    /// [`Error::InvalidArgument`] if it holds another backend, or another keeper has its name; and
+    /// [`Error::QuotaExceeded`] for one more than a session may have.
     pub fn keep_service_backend(
         &mut self,
         of: &ServiceSession,
@@ -97,12 +98,16 @@ impl Registry {
         self.served_under(&of.0, epoch)?;
         let process = keeper.process;
         let of_host = self.kept_by.contains_key(&process);
-        let is_its = self.service_kept_by.get(&process).map(|other| other == of).or(of_host.then_some(false));
+        let kept = self.service_keepers.get(of).and_then(|keepers| keepers.by(&process));
+        let is_its = |other: &ServiceSession| other == of && kept.is_some_and(|kept| kept.of == keeper.of);
+        let is_its = self.service_kept_by.get(&process).map(is_its).or(of_host.then_some(false));
         if !self.is_new_keeper(&keeper, is_its)? {
             return self.service_kept(process, keeper.name).map(drop);
         }
         let keeper = KeeperRecord { service: Some(of.0.clone()), ..keeper };
-        if let Some(former) = self.service_keepers.insert(of.clone(), keeper.clone()) {
+        let keepers = self.service_keepers.entry(of.clone()).or_default();
+        keepers.check_room(keeper.of.as_ref())?;
+        if let Some(former) = keepers.put(keeper.clone()) {
             self.let_go_of_service(of, former);
         }
         self.service_kept_by.insert(process, of.clone());
@@ -110,15 +115,19 @@ impl Registry {
         Ok(())
     }
 
-    /// The keeper of a session of a service.
+    /// The keeper of the backend of this name, of a session of a service.
     #[must_use]
-    pub fn service_backend(&self, of: &ServiceSession) -> Option<&KeeperRecord> {
-        self.service_keepers.get(of)
+    pub fn service_backend(
+        &self,
+        of: &ServiceSession,
+        backend: Option<&BackendName>,
+    ) -> Option<&KeeperRecord> {
+        self.service_keepers.get(of)?.of(backend)
     }
 
-    /// The services' sessions that have a backend, with their keepers.
+    /// The backends of the services' sessions, and whose each of them is.
     pub fn service_backends(&self) -> impl Iterator<Item = (&ServiceSession, &KeeperRecord)> {
-        self.service_keepers.iter()
+        self.service_keepers.iter().flat_map(|(of, keepers)| keepers.iter().map(move |keeper| (of, keeper)))
     }
 
     /// The services that a process has leased, or whose sessions have backends.
@@ -126,39 +135,44 @@ impl Registry {
         self.services.values()
     }
 
-    /// Whether nothing is left of a former backend of this session: a new one may start.
+    /// Whether nothing is left of this session's former backend of this name: a new one may start.
     #[must_use]
-    pub fn is_service_way_free(&self, of: &ServiceSession) -> bool {
-        !self.service_served.values().any(|served| served == of)
+    pub fn is_service_way_free(&self, of: &ServiceSession, backend: Option<&BackendName>) -> bool {
+        !self.service_served.values().any(|(served, name)| served == of && name.as_ref() == backend)
     }
 
-    /// Ends the backend of a service's session. The keeper stays on record until it has exited.
+    /// A backend of a service's session is to end, or all of them where no name is given. Each keeper stays on record until it has
+    /// exited.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when the session has none.
-    pub fn stop_service_backend(&mut self, of: &ServiceSession) -> Result<(), Error> {
-        let keeper = self.service_keepers.get_mut(of).ok_or(Error::UnknownBackend)?;
-        if !keeper.ending {
-            keeper.ending = true;
+    pub fn stop_service_backend(
+        &mut self,
+        of: &ServiceSession,
+        backend: Option<&BackendName>,
+    ) -> Result<(), Error> {
+        for keeper in self.service_keepers.get_mut(of).ok_or(Error::UnknownBackend)?.stop(backend)? {
             let process = keeper.process;
-            self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), keeper.clone()));
+            self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), keeper));
             self.effects.push(Effect::EndKeeper(process));
         }
         Ok(())
     }
 
-    /// A session of a service has ended: its backend ends, too, if it has one.
+    /// A session of a service has ended: its backends end, too.
     pub fn end_service_session(&mut self, of: &ServiceSession) {
-        let Some(keeper) = self.service_keepers.remove(of) else { return };
-        self.let_go_of_service(of, keeper);
+        let Some(keepers) = self.service_keepers.remove(of) else { return };
+        for keeper in keepers.iter() {
+            self.let_go_of_service(of, keeper.clone());
+        }
         self.drop_idle_service(&of.0);
     }
 
     /// The service's session whose backend this keeper holds, unless the keeper has to end.
     pub(super) fn service_kept(&self, keeper: ProcessId, name: KeeperName) -> Result<&ServiceSession, Error> {
         let of = self.service_kept_by.get(&keeper).ok_or(Error::UnknownBackend)?;
-        let held = self.service_keepers.get(of).filter(|held| held.name == name && !held.ending);
-        held.map(|_| of).ok_or(Error::UnknownBackend)
+        let held = self.service_keepers.get(of).and_then(|keepers| keepers.by(&keeper));
+        held.filter(|held| held.name == name && !held.ending).map(|_| of).ok_or(Error::UnknownBackend)
     }
 
     /// The process that a service's keeper lets attach. None: the keeper is no service's.
@@ -187,7 +201,8 @@ impl Registry {
         backend: ProcessId,
     ) -> Option<Result<(), Error>> {
         let of = self.service_kept_by.get(&keeper)?;
-        let record = self.service_keepers.get_mut(of).filter(|held| held.name == name && of.1 == *told);
+        let record = self.service_keepers.get_mut(of).and_then(|keepers| keepers.by_mut(&keeper));
+        let record = record.filter(|held| held.name == name && of.1 == *told);
         let Some(record) = record else { return Some(Err(Error::UnknownBackend)) };
         record.backend = Some(backend);
         self.effects.push(Effect::SaveKeeper(Some(of.1.clone()), record.clone()));
@@ -197,9 +212,13 @@ impl Registry {
     /// A process has exited. Returns its record if it was a service's keeper.
     pub(super) fn service_keeper_exited(&mut self, process: &ProcessId) -> Option<KeeperRecord> {
         let of = self.service_kept_by.remove(process)?;
-        let keeper = KeeperRecord { ending: true, ..self.service_keepers.remove(&of)? };
+        let keepers = self.service_keepers.get_mut(&of)?;
+        let keeper = KeeperRecord { ending: true, ..keepers.take(process)? };
+        if keepers.is_empty() {
+            self.service_keepers.remove(&of);
+        }
         self.effects.push(Effect::SaveKeeper(None, keeper.clone()));
-        self.service_served.insert(*process, of.clone());
+        self.service_served.insert(*process, (of.clone(), keeper.of.clone()));
         self.drop_idle_service(&of.0);
         Some(keeper)
     }
@@ -237,7 +256,7 @@ impl Registry {
                 continue;
             };
             self.service_kept_by.insert(keeper.process, (name.clone(), session.clone()));
-            if let Some(other) = self.service_keepers.insert((name, session), keeper) {
+            if let Some(other) = self.service_keepers.entry((name, session)).or_default().put(keeper) {
                 self.service_kept_by.remove(&other.process);
                 lost.push(other);
             }
@@ -262,7 +281,7 @@ impl Registry {
 
     fn let_go_of_service(&mut self, of: &ServiceSession, keeper: KeeperRecord) {
         self.service_kept_by.remove(&keeper.process);
-        self.service_served.insert(keeper.process, of.clone());
+        self.service_served.insert(keeper.process, (of.clone(), keeper.of.clone()));
         self.end_keeper(keeper);
     }
 }

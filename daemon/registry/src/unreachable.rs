@@ -37,7 +37,13 @@ impl Registry {
             return Err(Error::UnknownBackend);
         }
         let (id, owner, key) = (session.id.clone(), session.owner, session.leading_key());
-        self.left.insert(id, left);
+        let of_session = self.left.entry(id).or_default();
+        // A late word, after that of another keeper on the next front.
+        if of_session.values().any(|known| known.epoch > left.epoch) {
+            return Ok(());
+        }
+        of_session.retain(|_, former| former.epoch == left.epoch);
+        of_session.insert(keeper, left);
         if let Some(key) = key {
             self.end_unreachable(owner, key);
         }
@@ -91,13 +97,21 @@ impl Registry {
         }
     }
 
-    /// Whether anything of this session would be missed. None: its keeper is about to say.
+    /// Whether anything of this session would be missed. None: a keeper of it is about to say.
     fn was_used(&self, session: &SessionRecord) -> Option<bool> {
-        if session.keeper.is_none() || session.digest.is_some() || self.touched.contains(&session.id) {
+        if session.keepers.is_empty() || session.digest.is_some() || self.touched.contains(&session.id) {
             return Some(true);
         }
-        let left = self.left.get(&session.id).filter(|left| left.epoch == session.epoch);
-        left.map(|left| left.used)
+        self.left_by_last(session).map(|left| left.iter().any(|left| left.used))
+    }
+
+    /// How the last front of a session has left its backends. None: a keeper of it has not said yet.
+    fn left_by_last(&self, session: &SessionRecord) -> Option<Vec<&Left>> {
+        let said = self.left.get(&session.id)?;
+        let under = |left: &&Left| left.epoch == session.epoch;
+        // One whose keeper has exited since has said so before.
+        let all = session.keepers.iter().all(|keeper| said.get(&keeper.process).filter(under).is_some());
+        all.then(|| said.values().filter(under).collect())
     }
 
     /// Why a free session is no longer what its host would ask for: a newer one of the host has taken its place.
@@ -145,15 +159,15 @@ impl Registry {
             .filter_map(|id| self.sessions.get(id))
             .filter(|session| session.spot == Some(spot) && session.said.entry.is_none());
         let only = of_spot.next().filter(|_| of_spot.next().is_none())?;
-        let left = self.left.get(&only.id).filter(|left| left.epoch == only.epoch);
-        let is_closed = only.holder.is_none() && left.is_some_and(|left| left.orderly);
+        let left = self.left_by_last(only).unwrap_or_default();
+        let is_closed = only.holder.is_none() && !left.is_empty() && left.iter().all(|left| left.orderly);
         let is_same = only.key.is_some_and(|old| key.is_another_program_for(&old));
         (is_closed && is_same).then(|| only.id.clone())
     }
 
     /// Something was kept in this session: it counts as used.
     pub fn touch(&mut self, id: &SessionId) {
-        let may_be_unused = self.sessions.get(id).is_some_and(|session| session.keeper.is_some());
+        let may_be_unused = self.sessions.get(id).is_some_and(|session| !session.keepers.is_empty());
         if may_be_unused && !self.touched.contains(id) {
             self.touched.insert(id.clone());
         }

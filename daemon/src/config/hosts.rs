@@ -19,12 +19,13 @@ pub struct HostRow {
 
 /// Hosts whose executables are their own. Claude Desktop starts each server twice from one process, for its chat and for its
 /// agent panel, and closes one before it starts it again. One process of Codex has all threads, each with servers of its own
-/// (run: 0.169). Docker's gateway serves several clients.
-const NAMED: [(&str, Siblings); 5] = [
+/// (run: 0.169), and so has one process of Goose's desktop application (read, not run). Docker's gateway serves several clients.
+const NAMED: [(&str, Siblings); 6] = [
     ("Claude", Siblings::Successor),
     ("claude-desktop", Siblings::Successor),
     ("codex", Siblings::Never),
     ("codex-*", Siblings::Never),
+    ("goosed", Siblings::Never),
     ("docker-mcp", Siblings::Never),
 ];
 

@@ -8,7 +8,7 @@ use mcp_sessiond_registry::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::hosts::{self, HostRow};
-use super::{Backends, Http, Limits, Metrics, Sessions, Wrap};
+use super::{Backends, Bundle, Http, Limits, Metrics, Sessions, Wrap};
 use crate::storage::{self, Durability};
 
 /// Every setting. The names are those of the configuration file.
@@ -51,6 +51,8 @@ pub struct Config {
     pub backends: Backends,
     /// How `wrap` waits.
     pub wrap: Wrap,
+    /// How `wrap --all` starts its servers.
+    pub bundle: Bundle,
     /// How `serve` serves.
     pub http: Http,
     /// For a scraper.
@@ -116,6 +118,7 @@ impl Default for Config {
             sessions: Sessions::default(),
             backends: Backends::default(),
             wrap: Wrap::default(),
+            bundle: Bundle::default(),
             http: Http::default(),
             metrics: Metrics::default(),
             limits: Limits::default(),

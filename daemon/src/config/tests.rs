@@ -71,6 +71,15 @@ fn a_line_with_a_password_is_not_quoted() {
         let error = from(&text, &[]).expect_err("refused").to_string();
         assert!(error.contains("line 3") && !error.contains("hunter2"), "{error}");
     }
+    // Nor is a value of the wrong type, in which it may stand.
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    std::io::Write::write_all(&mut file, b"storage = \"postgres://me:hunter2@db/x\"\n").expect("written");
+    let refused = load(Some(file.path()), &[]).expect_err("refused");
+    let shown = refused.to_string();
+    assert!(shown.contains("line 1") && !shown.contains("hunter2"), "{shown}");
+    let fault =
+        load_readable(Some(file.path()), &[], refused).expect("readable").fault.expect("a fault").sentence;
+    assert!(fault.contains("line 1: invalid type") && !fault.contains("hunter2"), "{fault}");
 }
 
 #[test]

@@ -168,6 +168,8 @@ impl Contents {
         let Access { place, .. } = access;
         let failed = |error: &StorageError| self.failed(error);
         self.read(place, read, keys).await.map_err(|error| failed(&error))?;
+        // One for all attempts: from its secret a rule may derive which keys it reads.
+        let mut made: Option<Head> = None;
         for attempt in 0..READS_MAX {
             if read.head.is_none() && (!access.is_claimed() || self.has_lost(place)) {
                 return Err(Error::UnknownSession);
@@ -177,7 +179,10 @@ impl Contents {
             }
             let now_ms = self.clock.now_ms();
             // Randomness is a call of the kernel: only where it is needed.
-            let fresh = if read.head.is_none() { Head::claimed(now_ms) } else { Head::default() };
+            let fresh = match read.head {
+                None => made.get_or_insert_with(|| Head::claimed(now_ms)).clone(),
+                Some(_) => Head::default(),
+            };
             let mut draft = Draft::new(read, fresh, now_ms, bounds).map_err(|error| failed(&error))?;
             if let Err(refusal) = self.admits(access, admit, &draft) {
                 if refusal == Error::BindingMismatch

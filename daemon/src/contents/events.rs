@@ -8,14 +8,14 @@ use serde::{Deserialize, Deserializer};
 use super::draft::{Draft, Halt};
 use super::event_id::{EventIds, Position};
 use super::head::{self, Chunk, Run};
-use super::{Access, Admit, Bounds, Contents, keys, prune};
+use super::{Access, Admit, Bounds, Contents, keys, prune, streams};
 use crate::storage::Key;
 
 /// Changes from one destination to another within one append to an orphaned stream: each makes an item of its own.
 const RUNS_MAX: usize = 100;
 
 impl Contents {
-    /// Appends messages to a stream, all or none.
+    /// Appends messages to a stream, all or none; and closes it with them, if the request says so.
     ///
     /// # Errors
     /// [`Error::UnknownStream`], [`Error::StreamClosed`], [`Error::QuotaExceeded`], [`Error::InvalidArgument`]; those of a
@@ -67,7 +67,7 @@ fn check(request: &AppendRequest, bounds: &Bounds) -> Result<(), Error> {
     if bytes > most_bytes {
         return quota(format!("an append of {bytes} bytes"), most_bytes);
     }
-    Ok(())
+    if request.close { streams::closable(&request.stream) } else { Ok(()) }
 }
 
 /// What has to be read before anything can be appended: the stream, and whether it has been before.
@@ -76,6 +76,15 @@ fn needs(request: &AppendRequest) -> impl Iterator<Item = Key> {
 }
 
 fn append(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<Appended>, Halt> {
+    let appended = append_open(draft, request)?;
+    if request.close {
+        // Also where this is a repetition: what it repeats may have been said to a daemon that knew nothing of closing.
+        streams::close(draft, &request.stream)?;
+    }
+    Ok(appended)
+}
+
+fn append_open(draft: &mut Draft<'_>, request: &AppendRequest) -> Result<Vec<Appended>, Halt> {
     let repeated = request.request.as_ref().map(keys::request_key);
     draft.need(needs(request))?;
     if let Some(key) = &repeated

@@ -297,7 +297,7 @@ impl TaskBody {
 
 impl StreamRow {
     pub(super) fn events(&self) -> u64 {
-        self.last_position - self.pruned
+        self.last_position.saturating_sub(self.pruned)
     }
 }
 

@@ -45,6 +45,7 @@ enum Step {
     Append {
         stream: usize,
         sizes: Vec<usize>,
+        close: bool,
     },
     Open(usize),
     Close(usize),
@@ -74,8 +75,10 @@ fn step() -> impl Strategy<Value = Step> {
     let most = prop_oneof![1..4_u32, 1..60_u32];
     let size = prop_oneof![2 => Just(0_usize), 6 => 2..20_usize, 2 => 2..300_usize];
     prop_oneof![
-        8 => (0..STREAMS, prop::collection::vec(size, 1..6)).prop_map(|(stream, sizes)| Step::Append { stream, sizes }),
-        1 => (0..STREAMS, 6..18_usize).prop_map(|(stream, count)| Step::Append { stream, sizes: vec![2; count] }),
+        8 => (0..STREAMS, prop::collection::vec(size, 1..6), prop::bool::weighted(0.1))
+            .prop_map(|(stream, sizes, close)| Step::Append { stream, sizes, close }),
+        1 => (0..STREAMS, 6..18_usize, prop::bool::ANY)
+            .prop_map(|(stream, count, close)| Step::Append { stream, sizes: vec![2; count], close }),
         3 => (1..STREAMS).prop_map(Step::Open),
         1 => (1..STREAMS).prop_map(Step::Close),
         1 => prop::bool::weighted(0.3).prop_map(|reset| if reset { Step::Reset } else { Step::Open(1) }),
@@ -150,7 +153,7 @@ impl World {
 
     async fn take(&mut self, step: &Step) {
         match step {
-            Step::Append { stream, sizes } => self.append(name(*stream), sizes).await,
+            Step::Append { stream, sizes, close } => self.append(name(*stream), sizes, *close).await,
             Step::Open(stream) => self.open(name(*stream)).await,
             Step::Close(stream) => self.close(name(*stream)).await,
             Step::Reset => {
@@ -221,7 +224,7 @@ impl World {
         }
     }
 
-    async fn append(&mut self, stream: StreamId, sizes: &[usize]) {
+    async fn append(&mut self, stream: StreamId, sizes: &[usize], close: bool) {
         let message = |size: &usize| {
             (*size > 0).then(|| Json::new(format!("\"{}\"", "x".repeat(size - 2))).expect("JSON"))
         };
@@ -231,6 +234,7 @@ impl World {
             stream: stream.clone(),
             request: None,
             messages: messages.clone(),
+            close,
         };
         let appended = self.contents.append(&self.access, &request).await;
         if sizes.iter().any(|size| *size > limits().message_bytes)
@@ -239,9 +243,15 @@ impl World {
             assert!(matches!(appended, Err(Error::QuotaExceeded { .. })));
             return;
         }
-        let life = match self.streams.get(&stream) {
+        if close && stream == StreamId::standalone() {
+            return assert!(matches!(appended, Err(Error::InvalidArgument { .. })));
+        }
+        let life = match self.streams.get_mut(&stream) {
             Some((_, true)) => return assert_eq!(appended, Err(Error::StreamClosed)),
-            Some((life, false)) => *life,
+            Some((life, closed)) => {
+                *closed = close;
+                *life
+            }
             None if stream == StreamId::standalone() => self.born(stream.clone()),
             None => return assert_eq!(appended, Err(Error::UnknownStream)),
         };

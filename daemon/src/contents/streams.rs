@@ -144,10 +144,7 @@ impl Contents {
         request: &StreamRef,
         mark: impl Fn(&mut StreamRow),
     ) -> Result<Stream, Error> {
-        if request.stream.as_str() == StreamId::STANDALONE {
-            let sentence = "the standalone stream stays as long as its session".into();
-            return Err(Error::InvalidArgument { sentence });
-        }
+        closable(&request.stream)?;
         self.change(access, Admit::Living, |draft| {
             let mut row = draft.stream(&request.stream)?.ok_or(Error::UnknownStream)?;
             let before = row.clone();
@@ -162,6 +159,23 @@ impl Contents {
         })
         .await
     }
+}
+
+/// Whether there is a stream that could be closed under this id, or be an orphan.
+pub(super) fn closable(stream: &StreamId) -> Result<(), Error> {
+    if stream.as_str() != StreamId::STANDALONE {
+        return Ok(());
+    }
+    let sentence = "the standalone stream stays as long as its session".into();
+    Err(Error::InvalidArgument { sentence })
+}
+
+/// Closes a stream, if it is open: its will is void.
+pub(super) fn close(draft: &mut Draft<'_>, stream: &StreamId) -> Result<(), Halt> {
+    let Some(mut row) = draft.stream(stream)?.filter(|row| !row.closed) else { return Ok(()) };
+    row.closed = true;
+    draft.set_will(&mut row, None);
+    draft.set_stream(stream.clone(), row)
 }
 
 /// The will of a stream that is opened, if that is one which may be kept.

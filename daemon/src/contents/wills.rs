@@ -103,10 +103,7 @@ fn carry_out(draft: &mut Draft<'_>, will: &Recorded) -> Result<bool, Halt> {
     let message = row.and_then(|row| row.will).filter(|made| made.author == will.author);
     let Some(message) = message.map(|made| made.message) else { return Ok(false) };
     events::put(draft, None, stream.clone(), &[Some(Json::trusted(message))])?;
-    let Some(mut row) = draft.stream(stream)? else { return Ok(false) };
-    draft.set_will(&mut row, None);
-    row.closed = true;
-    draft.set_stream(stream.clone(), row)?;
+    streams::close(draft, stream)?;
     prune::prune(draft, [stream])?;
     Ok(true)
 }

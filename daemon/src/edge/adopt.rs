@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use mcp_sessiond_process::{self as process, Key, Pinned, ProcessId, Said, StartTime};
 use mcp_sessiond_proto::backends::{KeeperName, KeeperReply, KeeperRequest, ProcessRef, Remembered};
 use mcp_sessiond_proto::types::ClientName;
-use mcp_sessiond_proto::{Epoch, Label, ServiceName, SessionId, Siblings};
+use mcp_sessiond_proto::{BackendName, Epoch, Label, ServiceName, SessionId, Siblings};
 use mcp_sessiond_registry::{
     KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, Snapshot, Spot, TokenFile,
 };
@@ -34,6 +34,9 @@ pub(super) struct RecordCopy {
     /// The key of the name, if the session is the user's.
     key: Option<Vec<u8>>,
     program: String,
+    /// The name of the backend that the keeper holds.
+    #[serde(default)]
+    backend: Option<BackendName>,
     label: Option<Label>,
     entry: Option<Label>,
     client: Option<ClientName>,
@@ -46,7 +49,11 @@ pub(super) struct RecordCopy {
 impl RecordCopy {
     /// The copy of a session. None: the session has an id that its owner chose; such a session has no
     /// backend.
-    pub(super) fn of(session: &SessionRecord, owner: &OwnerRecord) -> Option<String> {
+    pub(super) fn of(
+        session: &SessionRecord,
+        owner: &OwnerRecord,
+        backend: Option<BackendName>,
+    ) -> Option<String> {
         session.name.is_none().then_some(())?;
         let is_users = session.owner == ProcessId::USER;
         let SessionRecord { id, said, spot, asked, opened_ms, file, program, .. } = session.clone();
@@ -57,6 +64,7 @@ impl RecordCopy {
             row: owner.row,
             key: session.key.filter(|_| is_users).map(|key| key.to_bytes()),
             program,
+            backend,
             label: said.label,
             entry: said.entry,
             client: said.client,
@@ -98,7 +106,7 @@ impl RecordCopy {
             digest: None,
             former: None,
             offered: false,
-            keeper: Some(Box::new(keeper)),
+            keepers: [keeper].into_iter().collect(),
         };
         Some(Adopted { owner, session })
     }
@@ -109,6 +117,8 @@ impl RecordCopy {
 pub(super) struct ServiceCopy {
     pub(super) service: ServiceName,
     pub(super) session: SessionId,
+    #[serde(default)]
+    pub(super) backend: Option<BackendName>,
     pub(super) program: String,
     pub(super) since_ms: u64,
 }
@@ -147,10 +157,26 @@ pub(super) fn adopt(
             Given::Served(service, session, keeper) => adopt_served(snapshot, service, session, keeper),
         }
     }
-    // If several keepers claim one session, the one with the latest front is its keeper.
+    take_in(given, snapshot)
+}
+
+/// Puts what keepers have given back into the snapshot. Returns the sessions.
+fn take_in(mut given: Vec<Adopted>, snapshot: &mut Snapshot) -> Vec<SessionId> {
+    // If several keepers claim one backend, the one with the latest front is its keeper.
     given.sort_by_key(|adopted| (adopted.session.holder.is_none(), std::cmp::Reverse(adopted.session.epoch)));
-    let mut adopted = Vec::new();
+    let mut adopted: Vec<SessionId> = Vec::new();
     for Adopted { owner, mut session } in given {
+        // Another backend of the same session. Its front has one lease for all of them.
+        let known = snapshot.sessions.iter_mut().find(|known| known.id == session.id);
+        let known = known.filter(|known| adopted.contains(&known.id) && known.owner == session.owner);
+        if let Some(known) = known {
+            let others =
+                session.keepers.iter().filter(|keeper| known.keepers.of(keeper.of.as_ref()).is_none());
+            let others: Vec<KeeperRecord> = others.cloned().collect();
+            others.into_iter().for_each(|keeper| drop(known.keepers.put(keeper)));
+            known.epoch = known.epoch.max(session.epoch);
+            continue;
+        }
         let is_taken = |known: &SessionRecord| {
             let same_name = session.key.is_some() && known.key == session.key && known.owner == session.owner;
             known.id == session.id || same_name
@@ -172,7 +198,9 @@ pub(super) fn adopt(
 /// Puts a service's session into the snapshot. The service goes on under an epoch that no keeper has given
 /// out, leased to the process that was attached, if it lives.
 fn adopt_served(snapshot: &mut Snapshot, service: ServiceRecord, session: SessionId, keeper: KeeperRecord) {
-    let is_same = |(of, other): &(SessionId, KeeperRecord)| *of == session && other.service == keeper.service;
+    let is_same = |(of, other): &(SessionId, KeeperRecord)| {
+        *of == session && other.service == keeper.service && other.of == keeper.of
+    };
     if snapshot.serving.iter().any(is_same) {
         return;
     }
@@ -216,8 +244,8 @@ fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given>
     let of = |program| KeeperRecord { backend, ..KeeperRecord::new(process, name, program) };
     if let Ok(copy) = serde_json::from_str::<ServiceCopy>(&record) {
         let holder = front.filter(|front| lives(*front).is_some());
-        let ServiceCopy { service, session, program, since_ms } = copy;
-        let keeper = KeeperRecord { service: Some(service.clone()), ..of(program) };
+        let ServiceCopy { service, session, backend, program, since_ms } = copy;
+        let keeper = KeeperRecord { service: Some(service.clone()), of: backend, ..of(program) };
         return Some(Given::Served(
             ServiceRecord { name: service, epoch, holder, since_ms },
             session,
@@ -234,7 +262,7 @@ fn given_back(name: KeeperName, socket: &Path, config: &Config) -> Option<Given>
             front.filter(|_| found.id() == host).map(Some)?
         }
     };
-    let record = of(copy.program.clone());
+    let record = KeeperRecord { of: copy.backend.clone(), ..of(copy.program.clone()) };
     copy.records(record, epoch, holder).map(|adopted| Given::Session(Box::new(adopted)))
 }
 
@@ -245,4 +273,84 @@ pub(super) fn reference(process: ProcessId) -> ProcessRef {
 fn process_id(process: ProcessRef) -> ProcessId {
     let ProcessRef { pid, start, inode } = process;
     ProcessId { pid, start: StartTime(start), inode }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32) -> ProcessId {
+        ProcessId { pid, start: StartTime(1), inode: None }
+    }
+
+    fn name(backend: &str) -> Option<BackendName> {
+        Some(backend.parse().expect("a name"))
+    }
+
+    /// What the keeper of a backend gives back, as it stands in its copy.
+    fn given(session: &str, backend: &str, pid: u32, epoch: u64, front: Option<u32>) -> Adopted {
+        let copy = json(session, backend);
+        let copy: RecordCopy = serde_json::from_value(copy).expect("a copy");
+        let keeper = KeeperRecord::new(process(pid), KeeperName(pid), "server".into());
+        let keeper = KeeperRecord { of: copy.backend.clone(), ..keeper };
+        copy.records(keeper, Epoch(epoch), front.map(process)).expect("records")
+    }
+
+    fn json(session: &str, backend: &str) -> serde_json::Value {
+        serde_json::json!({
+            "session": session, "host": {"pid": 9, "start": "1"}, "host_name": "host", "program": "server",
+            "backend": backend, "opened_ms": 1, "file": 1,
+        })
+    }
+
+    #[test]
+    fn the_backends_of_one_session_are_adopted_into_one_session() {
+        let mut snapshot = Snapshot::default();
+        let given = vec![
+            given("s1", "web", 51, 3, None),
+            given("s1", "files", 50, 2, Some(1)),
+            given("s2", "web", 60, 1, None),
+            given("s1", "web", 52, 2, None),
+        ];
+        let adopted = take_in(given, &mut snapshot);
+        assert_eq!(adopted.iter().map(SessionId::as_str).collect::<Vec<_>>(), ["s1", "s2"]);
+        let [first, second] = &snapshot.sessions[..] else { panic!("{:?}", snapshot.sessions) };
+        assert_eq!(
+            (first.holder, first.epoch),
+            (Some(process(1)), Epoch(3)),
+            "above all that any keeper has seen"
+        );
+        let keeper = |of: &SessionRecord, backend| {
+            of.keepers.of(name(backend).as_ref()).map(|keeper| keeper.process.pid)
+        };
+        // Of two that hold one backend, the one with the latest front.
+        assert_eq!((keeper(first, "files"), keeper(first, "web")), (Some(50), Some(51)));
+        assert_eq!((keeper(second, "web"), snapshot.owners.len()), (Some(60), 1));
+    }
+
+    #[test]
+    fn a_session_on_record_is_left_as_it_is() {
+        let mut snapshot = Snapshot::default();
+        take_in(vec![given("s1", "files", 50, 1, Some(1))], &mut snapshot);
+        let before = snapshot.sessions.clone();
+        assert!(take_in(vec![given("s1", "web", 51, 9, Some(2))], &mut snapshot).is_empty());
+        assert_eq!(snapshot.sessions, before);
+    }
+
+    #[test]
+    fn each_backend_of_a_service_s_session_is_adopted_once() {
+        let service: ServiceName = "web".parse().expect("a name");
+        let served = |holder| ServiceRecord { name: service.clone(), epoch: Epoch(1), holder, since_ms: 1 };
+        let keeper = |backend, pid| {
+            let keeper = KeeperRecord::new(process(pid), KeeperName(pid), "server".into());
+            KeeperRecord { of: name(backend), service: Some(service.clone()), ..keeper }
+        };
+        let mut snapshot = Snapshot::default();
+        let id: SessionId = "s1".parse().expect("an id");
+        for (backend, pid) in [("files", 50), ("web", 51), ("web", 52)] {
+            adopt_served(&mut snapshot, served(None), id.clone(), keeper(backend, pid));
+        }
+        let kept: Vec<u32> = snapshot.serving.iter().map(|(_, keeper)| keeper.process.pid).collect();
+        assert_eq!((kept, snapshot.services.len()), (vec![50, 51], 1));
+    }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with the records and the settings, for `debug check`; and which keepers the records do not have.
+//! What is wrong with the records and the settings, for `doctor`; and which keepers the records do not have.
 
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -59,10 +59,10 @@ impl Edge {
         self.lock().ledger.failure().is_some()
     }
 
-    /// What users may have to set.
+    /// What users may have to set, and what was lost, which nobody can mend.
     #[must_use]
     pub fn hints(&self) -> Vec<Ailment> {
-        self.lock().hints.list()
+        self.lost_records().into_iter().chain(self.lock().hints.list()).collect()
     }
 
     /// What is wrong with the settings and the records.
@@ -88,22 +88,25 @@ impl Edge {
                 "nothing can be claimed or stored until that is mended; it is tried again by itself",
             )
         });
+        [settings, failure].into_iter().flatten().collect()
+    }
+
+    /// What was lost at the start of this daemon.
+    fn lost_records(&self) -> Option<Ailment> {
         let loss = self.loss.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = match (&loss.why, loss.adopted, loss.ended) {
-            (None, 0, 0) => None,
-            (why, adopted, ended) => {
-                let tokens = if why.is_some() { "its tokens are lost; " } else { "" };
-                let why = why.as_deref().unwrap_or("servers that it has kept were not on record");
-                Some(ailment(
-                    "records",
-                    format!(
-                        "sessions.db was not what a former daemon had left ({why}): {tokens}{adopted} kept servers were found again, \
-                         and {ended} were ended"
-                    ),
-                    "nothing: what is lost begins afresh at its next start, and the next daemon says this no more",
-                ))
-            }
-        };
-        [settings, failure, lost].into_iter().flatten().collect()
+        if (&loss.why, loss.adopted, loss.ended) == (&None, 0, 0) {
+            return None;
+        }
+        let LostRecords { why, adopted, ended } = &*loss;
+        let tokens = if why.is_some() { "its tokens are lost; " } else { "" };
+        let why = why.as_deref().unwrap_or("servers that it has kept were not on record");
+        Some(Ailment {
+            what: "records".into(),
+            finding: format!(
+                "sessions.db was not what a former daemon had left ({why}): {tokens}{adopted} kept servers were found again, and {ended} \
+                 were ended"
+            ),
+            advice: "nothing: lost servers start fresh, and the next daemon no longer says this".into(),
+        })
     }
 }

@@ -1,14 +1,15 @@
 //! Backends: the RPCs for keepers and fronts, and the tasks that follow when a keeper ends.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{
     Backend, CountedRequest, EndingRequest, FrontRequest, KeepRequest, Kept, LeftRequest, ProcessRef,
-    StartedRequest,
+    StartedRequest, StopRequest,
 };
 use mcp_sessiond_proto::debug::PAGE_MAX;
-use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId, paths};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, SessionId, paths};
 use mcp_sessiond_registry::{KeeperRecord, Left, Registry, ServiceSession, SessionRecord};
 
 use super::adopt::{RecordCopy, reference};
@@ -63,9 +64,9 @@ impl Edge {
         if let Some(service) = request.service.clone() {
             return self.keep_service_backend(peer, service, request).await;
         }
-        let KeepRequest { session: told, epoch, keeper: name, program, .. } = request;
+        let KeepRequest { session: told, epoch, keeper: name, program, backend, .. } = request;
         let (id, holder) = self.held_above(peer, &told, epoch)?;
-        let keeper = KeeperRecord::new(peer.id(), name, program);
+        let keeper = KeeperRecord { of: backend.clone(), ..KeeperRecord::new(peer.id(), name, program) };
         let (owner, is_resumable, record, kept) = {
             let mut state = self.lock();
             state.ledger.check()?;
@@ -79,10 +80,9 @@ impl Edge {
             if is_new {
                 count(&self.meters.counters.backends_kept_total);
             }
-            let record = state
-                .registry
-                .session(&id)
-                .and_then(|session| RecordCopy::of(session, &state.registry.owner_record(session.owner)?));
+            let record = state.registry.session(&id).and_then(|session| {
+                RecordCopy::of(session, &state.registry.owner_record(session.owner)?, backend)
+            });
             (owner, state.registry.is_resumable(&id), record, state.ledger.waiter())
         };
         kept.kept().await?;
@@ -255,18 +255,23 @@ impl Edge {
         self.tell(|registry| registry.backend_ending(session, *keeper, peer.id(), *why))
     }
 
-    /// The backend of a session that the caller holds under this epoch. None: there is none.
+    /// The backend of this name, of a session that the caller holds under this epoch. None: there is none.
     ///
     /// # Errors
     /// Those of a lease that is not the newest. [`Error::Unavailable`] while a former one is being ended: it
     /// may still hold a port or the lock on a profile.
-    pub fn find_backend(&self, id: &SessionId, epoch: Epoch) -> Result<Option<Backend>, Error> {
+    pub fn find_backend(
+        &self,
+        id: &SessionId,
+        epoch: Epoch,
+        name: Option<&BackendName>,
+    ) -> Result<Option<Backend>, Error> {
         self.tell(|registry| {
             registry.check(id, epoch)?;
             let session = registry.session(id).ok_or(Error::UnknownSession)?;
-            match session.keeper.as_deref() {
+            match session.keepers.of(name) {
                 Some(keeper) if keeper.ending => Err(ending()),
-                None if !registry.is_way_free(id) => Err(ending()),
+                None if !registry.is_way_free(id, name) => Err(ending()),
                 keeper => Ok(keeper.map(|keeper| backend(session, keeper))),
             }
         })
@@ -292,33 +297,34 @@ impl Edge {
         backends
     }
 
-    /// Ends the backend of the session that its owner, any owner, knows by this id.
+    /// Ends a backend, or all, of the session that its owner, any owner, knows by this id.
     ///
     /// # Errors
     /// [`Error::UnknownBackend`] when there is none, [`Error::InvalidArgument`] when there are several.
-    pub async fn stop_backend(&self, told: &SessionId, service: Option<&ServiceName>) -> Result<(), Error> {
+    pub async fn stop_backend(&self, request: &StopRequest) -> Result<(), Error> {
+        let StopRequest { session: told, service, backend } = request;
         self.tell_and_keep(|registry| {
             let mut of_services: Vec<_> = registry
                 .service_backends()
                 .map(|(of, _)| of)
-                .filter(|of| of.1 == *told && service.is_none_or(|service| of.0 == *service))
+                .filter(|of| of.1 == *told && service.as_ref().is_none_or(|service| of.0 == *service))
                 .cloned()
                 .collect();
+            of_services.dedup();
             if let (Some(of), false) = (of_services.pop(), service.is_none() && !of_services.is_empty()) {
-                return registry.stop_service_backend(&of);
+                return registry.stop_service_backend(&of, backend.as_ref());
             }
             if service.is_some() {
                 return Err(Error::UnknownBackend);
             }
             let all = registry.sessions_with_backend().map(|(session, _)| session);
-            let mut named = all.filter(|session| session.told() == told);
-            let found = named.next().map(|session| session.id.clone()).ok_or(Error::UnknownBackend)?;
-            let is_one = named.next().is_none();
-            drop(named);
-            if !is_one {
+            let named = all.filter(|session| session.told() == told).map(|session| session.id.clone());
+            let named: BTreeSet<SessionId> = named.collect();
+            let found = named.first().cloned().ok_or(Error::UnknownBackend)?;
+            if named.len() > 1 {
                 return Err(refused("several hosts have a session of this id, with a backend each".into()));
             }
-            registry.stop_backend(&found)
+            registry.stop_backend(&found, backend.as_ref())
         })
         .await
     }
@@ -403,6 +409,7 @@ fn backend(session: &SessionRecord, keeper: &KeeperRecord) -> Backend {
         keeper_pid: keeper.process.pid,
         host: session.owner.pid,
         service: None,
+        backend: keeper.of.clone(),
         program: keeper.program.clone(),
         pid: keeper.backend.map(|backend| backend.pid),
     }
@@ -420,6 +427,7 @@ pub(super) fn of_service((service, session): &ServiceSession, keeper: &KeeperRec
         keeper_pid: keeper.process.pid,
         host: ProcessId::USER.pid,
         service: Some(service.clone()),
+        backend: keeper.of.clone(),
         program: keeper.program.clone(),
         pid: keeper.backend.map(|backend| backend.pid),
     }

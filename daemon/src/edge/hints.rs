@@ -1,4 +1,4 @@
-//! What users may have to set, as what has happened shows: said once in the log, and by `debug check`.
+//! What users may have to set, as what has happened shows: said once in the log, and by `doctor`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

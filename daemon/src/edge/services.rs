@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mcp_sessiond_process::{self as process, Pinned, ProcessId};
 use mcp_sessiond_proto::backends::{Backend, KeepRequest, Kept};
 use mcp_sessiond_proto::services::{ServeRequest, Served, ServiceLease};
-use mcp_sessiond_proto::{Epoch, Error, ServiceName, SessionId};
+use mcp_sessiond_proto::{BackendName, Epoch, Error, ServiceName, SessionId};
 use mcp_sessiond_registry::{KeeperRecord, ServiceSession};
 
 use super::Edge;
@@ -63,7 +63,7 @@ impl Edge {
         service: ServiceName,
         request: KeepRequest,
     ) -> Result<Kept, Error> {
-        let KeepRequest { session, epoch, keeper: name, program, .. } = request;
+        let KeepRequest { session, epoch, keeper: name, program, backend, .. } = request;
         let served = self.look(|registry| registry.served_under(&service, epoch).cloned())?;
         let holder = served.holder.ok_or(Error::LeaseEnded)?;
         if !is_above(holder, peer)? {
@@ -71,9 +71,14 @@ impl Edge {
         }
         let of = (service, session);
         let since_ms = served.since_ms;
-        let copy =
-            ServiceCopy { service: of.0.clone(), session: of.1.clone(), program: program.clone(), since_ms };
-        let keeper = KeeperRecord::new(peer.id(), name, program);
+        let copy = ServiceCopy {
+            service: of.0.clone(),
+            session: of.1.clone(),
+            backend: backend.clone(),
+            program: program.clone(),
+            since_ms,
+        };
+        let keeper = KeeperRecord { of: backend, ..KeeperRecord::new(peer.id(), name, program) };
         let kept = {
             let mut state = self.lock();
             state.ledger.check()?;
@@ -98,7 +103,7 @@ impl Edge {
         Ok(self.kept(None, (linger_ms, linger_ms), copy.text()))
     }
 
-    /// The backend of a service's session, for the process that holds the lease under this epoch. None: there
+    /// The backend of this name, of a service's session, for the process that holds the lease under this epoch. None: there
     /// is none.
     ///
     /// # Errors
@@ -106,17 +111,16 @@ impl Edge {
     pub fn find_service_backend(
         &self,
         peer: ProcessId,
-        service: ServiceName,
-        session: SessionId,
+        of: &ServiceSession,
         epoch: Epoch,
+        name: Option<&BackendName>,
     ) -> Result<Option<Backend>, Error> {
-        let of = (service, session);
         self.tell(|registry| {
             registry.serves(&of.0, epoch, peer)?;
-            match registry.service_backend(&of) {
+            match registry.service_backend(of, name) {
                 Some(keeper) if keeper.ending => Err(ending()),
-                None if !registry.is_service_way_free(&of) => Err(ending()),
-                keeper => Ok(keeper.map(|keeper| of_service(&of, keeper))),
+                None if !registry.is_service_way_free(of, name) => Err(ending()),
+                keeper => Ok(keeper.map(|keeper| of_service(of, keeper))),
             }
         })
     }
@@ -132,7 +136,10 @@ impl Edge {
     /// The sessions of services that have a backend.
     #[must_use]
     pub fn served_sessions(&self) -> Vec<ServiceSession> {
-        self.look(|registry| registry.service_backends().map(|(of, _)| of.clone()).collect())
+        let mut all: Vec<ServiceSession> =
+            self.look(|registry| registry.service_backends().map(|(of, _)| of.clone()).collect());
+        all.dedup();
+        all
     }
 
     /// Whether a process has leased a service, or a service's session has a backend.

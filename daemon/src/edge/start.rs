@@ -49,7 +49,7 @@ fn home(boot: &str, directory: &Path) -> std::io::Result<String> {
 
 /// Keepers that are not on record give back what they know, which is put on record. Returns how many there are.
 fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mut Ledger) -> usize {
-    let of_sessions = snapshot.sessions.iter().filter_map(|session| session.keeper.as_deref());
+    let of_sessions = snapshot.sessions.iter().flat_map(|session| session.keepers.iter());
     let serving = snapshot.serving.iter().map(|(_, keeper)| keeper);
     let known: Vec<KeeperName> =
         of_sessions.chain(&snapshot.ending).chain(serving).map(|keeper| keeper.name).collect();
@@ -58,10 +58,9 @@ fn adopt(directory: &Path, config: &Config, snapshot: &mut Snapshot, ledger: &mu
         let owner = snapshot.owners.iter().find(|owner| owner.host == session.owner);
         owner.into_iter().for_each(|owner| ledger.record(Effect::SaveOwner(owner.clone())));
         ledger.record(Effect::SaveSession(session.clone()));
-        let keeper = session.keeper.as_deref().cloned();
-        keeper
-            .into_iter()
-            .for_each(|keeper| ledger.record(Effect::SaveKeeper(Some(session.id.clone()), keeper)));
+        for keeper in session.keepers.iter() {
+            ledger.record(Effect::SaveKeeper(Some(session.id.clone()), keeper.clone()));
+        }
     }
     let is_new = |keeper: &KeeperRecord| !known.contains(&keeper.name);
     let serving: Vec<_> = snapshot.serving.iter().filter(|(_, keeper)| is_new(keeper)).cloned().collect();

@@ -9,7 +9,7 @@ use mcp_sessiond_proto::state::{ReadStateRequest, StateWrite, WriteStateRequest}
 use mcp_sessiond_proto::streams::{AppendRequest, Cursor, ReplayRequest};
 use mcp_sessiond_proto::{Epoch, Json, SessionId, StreamId};
 use mcp_sessiond_registry::{
-    Claim, Claimant, Effect, OwnerRecord, Records, Registry, SessionRecord, Ticket, TokenFile, Wants,
+    Claim, Claimant, Effect, Keepers, OwnerRecord, Records, Registry, SessionRecord, Ticket, TokenFile, Wants,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -43,8 +43,13 @@ fn key(number: u8) -> Key {
     Key { recipe: 2, what: [number; 32], conversation: Conversation::None, client: None }
 }
 
+/// The digit of this number, so often that no few damaged bytes make it another one's.
+fn mark(number: u8) -> String {
+    number.to_string().repeat(64)
+}
+
 fn id(number: u8) -> SessionId {
-    format!("session-of-{number}").parse().expect("an id")
+    format!("session-of-{}", mark(number)).parse().expect("an id")
 }
 
 fn session(owner: ProcessId, number: u8) -> SessionRecord {
@@ -65,7 +70,7 @@ fn session(owner: ProcessId, number: u8) -> SessionRecord {
         digest: Some([number + 100; 32]),
         former: None,
         offered: false,
-        keeper: None,
+        keepers: Keepers::default(),
         name: None,
         made_by: None,
     }
@@ -179,7 +184,7 @@ fn contents(sqlite: Arc<Sqlite>) -> Contents {
 
 /// A value that names its session.
 fn value(number: u8) -> Json {
-    Json::trusted(format!("\"of {number}\""))
+    Json::trusted(format!("\"of {}\"", mark(number)))
 }
 
 fn write(number: u8) -> WriteStateRequest {
@@ -190,7 +195,7 @@ fn write(number: u8) -> WriteStateRequest {
 
 fn append(number: u8) -> AppendRequest {
     let messages = vec![Some(value(number)), None, Some(value(number))];
-    AppendRequest { of: of(number), stream: StreamId::standalone(), request: None, messages }
+    AppendRequest { of: of(number), stream: StreamId::standalone(), request: None, messages, close: false }
 }
 
 /// As [`records`], for the contents of sessions.

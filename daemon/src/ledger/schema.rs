@@ -7,20 +7,22 @@ use std::path::Path;
 
 use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said, StartTime, Traits};
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{ClientName, Epoch, Label, Loss, RequestId, ServiceName, SessionId, Siblings};
+use mcp_sessiond_proto::{
+    BackendName, ClientName, Epoch, Label, Loss, RequestId, ServiceName, SessionId, Siblings,
+};
 use mcp_sessiond_registry::{
-    Claimant, Digest, Effect, KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, Snapshot, Spot,
-    TokenFile,
+    Claimant, Digest, Effect, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord, Snapshot,
+    Spot, TokenFile,
 };
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, Transaction, params};
 
 use values::{Process, conversation_bytes, conversation_of, loss_bytes, loss_of, optional, parsed, rows};
 
-use crate::writer::{begin, check};
+use crate::writer::{begin, check, check_format};
 
 /// Grows with every change of the tables. A database of another version is discarded.
-const VERSION: i64 = 5;
+const VERSION: i64 = 6;
 
 /// Why the records of a former boot are discarded.
 pub(super) const REBOOTED: &str = "it is from before the last reboot";
@@ -40,7 +42,7 @@ const FIRST: &str = "
 
 /// The steps from each version to the next, so that an upgrade of the daemon ends no session. A new database
 /// is made in the same steps.
-const UPGRADES: [(i64, &str); 4] = [
+const UPGRADES: [(i64, &str); 5] = [
     (1, "ALTER TABLE session ADD COLUMN name TEXT; ALTER TABLE session ADD COLUMN made_by TEXT;"),
     (
         2,
@@ -77,6 +79,7 @@ const UPGRADES: [(i64, &str); 4] = [
         ) STRICT;
         ALTER TABLE keeper ADD COLUMN service TEXT;",
     ),
+    (5, "ALTER TABLE keeper ADD COLUMN backend_name TEXT;"),
 ];
 
 /// What the database held.
@@ -92,6 +95,8 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
     let user_version = |connection: &Connection| {
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
     };
+    user_version(&connection)?;
+    check_format(&connection, path)?;
     for (version, upgrade) in UPGRADES {
         if user_version(&connection)? == version {
             let transaction = begin(&mut connection)?;
@@ -106,7 +111,7 @@ pub(super) fn open(path: &Path, boot: &str) -> rusqlite::Result<(Connection, Sta
         0 if tables == 0 => State::Empty,
         VERSION => match connection.query_row("SELECT id FROM boot", [], |row| row.get::<_, String>(0)) {
             Ok(recorded) if recorded == boot => {
-                check(&connection, path)?;
+                check(&connection)?;
                 State::Current(snapshot(&connection)?)
             }
             Ok(_) => State::Discarded(REBOOTED.into()),
@@ -254,8 +259,8 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
         ),
         Effect::DropService(name) => execute("DELETE FROM service WHERE name = ?1", params![name.as_str()]),
         Effect::SaveKeeper(session, keeper) => execute(
-            "INSERT OR REPLACE INTO keeper (process, session, name, program, backend, ending, service)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT OR REPLACE INTO keeper (process, session, name, program, backend, ending, service, backend_name)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
                 Process(keeper.process),
                 session.as_ref().map(SessionId::as_str),
@@ -264,6 +269,7 @@ fn apply(transaction: &Transaction<'_>, effect: &Effect) -> rusqlite::Result<()>
                 keeper.backend.map(Process),
                 keeper.ending,
                 keeper.service.as_ref().map(ServiceName::as_str),
+                keeper.of.as_ref().map(BackendName::as_str),
             ],
         ),
         Effect::DropKeeper(process) => {
@@ -310,7 +316,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
     })?;
     let columns = "id, owner, key, program, label, opened, opened_ms, epoch, holder, file, digest, former, offered, name, \
                    made_by, entry, client, spot, asked, freed";
-    let Keepers { of_hosts: mut keepers, serving, mut ending } = keepers(connection)?;
+    let Recorded { of_hosts: mut keepers, serving, mut ending } = keepers(connection)?;
     let sessions = rows(connection, &format!("SELECT {columns} FROM session"), |row| {
         let id = parsed::<SessionId>(row, 0)?;
         let owner = row.get::<_, Process>(1)?.0;
@@ -322,7 +328,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
             client: optional::<ClientName>(row, 16)?,
         };
         Ok(SessionRecord {
-            keeper: keepers.remove(&id).map(Box::new),
+            keepers: keepers.remove(&id).unwrap_or_default(),
             id,
             owner,
             key,
@@ -344,7 +350,7 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
         })
     })?;
     // Those of sessions that are not there.
-    ending.extend(keepers.into_values());
+    ending.extend(keepers.values().flat_map(Keepers::iter).cloned());
     let services = rows(connection, "SELECT name, epoch, holder, since_ms FROM service", |row| {
         Ok(ServiceRecord {
             name: parsed::<ServiceName>(row, 0)?,
@@ -357,14 +363,14 @@ fn snapshot(connection: &Connection) -> rusqlite::Result<Snapshot> {
 }
 
 /// The keepers of sessions, and those of none.
-struct Keepers {
-    of_hosts: BTreeMap<SessionId, KeeperRecord>,
+struct Recorded {
+    of_hosts: BTreeMap<SessionId, Keepers>,
     serving: Vec<(SessionId, KeeperRecord)>,
     ending: Vec<KeeperRecord>,
 }
 
-fn keepers(connection: &Connection) -> rusqlite::Result<Keepers> {
-    let columns = "process, session, name, program, backend, ending, service";
+fn keepers(connection: &Connection) -> rusqlite::Result<Recorded> {
+    let columns = "process, session, name, program, backend, ending, service, backend_name";
     let all = rows(connection, &format!("SELECT {columns} FROM keeper"), |row| {
         let session = optional::<SessionId>(row, 1)?;
         let keeper = KeeperRecord {
@@ -374,17 +380,18 @@ fn keepers(connection: &Connection) -> rusqlite::Result<Keepers> {
             backend: row.get::<_, Option<Process>>(4)?.map(|process| process.0),
             ending: row.get(5)?,
             service: optional::<ServiceName>(row, 6)?,
+            of: optional::<BackendName>(row, 7)?,
         };
         Ok((session, keeper))
     })?;
-    let (mut of_hosts, mut serving, mut ending) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let (mut of_hosts, mut serving, mut ending) = (BTreeMap::<_, Keepers>::new(), Vec::new(), Vec::new());
     for (session, keeper) in all {
         match session {
             Some(session) if keeper.service.is_some() => serving.push((session, keeper)),
-            // A session has one keeper. Should there be two, the daemon ends the other one.
-            Some(session) => ending.extend(of_hosts.insert(session, keeper)),
+            // A backend has one keeper. Should there be two, the daemon ends the other one.
+            Some(session) => ending.extend(of_hosts.entry(session).or_default().put(keeper)),
             None => ending.push(keeper),
         }
     }
-    Ok(Keepers { of_hosts, serving, ending })
+    Ok(Recorded { of_hosts, serving, ending })
 }

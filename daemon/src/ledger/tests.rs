@@ -5,7 +5,9 @@ use mcp_sessiond_process::{Conversation, Former, Key, KeyDoubt, ProcessId, Said,
 use mcp_sessiond_proto::backends::KeeperName;
 use mcp_sessiond_proto::{Epoch, Label, Loss, RequestId, SessionId, Siblings};
 use mcp_sessiond_registry::Records;
-use mcp_sessiond_registry::{Claimant, KeeperRecord, OwnerRecord, ServiceRecord, SessionRecord, TokenFile};
+use mcp_sessiond_registry::{
+    Claimant, KeeperRecord, Keepers, OwnerRecord, ServiceRecord, SessionRecord, TokenFile,
+};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -85,7 +87,7 @@ fn session(id: &str, epoch: u64) -> SessionRecord {
         digest: None,
         former: None,
         offered: false,
-        keeper: None,
+        keepers: Keepers::default(),
         name: None,
         made_by: None,
     }
@@ -234,7 +236,9 @@ async fn a_full_disk_is_said_and_got_over() {
 /// An upgrade of the daemon ends nobody's session.
 #[tokio::test]
 async fn what_former_versions_have_recorded_is_found() {
+    let to_5 = "ALTER TABLE keeper DROP COLUMN backend_name; PRAGMA user_version = 5;";
     let to_4 = "DROP TABLE service; ALTER TABLE keeper DROP COLUMN service; PRAGMA user_version = 4;";
+    let to_4 = format!("{to_5} {to_4}");
     let to_3 = "ALTER TABLE owner RENAME COLUMN doubles TO plural; ALTER TABLE owner DROP COLUMN row;
         ALTER TABLE owner DROP COLUMN crowded; ALTER TABLE owner DROP COLUMN losses;
         ALTER TABLE claimant DROP COLUMN core; ALTER TABLE claimant DROP COLUMN place;
@@ -252,7 +256,7 @@ async fn what_former_versions_have_recorded_is_found() {
         "{to_2}; ALTER TABLE session DROP COLUMN name; ALTER TABLE session DROP COLUMN made_by; \
          PRAGMA user_version = 1"
     );
-    for downgrade in [to_1, to_2, to_3, to_4.to_owned()] {
+    for downgrade in [to_1, to_2, to_3, to_4, to_5.to_owned()] {
         what_was_recorded_is_found_after(&downgrade).await;
     }
 }
@@ -268,8 +272,7 @@ async fn what_was_recorded_is_found_after(downgrade: &str) {
     assert_eq!((Records::from(snapshot), discarded), (records, None));
     let process = ProcessId { pid: 9, start: StartTime(42), inode: None };
     let name = KeeperName(7);
-    let keeper =
-        KeeperRecord { process, name, program: "server".into(), backend: None, ending: true, service: None };
+    let keeper = KeeperRecord { ending: true, ..KeeperRecord::new(process, name, "server".into()) };
     ledger.record(Effect::SaveKeeper(None, keeper.clone()));
     ledger.waiter().kept().await.expect("it is kept");
     ledger.writer.close().await;

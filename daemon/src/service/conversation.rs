@@ -294,18 +294,19 @@ impl Conversation {
 
     /// The backend of a session that the peer holds, or of a session of a service that it has leased.
     pub(super) async fn find_backend(&self, request: FindRequest) -> Result<Option<Backend>, Error> {
-        let FindRequest { session, epoch, service } = request;
+        let FindRequest { session, epoch, service, backend } = request;
+        let backend = backend.as_ref();
         let edge = &self.daemon.edge;
         match service {
             Some(service) => {
                 let access = Access::service(&service, &session, None);
-                match edge.find_service_backend(self.peer.id(), service, session, epoch)? {
+                match edge.find_service_backend(self.peer.id(), &(service, session), epoch, backend)? {
                     Some(backend) => Ok(Some(backend)),
                     // On another machine, perhaps.
                     None => self.daemon.fleet.keep_here(&access).await.map(|()| None),
                 }
             }
-            None => edge.find_backend(&self.own(&session).await?, epoch),
+            None => edge.find_backend(&self.own(&session).await?, epoch, backend),
         }
     }
 

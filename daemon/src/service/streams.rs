@@ -1,7 +1,7 @@
-//! Streams that are opened, perhaps with a last will, and closed.
+//! Streams that are opened, perhaps with a last will, and closed, perhaps with their last messages.
 
 use mcp_sessiond_proto::Error;
-use mcp_sessiond_proto::streams::{OpenStreamRequest, Stream, StreamRef};
+use mcp_sessiond_proto::streams::{AppendRequest, Appended, OpenStreamRequest, Stream, StreamRef};
 
 use super::Conversation;
 use crate::contents::Of;
@@ -20,6 +20,16 @@ impl Conversation {
             wills.made(self.peer.clone(), access.place, Of::Stream(request.stream))?;
         }
         Ok(opened)
+    }
+
+    /// Appends messages, and closes the stream with them if the request says so.
+    pub(super) async fn append(&self, request: AppendRequest) -> Result<Vec<Appended>, Error> {
+        let access = self.access(&request.of).await?;
+        let appended = self.daemon.contents.append(&access, &request).await?;
+        if request.close {
+            self.daemon.wills.closed(&access.place, &Of::Stream(request.stream));
+        }
+        Ok(appended)
     }
 
     pub(super) async fn close_stream(&self, request: StreamRef) -> Result<Stream, Error> {

@@ -189,9 +189,8 @@ impl Database {
             State::Gone => self.make_again()?,
             State::Replaced => {
                 let path = self.files.path.display();
-                let sentence = format!(
-                    "another file has been put in the place of {path}; restart the daemon to go on with that one"
-                );
+                let sentence =
+                    format!("another file has replaced {path}; restart the daemon to go on with that one");
                 return Err(Failure { sentence, is_full: false });
             }
         }
@@ -332,24 +331,42 @@ fn shrink(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(count("freelist_count")? < free)
 }
 
+fn damaged(what: String) -> rusqlite::Result<()> {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    Err(rusqlite::Error::SqliteFailure(code, Some(what)))
+}
+
+/// Looks whether the database, of which something was read, has a format that SQLite can only read, though the file may be written.
+///
+/// # Errors
+/// `SQLITE_CORRUPT` if it has; else those of SQLite.
+pub fn check_format(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
+    let may_be_written = || std::fs::OpenOptions::new().write(true).open(path).is_ok();
+    if connection.is_readonly("main")? && may_be_written() {
+        return damaged("it is damaged: its format is none that can be written".into());
+    }
+    Ok(())
+}
+
 /// Looks for damage that reads don't notice, but that breaks writes or gives one session another's rows: an
-/// index that disagrees with its table, a page that belongs to two tables, a format that SQLite can only
-/// read.
+/// index that disagrees with its table, a page that belongs to two tables.
 ///
 /// # Errors
 /// `SQLITE_CORRUPT` if it is damaged; else those of SQLite.
-pub fn check(connection: &Connection, path: &Path) -> rusqlite::Result<()> {
-    let damaged = |what: String| {
-        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-        Err(rusqlite::Error::SqliteFailure(code, Some(what)))
-    };
+pub fn check(connection: &Connection) -> rusqlite::Result<()> {
     let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if found != "ok" {
         return damaged(format!("it is damaged: {}", found.replace('\n', " ")));
     }
-    let may_be_written = || std::fs::OpenOptions::new().write(true).open(path).is_ok();
-    if connection.is_readonly("main")? && may_be_written() {
-        return damaged("it is damaged: its format is none that can be written".into());
+    // It takes an empty page of the wrong kind for an empty table or index, which nothing can be put into.
+    let every = "SELECT tbl_name, iif(type = 'index', 'INDEXED BY \"' || replace(name, '\"', '\"\"') || '\"', 'NOT INDEXED')
+        FROM sqlite_schema WHERE rootpage > 0";
+    let mut every = connection.prepare(every)?;
+    let mut rows = every.query([])?;
+    while let Some(row) = rows.next()? {
+        let (table, by): (String, String) = (row.get(0)?, row.get(1)?);
+        let count = format!("SELECT count(*) FROM \"{}\" {by}", table.replace('"', "\"\""));
+        connection.query_row(&count, [], |_| Ok(()))?;
     }
     Ok(())
 }

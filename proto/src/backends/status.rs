@@ -127,3 +127,16 @@ pub struct Traffic {
     #[serde(with = "crate::text")]
     pub bytes: u64,
 }
+
+/// What a backend wrote to its standard error, as far as the keeper still has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// The text. What is no UTF-8 shows as what can't be shown; a character of which only the beginning was written is left for later.
+    pub text: String,
+    /// How many bytes were written up to its end, since the keeper started.
+    #[serde(with = "crate::text")]
+    pub next: u64,
+    /// How many bytes before the text were asked for, and are not kept any more.
+    #[serde(with = "crate::text")]
+    pub missed: u64,
+}

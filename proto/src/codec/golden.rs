@@ -29,8 +29,8 @@ const PAGE: &str = include_str!("../../PROTOCOL.md");
 
 const HELLO_MESSAGE_PACK: &str = "6d63707365737364000200000100000000400000000000000000000000000000";
 const HELLO_JSON_RPC: &str = "6d63707365737364000200000200000000400000000000000000000000000000";
-const HELLO_WELCOME: &str = "6d6370736573736400020002010000000040000000000000000000000000001f";
-const HELLO_VERSION: &str = "6d6370736573736400090002010100000040000000000000000000000000001f";
+const HELLO_WELCOME: &str = "6d6370736573736400020002010000000040000000000000000000000000007f";
+const HELLO_VERSION: &str = "6d6370736573736400090002010100000040000000000000000000000000007f";
 const CALL: &str = "0000004583a2696403ab646561646c696e655f6d73cd2710a463616c6c81a5436c61696d81a77265717565737482a56c6162656ca470726f64a87369626c696e6773a66f6c64657374";
 const REPLY: &str = "0000006183a2696403a57265706c7981a5436c61696d81a24f6b85a773657373696f6ea27331a565706f636807a76f7574636f6d65a7726573756d6564ac746f6b656e5f737461747573a770726573656e74a5746f6b656ec4026869a772656675736564c0";
 const ERROR: &str = "0000004683a2696403a57265706c7981aa53746f7265546f6b656e81a345727283a4636f6465ab7374616c655f65706f6368a5676976656e07a66e657765737408a772656675736564c0";
@@ -306,7 +306,7 @@ fn the_methods_are_those_of_the_service() {
             "open_stream" | "close_stream" | "orphan_stream" | "unorphan_stream" => {
                 json!({"of": of, "stream": "t"})
             }
-            "append" => json!({"of": of, "stream": "t", "messages": ["{}", null]}),
+            "append" => json!({"of": of, "stream": "t", "messages": ["{}", null], "close": true}),
             "find_event" => json!({"of": of, "event": "x"}),
             "prune_events" => json!({"of": of, "stream": "t", "keep": "7", "older_than_ms": "1"}),
             "replay" => json!({"of": of, "after": {"number": "7"}}),

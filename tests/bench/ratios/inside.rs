@@ -147,5 +147,11 @@ fn write(access: &Access) -> Outcome<WriteStateRequest> {
 
 fn append(access: &Access, count: usize) -> Outcome<AppendRequest> {
     let messages = vec![Some(json()); count];
-    Ok(AppendRequest { of: of(access)?, stream: StreamId::standalone(), request: None, messages })
+    Ok(AppendRequest {
+        of: of(access)?,
+        stream: StreamId::standalone(),
+        request: None,
+        messages,
+        close: false,
+    })
 }

@@ -173,7 +173,7 @@ fn write(of: SessionRef) -> Outcome<SessiondRequest> {
 
 fn append(of: SessionRef, count: usize) -> SessiondRequest {
     let messages = vec![Some(json()); count];
-    let request = AppendRequest { of, stream: StreamId::standalone(), request: None, messages };
+    let request = AppendRequest { of, stream: StreamId::standalone(), request: None, messages, close: false };
     SessiondRequest::Append { request }
 }
 

@@ -109,6 +109,7 @@ fn contents_that_are_deleted_are_made_again_though_nobody_writes() {
     let (world, mut daemon, mut peer) = with_session();
     set(&mut peer, "before", Some("1")).expect("written");
     remove(&world.directory(), CONTENTS, PARTS[0]);
+    // A file that is made again is none that could be watched.
     until("it is there again", || world.directory().join("contents.db-wal").exists().then_some(()));
     daemon.restart();
     assert_eq!(keys(&world), ["before"]);
@@ -164,7 +165,7 @@ fn contents_that_are_replaced_are_left_alone_and_nothing_is_acknowledged() {
     assert!(copy.args(["-c", script]).arg(&file).arg(&copied).status().expect("python3").success());
     fs::rename(&copied, &file).expect("replaced");
     let refused = set(&mut peer, "lost", Some("1")).expect_err("it would be lost").to_string();
-    assert!(refused.contains("another file has been put in the place"), "{refused}");
+    assert!(refused.contains("another file has replaced"), "{refused}");
     assert_refused(set(&mut peer, "lost", Some("1")), "unavailable");
     for suffix in ["-wal", "-shm"] {
         fs::remove_file(world.directory().join(format!("{CONTENTS}{suffix}"))).expect("there");
@@ -202,6 +203,7 @@ fn what_is_deleted_is_on_no_disk_once_the_daemon_has_stopped() {
     assert!(holding(&world.directory()).is_empty(), "{:?}", holding(&world.directory()));
 }
 
+/// Of two files, so nothing tells when both are smaller.
 fn len(world: &World) -> u64 {
     let len = |suffix: &str| {
         fs::metadata(world.directory().join(format!("{CONTENTS}{suffix}"))).map_or(0, |found| found.len())

@@ -93,6 +93,7 @@ fn claims_go_on_for_a_while_then_it_is_said_and_then_got_over() {
     for filler in fillers {
         fs::remove_file(filler).expect("room again");
     }
+    // Nothing tells of room on a disk, nor of what is set aside, which is a new file.
     until("it goes on", || peer.store(&claimed, "BBBB").ok());
     until("it is set aside again", || (ballast(&world) == MIB).then_some(()));
     assert!(is_well(&world, "records"));
@@ -141,6 +142,7 @@ fn a_daemon_that_is_started_on_demand_on_a_full_disk() {
     client.pipe.errors.wait("is full");
     client.pipe.close();
     fs::remove_file(filler).expect("room again");
+    // Nothing tells of room on a disk, nor of what is set aside, which is a new file.
     until("it goes on", || world.peer().call("claim", json!({})).ok());
     assert_tokens_are_kept(&world);
     assert_eq!(world.daemon_pid(), daemon);
@@ -158,6 +160,7 @@ fn a_daemon_that_is_killed_on_a_full_disk_is_followed_by_another() {
         let host = world.host();
         let mut holder = host.instance(&[]);
         let session = holder.first_run("one").session();
+        // A file that is yet to be made can't be watched.
         until("it is set aside", || (ballast(&world) == MIB).then_some(()));
         let filler = fill(&directory, "filler");
         if is_killed {
@@ -189,6 +192,7 @@ fn a_first_start_on_a_full_disk() {
     assert!(!late.try_store("one").done);
     host.log.wait("Failed to write token file: ");
     fs::remove_file(filler).expect("room again");
+    // Nothing tells of room on a disk, nor of what is set aside, which is a new file.
     until("it goes on", || world.peer().call("claim", json!({})).ok());
     until("it is set aside", || (ballast(&world) == MIB).then_some(()));
     assert_tokens_are_kept(&world);

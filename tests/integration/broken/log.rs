@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::process::Command;
 
-use mcp_sessiond_tests::{World, until};
+use mcp_sessiond_tests::{World, until, until_written};
 use nix::sys::signal::Signal;
 
 use crate::{fixture, world};
@@ -75,9 +75,11 @@ fn a_loop_does_not_fill_the_log() {
         fixture("python"),
     );
     let done = world.root().join("done");
+    nix::unistd::mkfifo(&done, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     let mut orphan = world.command("python3");
     assert!(orphan.args(["-c", &script]).arg(&done).status().expect("python3").success());
-    until("it has asked often enough", || done.exists().then_some(()));
+    // It is open for writing once the orphan has asked often enough.
+    assert!(fs::read(&done).expect("the orphan's end").is_empty());
     let said = log(&world, "daemon.log");
     let lines = said.lines().filter(|line| line.contains("Could not verify parent process")).count();
     assert!((1..=10).contains(&lines), "{lines} lines");
@@ -95,12 +97,14 @@ fn the_log_of_a_daemon_that_runs_is_put_aside_when_it_is_full() {
         let path = world.directory().join("daemon.log");
         let mut file = fs::OpenOptions::new().append(true).open(path).expect("the log");
         file.write_all(&vec![b'x'; 1_100_000]).expect("written");
+        // It looks at the size now and then, when it writes a line; so it is given something to write.
         until("it is put aside", || {
             reload();
             (log(&world, "daemon.log").len() < 1_000_000).then_some(())
         });
         assert!(log(&world, "daemon.log.1").contains("xxx"));
-        until("it goes on", || log(&world, "daemon.log").contains("reloaded").then_some(()));
+        let path = world.directory().join("daemon.log");
+        until_written(&path, "it goes on", || log(&world, "daemon.log").contains("reloaded").then_some(()));
     }
     world.kill_any_daemon();
 }

@@ -53,6 +53,7 @@ fn a_damaged_database_stops_nothing_else_and_comes_back_once_it_is_gone() {
     let daemon = world.daemon();
     assert_contents_alone_are_away(&world, "move the file away");
     fs::rename(&file, world.directory().join("damaged.db")).expect("moved");
+    // The daemon tries again in its own time, and tells nobody.
     until("the contents are back", || create(&world).ok());
     assert!(is_well(&world, "storage"));
     assert_eq!(world.stat("storage_failing"), 0);
@@ -67,6 +68,7 @@ fn a_database_where_there_is_no_directory_stops_nothing_else() {
     let _daemon = world.daemon();
     assert_contents_alone_are_away(&world, "No such file or directory");
     fs::create_dir(missing).expect("made");
+    // The daemon tries again in its own time, and tells nobody.
     until("the contents are there", || create(&world).ok());
 }
 
@@ -128,6 +130,7 @@ fn a_corrected_url_counts_without_a_restart() {
     let better = world.root().join("better.db");
     world.configure(&format!("storage.url = \"sqlite:{}\"", better.display()));
     daemon.signal(Signal::SIGHUP);
+    // The daemon tries again in its own time, and tells nobody.
     until("the contents are there", || create(&world).ok());
     assert!(better.exists());
     assert_eq!(world.about()["storage"], format!("sqlite:{}", better.display()));
@@ -143,7 +146,7 @@ fn a_configuration_that_can_not_be_read_is_no_reason_to_keep_a_host_waiting() {
         let mut client = Client::connected(world.front(&wrapped(&world, &tiny(&world))));
         assert_eq!(client.count(), 1);
         assert_eq!(world.backends().len(), 1, "it is kept");
-        let bad = assert_bad(&world, "settings");
+        let bad = assert_bad(&world, "config");
         assert!(bad.contains("config.toml: line ") && bad.contains("kill -HUP"), "{bad}");
         // Where the contents are kept is known, or nothing of them is written anywhere else.
         let created = create(&world);
@@ -154,7 +157,8 @@ fn a_configuration_that_can_not_be_read_is_no_reason_to_keep_a_host_waiting() {
         world.configure("");
         let daemon = nix::unistd::Pid::from_raw(world.daemon_pid().cast_signed());
         nix::sys::signal::kill(daemon, Signal::SIGHUP).expect("ours");
-        until("it is corrected", || is_well(&world, "settings").then_some(()));
+        // The daemon tells nobody that it has read it, nor that the storage is there.
+        until("it is corrected", || is_well(&world, "config").then_some(()));
         until("the contents are there", || world.peer().call("list_contents", json!({})).ok());
         client.pipe.close();
         world.kill_any_daemon();

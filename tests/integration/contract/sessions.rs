@@ -104,6 +104,8 @@ macro_rules! cases {
 
             a_will_is_carried_out_once_and_closes_its_stream
             a_will_ends_with_its_session
+            an_answer_that_closes_its_stream
+            an_answer_and_its_closing_are_one_commit
 
             a_task_goes_from_its_creation_to_its_result
             a_task_that_is_created_again_is_the_same

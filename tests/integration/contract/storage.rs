@@ -54,6 +54,7 @@ macro_rules! cases {
 
             read_of_the_missing
             read_in_the_order_asked
+            read_of_one_version
             scan_in_order_of_keys
             scan_of_a_range
             scan_of_nothing

@@ -22,10 +22,12 @@ pub(super) fn kill_meanwhile(
         if round % 2 == 0 {
             // A random moment: after some rotations, and some turns of the processor.
             let enough = done.load(Ordering::Relaxed) + random.u64(0..40);
+            // Either the workers go on, or they have ended.
             until("rotations go on", || (done.load(Ordering::Relaxed) >= enough || finished()).then_some(()));
             (0..random.u32(0..200_000)).for_each(|_| std::hint::spin_loop());
             daemon.restart_with(&[(VARIABLE, &format!("{}:{}", POINTS[point], random.u32(0..20)))]);
         } else {
+            // Either the daemon ends, or the workers have.
             until("the fault point is reached", || (daemon.ended().is_some() || finished()).then_some(()));
             reached[point] += u32::from(daemon.ended().is_some());
             daemon.restart();
@@ -110,6 +112,7 @@ fn instance(host: &Host, number: u64) -> Instance {
 
 /// Starts instances until one meets a daemon: who finds none at its start goes on without resuming.
 fn first_load(host: &Host, number: u64) -> (Instance, Loaded) {
+    // It was killed at a random moment, and the next daemon may be killed before it listens.
     until("an instance meets the daemon", || {
         let mut instance = instance(host, number);
         let loaded = instance.load();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{fixture, world};
+use crate::{BINARIES, example, fixture, world};
 
 #[test]
 fn the_official_client_that_begins_with_the_newest_mcp_falls_back_to_a_session() {
@@ -20,13 +20,7 @@ fn the_official_client_that_begins_with_the_newest_mcp_falls_back_to_a_session()
 /// The example, by the command that its page names.
 #[test]
 fn the_example_counts_on_after_a_kill() {
-    let world = world("");
-    let _daemon = world.daemon();
-    let mut command = world.command("sh");
-    command.arg(fixture("../client/rust/examples/durable_server.sh"));
-    let said = command.env("SERVER", world.binaries.durable_example).output().expect("sh");
-    assert!(said.status.success(), "{said:?}");
     let lines =
         "visit 1\nvisit 2\nkilled in the middle of a call\nvisit 3\nthe outcome of this call is unknown\n";
-    assert_eq!(String::from_utf8_lossy(&said.stdout), lines);
+    assert_eq!(example("durable_server.sh", BINARIES.durable_example), lines);
 }

@@ -135,3 +135,19 @@ fn a_session_whose_initialize_was_refused_is_not_there() {
     let listed = listed.as_array().expect("a list");
     assert!(listed.iter().all(|session| session["status"]["is"] == "terminated"), "{listed:?}");
 }
+
+#[test]
+fn a_server_that_panics_when_it_is_made_is_made_again_for_the_next_request() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let broken = world.root().join("broken");
+    let mut server = world.durable_server(&[("DURABLE_SERVER_BROKEN", broken.to_str().expect("UTF-8"))]);
+    let mut client = begun(&server);
+    assert_eq!(client.text("visit", &json!({})), "1");
+    server.kill();
+    server.start_again();
+    std::fs::write(&broken, "").expect("it is written");
+    assert_eq!(refused(client.call("visit", &json!({})), 500), -32000);
+    std::fs::remove_file(&broken).expect("it was there");
+    assert_eq!(client.text("visit", &json!({})), "2");
+}

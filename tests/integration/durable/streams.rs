@@ -1,10 +1,40 @@
 //! Which message goes to which stream, and what becomes of those that nobody reads.
 
-use mcp_sessiond_tests::until;
+use std::path::PathBuf;
+
+use mcp_sessiond_tests::{HttpClient, Reply, World, until};
 use serde_json::json;
 
-use super::{assert_unknown, begun, count, open, progress, text, who};
+use super::{assert_unknown, begun, count, open, open_at, progress, text, who};
 use crate::world;
+
+/// A page that was reloaded: it calls by the id and the progress token of the client's last call.
+struct Page {
+    client: HttpClient,
+    call: Reply,
+    gate: PathBuf,
+}
+
+impl Page {
+    fn reloaded(world: &World, former: &HttpClient) -> Self {
+        let mut client = former.clone();
+        client.last -= 1;
+        let gate = world.root().join("gate of the page");
+        let mut call = client.call("count", &json!({"key": "page", "steps": 2, "hold": 1, "gate": gate}));
+        assert_eq!(client.last, former.last);
+        progress(&mut call, 1.0);
+        Self { client, call, gate }
+    }
+
+    /// Lets the server go on with its call, and asserts that it gets the answer to that.
+    #[track_caller]
+    fn is_answered(&mut self, world: &World) {
+        open_at(world, &self.gate);
+        progress(&mut self.call, 2.0);
+        let answer = self.call.answer();
+        assert_eq!((text(&answer), &answer["id"]), ("page 2", &json!(self.client.last)));
+    }
+}
 
 #[test]
 fn what_belongs_to_no_call_waits_for_the_next_reader() {
@@ -79,6 +109,45 @@ fn a_call_that_is_cancelled_has_no_answer() {
 }
 
 #[test]
+fn the_answer_to_a_call_that_was_cancelled_goes_to_no_later_call_of_its_id() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let server = world.durable_server(&[]);
+    let mut client = begun(&server);
+    let mut listening = client.listen();
+    let mut former = count(&mut client, &world, 1, 0);
+    former.event().expect("a priming event");
+    let last = client.last;
+    client.notify("notifications/cancelled", &json!({"requestId": last}));
+    assert_eq!(former.event(), None, "its stream ends");
+    // The server still works on it.
+    let mut page = Page::reloaded(&world, &client);
+    open(&world);
+    assert_eq!(client.text("visit", &json!({})), "1");
+    page.is_answered(&world);
+    // Nor is its progress told to anybody.
+    client.text("announce", &json!({"text": "one://"}));
+    assert_eq!(listening.said().message()["params"]["uri"], "one://");
+}
+
+#[test]
+fn a_cancellation_that_comes_after_the_answer_ends_no_former_call_of_its_id() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let server = world.durable_server(&[]);
+    let mut client = begun(&server);
+    let mut former = count(&mut client, &world, 2, 1);
+    progress(&mut former, 1.0);
+    let mut page = client.clone();
+    page.last -= 1;
+    assert_eq!(page.text("visit", &json!({})), "1");
+    page.notify("notifications/cancelled", &json!({"requestId": client.last}));
+    open(&world);
+    progress(&mut former, 2.0);
+    assert_eq!(text(&former.answer()), "k 2");
+}
+
+#[test]
 fn a_client_that_begins_to_count_again_does_not_get_the_answer_to_a_former_call() {
     let world = world("");
     let _daemon = world.daemon();
@@ -86,19 +155,14 @@ fn a_client_that_begins_to_count_again_does_not_get_the_answer_to_a_former_call(
     let mut client = begun(&server);
     let mut former = count(&mut client, &world, 2, 1);
     progress(&mut former, 1.0);
-    let last = client.last;
-    // A page that was reloaded uses the same id and the same progress token.
-    let mut page = client.clone();
-    page.last = last - 1;
-    let mut call = page.call("count", &json!({"key": "page", "steps": 1, "hold": -1}));
-    assert_eq!(page.last, last);
-    progress(&mut call, 1.0);
-    let answer = call.answer();
-    assert_eq!((text(&answer), &answer["id"]), ("page 1", &json!(last)));
+    let mut page = Page::reloaded(&world, &client);
+    // It may mean either of them, and cancels none.
+    page.client.notify("notifications/cancelled", &json!({"requestId": client.last}));
+    page.is_answered(&world);
     open(&world);
     progress(&mut former, 2.0);
     let answer = former.answer();
-    assert_eq!((text(&answer), &answer["id"]), ("k 2", &json!(last)));
+    assert_eq!((text(&answer), &answer["id"]), ("k 2", &json!(client.last)));
 }
 
 #[test]
@@ -143,7 +207,9 @@ fn a_daemon_that_is_replaced_in_the_middle_of_a_call_is_not_noticed() {
     let mut listening = client.listen();
     let mut call = count(&mut client, &world, 2, 1);
     progress(&mut call, 1.0);
-    daemon.restart();
+    daemon.kill();
+    // The server may have started one already: then this one finds the directory taken, and exits.
+    daemon.start_with(&[]);
     open(&world);
     progress(&mut call, 2.0);
     assert_eq!(text(&call.answer()), "k 2");
@@ -192,6 +258,7 @@ fn a_client_is_told_how_much_was_deleted_before_it_fetched_it() {
     open(&world);
     let of = json!({"of": {"session": client.session(), "service": "durable"}});
     let mut peer = world.peer();
+    // Whoever waited for the events would read them.
     until("the call is answered", || {
         let streams = peer.call("list_streams", of.clone()).expect("listed");
         streams.as_array().expect("a list").iter().any(|stream| stream["closed"] == true).then_some(())
@@ -217,6 +284,7 @@ fn a_slow_reader_gets_everything() {
     let mut call = client.call("count", &json!({"key": "x".repeat(4_000), "steps": 2_000, "hold": -1}));
     let mut other = client.clone();
     other.last += 100;
+    // Its reader does not read, which is the subject, and its events take none.
     until("the call was carried out", || (other.text("visit", &json!({})).parse() == Ok(20)).then_some(()));
     for step in 1..=2_000 {
         progress(&mut call, f64::from(step));

@@ -71,6 +71,7 @@ pub(crate) fn a_daemon_that_was_stopped_and_comes_back(url: &str) {
     append(&mut author, "b").expect("appended");
     author.kill();
     let after = json!([{"stream": "b"}]);
+    // `wait` is what tells; the first of both events may come alone.
     until("its own daemon carries the will out", || {
         let said = there.peer().call("wait", json!({"of": of(), "after": after})).expect("waited");
         (said["events"].as_array().map(Vec::len) == Some(2)).then_some(())

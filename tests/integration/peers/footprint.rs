@@ -47,6 +47,7 @@ impl Footprint {
     /// Asserts that memory and descriptors are as they were.
     #[track_caller]
     pub(super) fn assert_flat(&self, daemon: &Daemon) {
+        // The daemon closes connections after the other end; nothing tells when.
         until("the connections are gone", || (daemon.descriptors() <= self.descriptors).then_some(()));
         let kib = daemon.resident_kib();
         assert!(kib < self.kib + NOISE_KIB, "{} KiB before, {kib} KiB now", self.kib);

@@ -86,6 +86,7 @@ fn a_new_session_takes_the_place_of_one_that_nobody_uses() {
     let (read, left) = (serve.connected("2025-11-25"), serve.connected("2025-11-25"));
     let mut reading = read.listen();
     reading.event().expect("primed");
+    // Sessions become old by the clock of `serve` alone.
     let new = until("there is room", || {
         let mut new = serve.client();
         let reply = new.begin("2025-11-25", &[]);
@@ -98,7 +99,7 @@ fn a_new_session_takes_the_place_of_one_that_nobody_uses() {
     let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"});
     assert_eq!(left.post(&ping).status, 404);
     assert_eq!(read.post(&ping).status, 200);
-    until("its server has ended", || (world.backends().len() == 2).then_some(()));
+    world.wait_backends(2);
     let mut second = new.listen();
     second.event().expect("primed");
     assert_eq!(serve.client().begin("2025-11-25", &[]).status, 503, "both are read");

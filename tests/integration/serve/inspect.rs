@@ -226,7 +226,7 @@ fn a_session_of_a_former_process_is_shown_restarted_and_ended_without_being_serv
     gone(pid(&first));
     assert_eq!(change(&serve, "DELETE", &path(&sessions[1])), 204);
     gone(pid(&second));
-    until("no server is left", || world.backends().is_empty().then_some(()));
+    world.wait_backends(0);
     let rows = list(&serve)["sessions"].as_array().cloned().expect("a list");
     assert_eq!(
         rows.iter().map(|row| &row["served"]).collect::<Vec<_>>(),
@@ -245,6 +245,7 @@ fn a_session_that_the_page_looks_at_ends_when_nobody_uses_it() {
     let client = serve.connected("2025-11-25");
     let server = pid(&one(&serve, client.session()));
     let mut watched = get(&serve.client(), &format!("{}/events", path(client.session())));
+    // It has to be looked at again and again: that is what must not keep it.
     until("it ends", || {
         // Each look asks for the list, and for the session.
         let rows = list(&serve)["sessions"].as_array().map_or(0, Vec::len);
@@ -321,7 +322,7 @@ fn with_a_token_the_page_is_there_without_it_and_the_sessions_are_not() {
     ] {
         assert_eq!(client.ask_at(method, &path, &[OWN], "").status, 403, "{method} {path}");
     }
-    assert_eq!(until("a server each", || Some(world.backends().len()).filter(|count| *count == 2)), 2);
+    world.wait_backends(2);
 }
 
 #[test]

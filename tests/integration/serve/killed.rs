@@ -199,6 +199,7 @@ fn a_server_waits_for_its_client_for_as_long_as_the_name_is_served() {
     serve.kill();
     serve.start_again();
     let asked = || world.stat("refused_stale_epoch_total") > 0;
+    // The daemon tells nobody of what it has refused.
     until("the linger time is over", || asked().then_some(()));
     assert_eq!(client.text("increment", &json!({})), "2", "the same server");
 }
@@ -213,10 +214,11 @@ fn a_session_that_is_idle_ends_with_its_server_and_one_that_is_read_does_not() {
     let read = serve.connected("2025-11-25");
     let mut stream = read.listen();
     stream.event().expect("primed");
-    until("the server of the idle one ends", || (world.backends().len() == 1).then_some(()));
+    world.wait_backends(1);
     assert_eq!(idle.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 404);
     assert_eq!(read.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "ping"})).status, 200);
     for _ in 0..2 {
+        // `serve` tells nobody that it has let go of a session.
         until("there is room for another session, also in place of the one whose server had died", || {
             (serve.client().begin("2025-11-25", &[]).status == 200).then_some(())
         });

@@ -1,6 +1,6 @@
 //! What is larger than the limits, and clients that go at a bad moment: no session hangs, and nothing is lost without a word.
 
-use mcp_sessiond_tests::{HttpClient, until};
+use mcp_sessiond_tests::HttpClient;
 use serde_json::{Value, json};
 
 use super::serving;
@@ -77,7 +77,7 @@ fn a_session_whose_client_hangs_up_before_it_has_begun_ends() {
     waiting.hang_up();
     let answer = INITIALIZED.replace("$ID", &initialize["id"].to_string()).replace("VERSION", "2025-11-25");
     raw.say(&answer);
-    until("its server ends", || world.backends().is_empty().then_some(()));
+    world.wait_backends(0);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_client_that_was_restarted_may_use_the_ids_of_calls_that_are_still_open() {
     let mut first = hold(&mut client, &raw);
     let event = first.event().expect("primed").id.expect("an id");
     let mut reloaded =
-        HttpClient { at: serve.at.clone(), headers: client.headers.clone(), last: client.last - 1 };
+        HttpClient { headers: client.headers.clone(), last: client.last - 1, ..serve.client() };
     let mut second = hold(&mut reloaded, &raw);
     assert_eq!(client.last, reloaded.last, "one id");
     raw.say(r#"{"jsonrpc":"2.0","id":$ID1,"result":{"of":"second"}}"#);

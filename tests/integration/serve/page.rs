@@ -1,7 +1,7 @@
 //! The page of `serve --inspect` in Chromium: its client calls a tool and is reloaded in the middle; the page
 //! shows the session, restarts its server and ends it.
 
-use mcp_sessiond_tests::{Daemon, Page, Serve, World, gone, until};
+use mcp_sessiond_tests::{Daemon, Page, Serve, World, gone};
 use serde_json::{Value, json};
 
 use crate::world;
@@ -118,7 +118,7 @@ fn it_shows_a_session_restarts_its_server_and_ends_it() {
     page.wait_for_none("#session");
     page.wait_for_none("#connected");
     page.wait("#notice:has-text('has ended')", 1);
-    until("no server is left", || world.backends().is_empty().then_some(()));
+    world.wait_backends(0);
     assert_eq!(page.said("failed"), [] as [Value; 0], "{}", page.told.text());
 }
 

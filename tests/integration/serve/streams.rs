@@ -168,6 +168,7 @@ fn a_reader_that_is_slow_gets_everything() {
     let (world, _daemon, _serve, _raw, mut client) = raw("", "2025-11-25");
     let mut call = client.request("flood", &json!({"lines": 300, "bytes": 20_000}));
     call.event().expect("primed");
+    // Whoever waited for the events would read them.
     until("the server has said all of it before the client reads", || {
         let listed =
             world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");

@@ -88,7 +88,7 @@ fn the_sessions_are_those_of_the_service() {
     assert!(serve.stop(Signal::SIGINT).success());
     let listed = world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");
     assert_eq!(listed[0]["status"]["is"], "terminated", "{listed}");
-    until("its server has ended, too", || world.processes().is_empty().then_some(()));
+    world.nothing_left();
 }
 
 #[test]
@@ -135,6 +135,7 @@ fn the_official_client_of_the_former_transport_calls_and_its_session_ends_with_i
     open(&gate);
     host.told.wait("\"data\":1");
     host.close("main");
+    // Nothing tells of the end of a session at which nobody waits for an event.
     until("the session ends", || {
         let listed =
             world.peer().call("list_own_sessions", json!({"service": "serve.test"})).expect("a list");

@@ -144,6 +144,7 @@ fn a_server_that_dies_leaves_no_call_without_an_answer_and_its_session_has_ended
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(server.cast_signed()), Signal::SIGKILL).expect("ours");
     assert_eq!(call.answer()["error"]["data"]["outcome"], "unknown");
     assert_eq!((call.event(), stream.event()), (None, None));
+    // `serve` ends it after the streams have ended.
     until("the session has ended", || (client.ask("POST", &[], PING).status == 404).then_some(()));
 }
 

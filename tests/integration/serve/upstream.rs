@@ -221,6 +221,7 @@ fn the_outcome_is_unknown(program: &[String]) {
     let waits = gate(&world, "gate");
     let (_, event) = begin(&mut client, "slow", &waits);
     serve.kill();
+    // It is looked at from outside the session, without a cursor that one could wait at.
     until("the daemon has carried out the last will of the stream", || {
         is_answered(&world, &client).then_some(())
     });

@@ -226,7 +226,7 @@ fn a_client_that_is_slow_to_ask_is_not_waited_for() {
     counted(&serve, r#"responses_total{status="408"} "#, 1);
 }
 
-/// Waits until `serve` has counted so much, and returns its metrics.
+/// Waits until `serve` has counted so much, of which it tells nobody unasked, and returns its metrics.
 fn counted(serve: &Serve, name: &str, count: u64) -> String {
     let line = format!("mcp_sessiond_serve_{name}{count}");
     until(&line, || {

@@ -1,6 +1,6 @@
 //! Lines between a backend and the fronts that serve its session one after the other.
 
-use mcp_sessiond_tests::{gone, signal, until};
+use mcp_sessiond_tests::{gone, signal};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn calls_of_a_backend_that_died_have_an_unknown_outcome() {
             .filter(|line| String::from_utf8_lossy(line).contains("\"initialize\""))
             .count()
     };
-    until("the next backend is initialised", || (heard() == 2).then_some(()));
+    bench.raw.until("the next backend is initialised", || (heard() == 2).then_some(()));
 }
 
 /// A front that is killed before the backend has answered `initialize` leaves the next one to send it again. The

@@ -2,6 +2,7 @@
 
 use std::fs::{File, create_dir_all, read_dir, read_to_string, write};
 use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -10,7 +11,7 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::{fixture, world};
+use crate::{fixture, needs_root, world};
 
 pub(super) const SERVICE: &str = "mcp-sessiond.service";
 pub(super) const SOCKET: &str = "mcp-sessiond.socket";
@@ -29,20 +30,24 @@ wait
 rm -rf "$runtime"
 "#;
 
+/// Held while there is a user manager: two of them would share their control groups.
+pub(super) fn alone() -> File {
+    let lock = std::env::temp_dir().join(format!("mcps-systemd-{}.lock", nix::unistd::getuid()));
+    let alone = File::create(lock).expect("a lock file");
+    alone.lock().expect("locked");
+    alone
+}
+
 /// A user manager. It ends with this.
 pub(super) struct Manager {
     child: Child,
     runtime: PathBuf,
-    /// Two of them would share their control groups, so there is one at a time on the whole machine.
     _alone: File,
 }
 
 impl Manager {
     fn start(world: &World) -> Self {
-        let alone =
-            File::create(std::env::temp_dir().join(format!("mcps-systemd-{}.lock", nix::unistd::getuid())))
-                .expect("a lock file");
-        alone.lock().expect("locked");
+        let alone = alone();
         let script = std::env::var_os("USER_SYSTEMD").map(PathBuf::from);
         let script = script.unwrap_or_else(|| fixture("../../shared/user-systemd").into());
         let mut command = if script.is_file() {
@@ -73,6 +78,7 @@ impl Manager {
         let runtime = PathBuf::from(line.trim_end());
         assert!(runtime.is_absolute(), "user-systemd said {line:?}");
         let manager = Self { child, runtime, _alone: alone };
+        // `systemctl --wait` fails as long as there is nobody to ask.
         until("the user manager answers", || {
             let state = manager.command("systemctl").args(["--user", "is-system-running"]).output().ok()?;
             let state = String::from_utf8_lossy(&state.stdout).trim_end().to_owned();
@@ -199,4 +205,26 @@ pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
 /// Whether there is a process of this pid, and be it a zombie.
 pub(super) fn is_there(pid: u32) -> bool {
     kill(Pid::from_raw(pid.cast_signed()), None).is_ok()
+}
+
+/// What the user does on a machine whose units are those of a package: the standard output. `machine` makes it, in a mount namespace.
+pub(super) fn packaged(world: &World, machine: &str, script: &str) -> String {
+    needs_root("for a mount namespace of its own");
+    let units = world.root().join("units");
+    create_dir_all(&units).expect("a directory");
+    for unit in [SERVICE, SOCKET] {
+        let text = read_to_string(fixture(&format!("../cli/systemd/{unit}"))).expect("a unit");
+        let place = format!("ExecStart={}", world.binaries.daemon);
+        write(units.join(unit), text.replace("ExecStart=%h/.cargo/bin/mcp-sessiond", &place))
+            .expect("written");
+    }
+    let _alone = alone();
+    let executables = world.root().join("bin");
+    create_dir_all(&executables).expect("a directory");
+    symlink(world.binaries.daemon, executables.join("mcp-sessiond")).expect("linked");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "bash", "-c", &format!("{machine}{script}")]).env_clear();
+    command.env("HOME", world.root()).env("UNITS", &units);
+    command.env("PATH", format!("{}:/usr/bin:/bin", executables.display()));
+    succeeded(&command.output().expect("it runs"))
 }

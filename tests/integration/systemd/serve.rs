@@ -30,7 +30,13 @@ fn socket(machine: &Machine) -> PathBuf {
 
 fn client(machine: &Machine) -> HttpClient {
     let at = socket(machine).to_str().expect("UTF-8").to_owned();
-    HttpClient { at, headers: Vec::new(), last: 0 }
+    HttpClient { at, path: "/mcp".to_owned(), headers: Vec::new(), last: 0 }
+}
+
+/// What `doctor` says, in one line.
+fn doctor(machine: &Machine) -> String {
+    let said = machine.sessiond(&["doctor"]).stdout;
+    String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn main_pid(machine: &Machine) -> u32 {
@@ -58,6 +64,7 @@ fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
     let gate = gate(world, "gate");
     let event = client.call("slow", &json!({"gate": gate})).said().id.expect("an id");
     machine.systemctl(&["kill", "--signal=KILL", "--kill-whom=main", UNIT]);
+    // systemctl has no verb that waits for a restart.
     until("it is started again", || {
         (machine.property(UNIT, "NRestarts") == "1" && machine.property(UNIT, "ActiveState") == "active")
             .then_some(())
@@ -75,7 +82,7 @@ fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
     assert!(environment.get("NOTIFY_SOCKET").is_none(), "{environment}");
     let directory = read_link(format!("/proc/{}/cwd", server.pid())).expect("a directory");
     assert_eq!(directory, std::env::current_dir().expect("a directory"));
-    let check = String::from_utf8(machine.sessiond(&["debug", "check"]).stdout).expect("UTF-8");
+    let check = doctor(&machine);
     assert!(check.contains("the service of test runs"), "{check}");
     let verified = machine
         .run("systemd-analyze", &["--user", "verify", units(world).join(UNIT).to_str().expect("UTF-8")]);
@@ -88,7 +95,7 @@ fn a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing() {
     assert_eq!(machine.property(UNIT, "LoadState"), "not-found");
     assert_eq!(world.backend().keeper, server.keeper, "the server stays for another while");
     succeeded(&machine.sessiond(&["debug", "sweep", "--service", "serve.test", "--older-than", "0s"]));
-    until("the server has ended with its session", || world.backends().is_empty().then_some(()));
+    world.wait_backends(0);
     let again = succeeded(&machine.sessiond(&["uninstall", "--serve", "test"]));
     assert_eq!(again, "Nothing is installed.\n");
 }
@@ -105,7 +112,7 @@ fn it_is_not_started_again_and_again_while_another_process_serves_the_name() {
     let properties = ["ActiveState", "NRestarts", "ExecMainStatus"];
     assert_eq!(properties.map(|name| machine.property(UNIT, name)), ["failed", "0", "75"]);
     assert!(machine.log().contains(&format!("process {} serves", by_hand.pid())), "{}", machine.log());
-    let check = String::from_utf8(machine.sessiond(&["debug", "check"]).stdout).expect("UTF-8");
+    let check = doctor(&machine);
     assert!(check.contains(&format!("{UNIT} is failed")), "{check}");
     drop(by_hand);
     machine.systemctl(&["restart", UNIT]);
@@ -122,6 +129,7 @@ fn it_waits_for_a_daemon() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     succeeded(&machine.sessiond(&[&["install", "--no-start"], &words[1..]].concat()));
     let waits = |times: usize| {
+        // The service makes the file with its first line.
         until("it waits for a daemon", || {
             (machine.log().matches("waiting for one").count() == times).then_some(())
         });

@@ -177,7 +177,7 @@ fn while_no_server_can_be_had_calls_are_said_not_to_be_sent() {
         answer["error"]["message"].as_str().is_some_and(|words| words.contains("can't be run")),
         "{answer}"
     );
-    // And it heals.
+    // And it heals. When it may be tried again, nothing tells.
     std::fs::rename(&away, &program).expect("put back");
     until("it is there", || client.try_call("increment", json!({})).ok());
 }
@@ -241,7 +241,7 @@ fn a_server_that_dies_at_once_is_not_started_in_a_hot_loop() {
     }
     assert!((2..=8).contains(&count()), "{} starts", count());
     assert!(client.pipe.runs());
-    // And it heals.
+    // And it heals. When it may be tried again, nothing tells.
     open(&healed);
     until("it is there", || client.initialize().get("result").is_some().then_some(()));
     assert_eq!(client.count(), 1);

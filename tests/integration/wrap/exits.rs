@@ -1,6 +1,6 @@
 //! Nothing outlives its owner: servers end with their host, or when nobody has come for them.
 
-use mcp_sessiond_tests::{Backend, NodeHost, World, gone, lives, until};
+use mcp_sessiond_tests::{Backend, NodeHost, World, gone, lives};
 use serde_json::json;
 
 use super::{connect, connect_official, counter, gate, keeping, tiny};
@@ -29,7 +29,7 @@ fn server_keeper_and_grandchildren_end_with_their_host() {
     host.kill();
     nothing_left(&world, &backend);
     children.into_iter().for_each(gone);
-    until("the daemon knows", || world.backends().is_empty().then_some(()));
+    world.wait_backends(0);
 }
 
 /// The same, where the front was killed before, and the server takes no notice of the end of its input, nor of SIGTERM.
@@ -69,7 +69,7 @@ fn a_server_that_nobody_comes_for_ends_after_its_time() {
     client.pipe.close();
     assert!(client.pipe.wait().success());
     nothing_left(&world, &backend);
-    until("the daemon knows", || world.backends().is_empty().then_some(()));
+    world.wait_backends(0);
     assert_eq!(connect(&world, &tiny(&world)).count(), 1);
 }
 

@@ -84,6 +84,7 @@ fn one_host_at_a_time_has_it_and_another_may_take_it() {
     assert!(why.contains("`page` is in use by process") && why.contains("--take"), "{why}");
     first.pipe.close();
     first.pipe.wait();
+    // The first one's lease ends after its process, and the front of the second asks the daemon once for each `initialize`.
     until("the second one gets it", || second.initialize().get("result").map(drop));
     assert_eq!(second.count(), 2);
     // The third takes it; the second loses it, and never takes it back.

@@ -20,7 +20,7 @@ fn known_to_answer(world: &World, server: &[String]) -> (Backend, Client<Front>)
     (world.backend(), client)
 }
 
-/// Waits until a server has made this file.
+/// Waits until a server has made this file, which can't be watched before.
 fn made(file: &str) {
     until(file, || fs::exists(file).ok().filter(|there| *there));
 }

@@ -81,6 +81,7 @@ impl Slot {
         gone(keeper);
         self.count = 0;
         if attached {
+            // The front says nothing of the keeper that it has started in place of the former.
             until("a fresh server answers", || match self.client.try_call("get", json!({})) {
                 Ok(count) => {
                     assert_eq!(count, "0", "somebody else's count");
@@ -139,7 +140,8 @@ fn soak(world: &World, random: &mut fastrand::Rng, time: Duration, done: &Done) 
         }
     });
     world.nothing_left();
-    until("the daemon knows", || (world.stat("backends") + world.stat("hosts") == 0).then_some(()));
+    world.wait_backends(0);
+    world.wait_stat("hosts", 0);
     assert_eq!(world.sessions().len(), 0);
 }
 
@@ -155,6 +157,7 @@ fn fifty_hosts_with_four_servers_each_never_see_another_s_state() {
     soak(&world, &mut random, time / 3, &done);
     let before = (daemon.descriptors(), daemon.resident_kib());
     soak(&world, &mut random, time - time / 3, &done);
+    // The daemon closes connections after the other end; nothing tells when.
     until("its descriptors are where they were", || (daemon.descriptors() <= before.0).then_some(()));
     let (before, after) = (before.1, daemon.resident_kib());
     let Done { calls, fronts, keepers, hosts } = done;

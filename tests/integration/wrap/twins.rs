@@ -1,7 +1,7 @@
 //! Hosts that start a server twice from one process, as Claude Desktop does for its chat and for its agent panel, and whatever
 //! else makes a former server unreachable.
 
-use mcp_sessiond_tests::{Client, Front, World, gone, until};
+use mcp_sessiond_tests::{Client, Front, World, gone};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -42,7 +42,7 @@ fn start(world: &World, options: &[&str], name: &str) -> Server {
 
 /// Waits until there are so many backends. There were never more: a claim is answered only after what it ends was told to end.
 fn backends(world: &World, number: usize) {
-    until(&format!("{number} backends"), || (world.backends().len() == number).then_some(()));
+    world.wait_backends(number);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn what_can_t_be_run_exits_as_a_shell_says_it() {
     assert_not_run(&world, &[], "/no/such/program", 127);
     assert_not_run(&world, &[], &plain, 126);
     world.nothing_left();
-    until("the daemon knows", || (world.stat("backends") == 0).then_some(()));
+    world.wait_backends(0);
 }
 
 /// A daemon that hangs grants nothing later to a front that has given up.
@@ -96,6 +96,7 @@ fn where_the_daemon_hangs_a_server_is_run_as_it_is_and_no_lease_is_left() {
     assert_passed_through(&client.pipe, "was not reached within");
     signal(daemon, Signal::SIGCONT);
     // It has been asked before, and has answered that by now.
+    // Nothing tells of a claim that waits no more.
     until("the daemon answers", || (world.stat("claims_waiting") == 0).then_some(()));
     assert_eq!((world.stat("leases"), world.sessions().len()), (0, 0));
     assert_eq!(client.count(), 2);

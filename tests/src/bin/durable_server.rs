@@ -2,7 +2,7 @@
 //! with, as the SDK has it, with sessions in memory: `durable-server ADDRESS plain`.
 //!
 //! It prints where it listens. Sessions are bound to the bearer token, if one is shown, and named
-//! by a cookie, too.
+//! by a cookie, too. While the file is there that DURABLE_SERVER_BROKEN names, it panics where a server is to be made.
 //!
 //!   visit                          answers how often this session has called it
 //!   who                            what the server knows of its client, and of its session
@@ -15,7 +15,7 @@
 //! The resource `session://id`, the prompt `id` and every completion tell the id of the session that they were asked in.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -202,7 +202,11 @@ async fn main() {
     let options = DurableOptions::new("durable".parse().expect("a name"))
         .retry(Duration::from_millis(500))
         .cookie(SessionCookie::default());
-    let counter = move || Ok(Counter { journal: journal.clone() });
+    let broken = std::env::var_os("DURABLE_SERVER_BROKEN").map(PathBuf::from);
+    let counter = move || {
+        assert!(!broken.as_ref().is_some_and(|path| path.exists()), "it is broken");
+        Ok(Counter { journal: journal.clone() })
+    };
     let app = if is_plain {
         let manager = Arc::new(LocalSessionManager::default());
         Router::new().route_service("/mcp", StreamableHttpService::new(counter, manager, Default::default()))

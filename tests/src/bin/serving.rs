@@ -106,7 +106,7 @@ fn program(command: &Value) -> Command {
     let mut words = words.map(Into::into);
     let name = words.next().expect("a program");
     let program = Program { name, arguments: words.collect(), title: None };
-    Command { program, environment: Vec::new() }
+    Command { program, environment: Vec::new(), home: None }
 }
 
 /// Reports the backend's lines, as long as `main` holds it.

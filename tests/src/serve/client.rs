@@ -14,6 +14,8 @@ use crate::PATIENCE;
 pub struct HttpClient {
     /// Where it connects to: `127.0.0.1:PORT`, or the path of a socket.
     pub at: String,
+    /// Where its requests go.
+    pub path: String,
     /// Additional headers of each request.
     pub headers: Vec<(String, String)>,
     /// The id of the last request.
@@ -38,7 +40,7 @@ impl HttpClient {
     /// When there is none.
     #[must_use]
     pub fn ask(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Reply {
-        self.ask_at(method, "/mcp", headers, body)
+        self.ask_at(method, &self.path, headers, body)
     }
 
     /// As [`HttpClient::ask`], at another path.
@@ -76,8 +78,17 @@ impl HttpClient {
     pub fn unanswered(&mut self, method: &str, params: &Value) -> Unanswered {
         self.last += 1;
         let body = json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params}).to_string();
+        self.unread(&[], &body)
+    }
+
+    /// Posts this with these headers, and reads no answer.
+    ///
+    /// # Panics
+    /// When it can't be sent.
+    #[must_use]
+    pub fn unread(&self, headers: &[(&str, &str)], body: &str) -> Unanswered {
         let mut stream = TcpStream::connect(&self.at).expect("it listens");
-        stream.write_all(self.request_text("POST", "/mcp", &[], &body).as_bytes()).expect("sent");
+        stream.write_all(self.request_text("POST", "/mcp", headers, body).as_bytes()).expect("sent");
         Unanswered(stream)
     }
 

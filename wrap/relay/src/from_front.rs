@@ -63,6 +63,11 @@ impl Relay {
         method: &str,
         now: Millis,
     ) -> Verdict<ToBackend> {
+        if !message.has_clear_token() {
+            self.counts.dropped += 1;
+            self.tell_front(words::unclear_token(id));
+            return None;
+        }
         if method == "initialize" {
             self.host_initialize(message, id, now);
             return None;

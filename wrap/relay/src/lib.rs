@@ -26,6 +26,7 @@ mod from_front;
 mod front;
 mod handshake;
 mod life;
+pub mod many;
 pub mod message;
 mod numbers;
 mod oversized;
@@ -33,6 +34,7 @@ mod pulse;
 mod queue;
 mod raw;
 mod revival;
+pub mod sse;
 #[cfg(test)]
 mod tests;
 mod unreadable;
@@ -56,10 +58,11 @@ use self::front::Front;
 use self::handshake::Handshake;
 use self::life::Life;
 use self::numbers::{Answered, Numbers, Open, Tokens};
-pub use self::oversized::too_large;
+pub use self::oversized::{Oversized, too_large};
 use self::pulse::Pulse;
 use self::queue::{Queue, ToBackend, ToFront};
 use self::revival::Habits;
+pub use self::unreadable::unreadable_answer;
 pub use self::view::View;
 
 /// A monotonic time in ms.

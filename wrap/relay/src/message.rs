@@ -204,6 +204,12 @@ impl<'a> Message<'a> {
         self.sent(self.meta()?.token?)
     }
 
+    /// Whether it is clear which progress token is meant, if any is. Where `_meta` or the token is said twice, readers differ: what is
+    /// passed on as it stands might name the token of another request.
+    pub fn has_clear_token(&self) -> bool {
+        self.read_meta().is_ok()
+    }
+
     /// The raw text of the id of the `subscriptions/listen` that this notification belongs to (MCP 2026-07-28).
     pub fn subscription(&self) -> Option<&'a str> {
         self.sent(self.meta()?.subscription?)
@@ -227,13 +233,20 @@ impl<'a> Message<'a> {
     }
 
     fn meta(&self) -> Option<Meta<'a>> {
+        self.read_meta().ok()?
+    }
+
+    fn read_meta(&self) -> Result<Option<Meta<'a>>, Unclear> {
         #[derive(Deserialize)]
         struct Params<'a> {
-            #[serde(borrow)]
+            #[serde(borrow, default)]
             _meta: Option<&'a RawValue>,
         }
-        let params: Params<'a> = object(self.params?)?;
-        object(params._meta?.get())
+        let is_object = |text: &&str| text.trim_ascii_start().starts_with('{');
+        let Some(params) = self.params.filter(is_object) else { return Ok(None) };
+        let params = object::<Params<'a>>(params).ok_or(Unclear)?;
+        let Some(meta) = params._meta.map(RawValue::get).filter(is_object) else { return Ok(None) };
+        object(meta).map(Some).ok_or(Unclear)
     }
 
     /// The raw text of `params.progressToken`, in `notifications/progress`.
@@ -270,6 +283,9 @@ impl<'a> Message<'a> {
 
 /// The method that opens a subscription (MCP 2026-07-28, Subscriptions).
 pub const LISTEN: &str = "subscriptions/listen";
+
+/// Something is said twice.
+struct Unclear;
 
 #[derive(Deserialize)]
 struct Meta<'a> {

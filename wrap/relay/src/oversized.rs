@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
+use bytes::Bytes;
 use serde::Deserializer;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -77,9 +78,48 @@ impl<'de> Visitor<'de> for &mut Glimpse {
     }
 }
 
+/// What becomes of a message of more than 16 MiB, which was discarded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Oversized {
+    /// Its sender gets this: it was a request, or what nobody else waits for.
+    Refused(Bytes),
+    /// It was an answer: whoever has asked gets this one.
+    Failed(Bytes),
+    /// Nobody waits for it.
+    Dropped,
+}
+
+impl Oversized {
+    /// Of a host's message, of which these are the first and the last bytes.
+    #[must_use]
+    pub fn of_host(head: &[u8], tail: &[u8]) -> Self {
+        let Glimpse { id, request, answer } = Glimpse::of(head, tail);
+        match id {
+            Some(id) if answer && !request => Self::Failed(words::failed(&id, OVERSIZED_ANSWER)),
+            None if answer && !request => Self::Dropped,
+            id => Self::Refused(words::too_large(id.as_deref().unwrap_or("null"))),
+        }
+    }
+
+    /// Of a server's message. A server has no use for an error without an id.
+    #[must_use]
+    pub fn of_server(head: &[u8], tail: &[u8]) -> Self {
+        let Glimpse { id, request, .. } = Glimpse::of(head, tail);
+        match id {
+            Some(id) if request => Self::Refused(words::too_large(&id)),
+            Some(id) => Self::Failed(words::failed(&id, SERVER)),
+            None => Self::Dropped,
+        }
+    }
+}
+
+/// Why an answer of the host has not come, and one of the server.
+pub(super) const OVERSIZED_ANSWER: &str = "the host's answer has more than 16 MiB and can't be relayed";
+const SERVER: &str = "the server's answer has more than 16 MiB and can't be relayed";
+
 /// The answer to a request that is too large to be relayed, of which these are the first and the last bytes.
 #[must_use]
-pub fn too_large(head: &[u8], tail: &[u8]) -> bytes::Bytes {
+pub fn too_large(head: &[u8], tail: &[u8]) -> Bytes {
     words::too_large(Glimpse::of(head, tail).id.as_deref().unwrap_or("null"))
 }
 
@@ -95,7 +135,7 @@ impl Relay {
                 .and_then(number)
                 .filter(|number| self.asks.open.get(number).is_some_and(|ask| ask.kind.handed == connection));
             if let Some(asked) = asked {
-                self.fail_ask(asked, "the host's answer has more than 16 MiB and can't be relayed");
+                self.fail_ask(asked, OVERSIZED_ANSWER);
             }
             return;
         }
@@ -115,8 +155,7 @@ impl Relay {
         }
         if number(&id).is_some_and(|number| self.calls.open.get(&number).is_some_and(|call| call.kind.sent)) {
             // It goes the way that an error of the backend's own would go.
-            let words = "the server's answer has more than 16 MiB and can't be relayed";
-            self.receive(&words::failed(&id, words), now);
+            self.receive(&words::failed(&id, SERVER), now);
         }
     }
 }

@@ -9,6 +9,7 @@ mod fronts;
 mod fuzz;
 mod handshake;
 mod lives;
+mod many;
 mod model;
 mod oversized;
 mod pulse;

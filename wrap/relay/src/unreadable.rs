@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::oversized::Glimpse;
@@ -12,6 +13,8 @@ use super::{Millis, Relay, words};
 
 /// What stands for a byte that is no UTF-8. It may stand in a JSON string, and nowhere else in JSON.
 const NO_UTF8: u8 = 0x7F;
+/// What a server is told that waits for an answer of the host.
+pub(super) const UNREADABLE_ANSWER: &str = "the host's answer can't be read as JSON";
 /// How much of the end of a line is looked at for an id.
 const TAIL: usize = 4 * 1024;
 
@@ -19,9 +22,9 @@ const TAIL: usize = 4 * 1024;
 #[derive(Default)]
 pub struct Unreadable {
     /// The raw text of its id, where that is one.
-    id: Option<String>,
-    request: bool,
-    answer: bool,
+    pub(super) id: Option<String>,
+    pub(super) request: bool,
+    pub(super) answer: bool,
 }
 
 impl Unreadable {
@@ -39,6 +42,24 @@ impl Unreadable {
         };
         Some(Self { id, request, answer })
     }
+
+    /// The raw text of the id, unless this has what a request has: then it is about a request that was made under this id.
+    #[must_use]
+    pub fn asked(&self) -> Option<&str> {
+        self.id.as_deref().filter(|_| !self.request)
+    }
+
+    /// Whether it has what an answer has, and nothing of a request.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        self.answer && !self.request
+    }
+}
+
+/// What the server gets in the place of an answer of the host that can't be read, under the id of its request.
+#[must_use]
+pub fn unreadable_answer(id: &str) -> Bytes {
+    words::failed(id, UNREADABLE_ANSWER)
 }
 
 /// Whether there is a key `id` anywhere.
@@ -133,7 +154,7 @@ impl Relay {
             self.asks.open.get(number).is_some_and(|ask| ask.kind.handed == Some(connection))
         });
         match asked {
-            Some(asked) if !request => self.fail_ask(asked, "the host's answer can't be read as JSON"),
+            Some(asked) if !request => self.fail_ask(asked, UNREADABLE_ANSWER),
             _ if *answer && !request => {}
             _ => {
                 // A call that was made in this name is not what has failed.

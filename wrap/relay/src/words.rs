@@ -50,9 +50,20 @@ pub(super) fn not_able(id: &str) -> Bytes {
     error(id, NO_METHOD, "Method not found: the host that is attached does not have this capability", "")
 }
 
+/// There is no such method here, for a reason.
+pub(super) fn no_method(id: &str, message: &str) -> Bytes {
+    error(id, NO_METHOD, message, "")
+}
+
 /// A message was too large to be read.
 pub(super) fn too_large(id: &str) -> Bytes {
     error(id, INVALID, "a message of more than 16 MiB is not relayed", "")
+}
+
+/// It can't be known which progress token a request means.
+pub(super) fn unclear_token(id: &str) -> Bytes {
+    let why = "Invalid Request: `params._meta` or its `progressToken` is there twice; this was not relayed";
+    error(id, INVALID, why, "")
 }
 
 /// A message could not be read.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use mcp_sessiond_client::Session;
+use mcp_sessiond_client::{Session, SessionId};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::refusal::Refusal;
@@ -24,6 +24,12 @@ pub trait Backend: Send + Sync {
     /// the line all the same, as long as the server lives.
     fn send(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>>;
 
+    /// As [`Backend::send`], and returns only when the line waits in this process no more: to be called while somebody else takes what the
+    /// server says.
+    fn deliver(&self, line: Bytes) -> BoxFuture<'_, Result<(), Ended>> {
+        self.send(line)
+    }
+
     /// The next line of the server, with its number, which no other line of this incarnation has. None: the server is gone.
     /// There may be one caller at a time.
     fn next(&self) -> BoxFuture<'_, Option<(u64, Bytes)>>;
@@ -33,6 +39,11 @@ pub trait Backend: Send + Sync {
 
     /// The ids of the calls that the server was sent and has not answered, also of those that a former process has sent.
     fn open_calls(&self) -> BoxFuture<'_, Result<Vec<Id>, Ended>>;
+
+    /// By which the line of this number is known when it comes again, also from a later process.
+    fn mark(&self, number: u64) -> String {
+        format!("{}-{number}", self.incarnation())
+    }
 
     /// Ends the server.
     fn end(&self) -> BoxFuture<'_, ()>;
@@ -47,6 +58,11 @@ pub trait Backend: Send + Sync {
 
     /// Whether the server has answered `initialize` in this session before. If not, it has to be sent the recorded handshake.
     fn continues(&self) -> bool;
+
+    /// Whether a call of this incarnation that is not among the open ones was never sent. If not, its outcome is unknown.
+    fn knows_all(&self) -> bool {
+        true
+    }
 
     /// Whether a later process can get the answers to the calls that this one sends. If not, each stream gets a last will.
     fn outlasts(&self) -> bool {
@@ -71,6 +87,12 @@ pub trait Backends: Send + Sync {
     /// # Errors
     /// When another machine has it, or the daemon could not be asked.
     fn claim<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<(), Refusal>>;
+
+    /// This session has ended.
+    fn forget(&self, _: &SessionId) {}
+
+    /// This process ends, and the backends go on: what was not confirmed is for the next one.
+    fn leave(&self) {}
 }
 
 /// The server that a session has at the moment, if it has one.

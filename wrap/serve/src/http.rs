@@ -34,6 +34,10 @@ use crate::who;
 /// Where it is served.
 pub const PATH: &str = "/mcp";
 
+/// Where the client sees it, if that is elsewhere.
+#[derive(Debug, Clone)]
+pub(crate) struct At(pub(crate) String);
+
 /// Where the counts are.
 const METRICS: &str = "/metrics";
 
@@ -55,12 +59,31 @@ pub fn router(table: &Server) -> Router {
     Router::new()
         .route(PATH, post(post::post).get(get::get).delete(delete))
         .route(METRICS, axum::routing::get(metrics))
-        .layer(middleware::from_fn_with_state(table.clone(), admitted))
+        .layer(middleware::from_fn_with_state(table.shared().settings.clone(), admitted))
         .with_state(table.clone())
         .merge(legacy::router(table))
         .layer(cors)
         .merge(inspect::router(table))
         .layer(middleware::map_response_with_state(table.clone(), counted))
+}
+
+/// The routes of one of several servers, which has no page and no counts of its own.
+pub(crate) fn single(table: &Server) -> Router {
+    Router::new()
+        .route(PATH, post(post::post).get(get::get).delete(delete))
+        .layer(middleware::from_fn_with_state(table.shared().settings.clone(), admitted))
+        .with_state(table.clone())
+        .layer(cors(&table.shared().settings))
+}
+
+/// The routes of a server that is not there. Who is not admitted gets what they get of one that is there.
+pub(crate) fn missing(settings: &Arc<Settings>, name: &str) -> Router {
+    let refusal = Refusal::new(StatusCode::NOT_FOUND, format!("there is no server {name:?} here"));
+    let refuse = move || std::future::ready(refusal.clone().into_response());
+    Router::new()
+        .route(PATH, post(refuse.clone()).get(refuse.clone()).delete(refuse))
+        .layer(middleware::from_fn_with_state(settings.clone(), admitted))
+        .layer(cors(settings))
 }
 
 /// Counts a response.
@@ -89,10 +112,9 @@ fn cors(settings: &Settings) -> CorsLayer {
 }
 
 /// Admits a request, and notes on whose behalf it is made.
-async fn admitted(State(table): State<Server>, mut request: Request, next: Next) -> Response<Body> {
-    let settings = &table.shared().settings;
-    let caller = who::admit(request.uri(), request.headers(), settings)
-        .and_then(|()| who::caller(request.headers(), settings));
+async fn admitted(State(settings): State<Arc<Settings>>, mut request: Request, next: Next) -> Response<Body> {
+    let caller = who::admit(request.uri(), request.headers(), &settings)
+        .and_then(|()| who::caller(request.headers(), &settings));
     match caller {
         Ok(caller) => {
             request.extensions_mut().insert(caller);

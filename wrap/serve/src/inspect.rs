@@ -303,7 +303,8 @@ impl Inspector {
         if let Behind::Upstream(_) = self.settings().behind {
             return Ok(());
         }
-        let request = StopRequest { session: id.clone(), service: Some(self.service().clone()) };
+        let request =
+            StopRequest { session: id.clone(), service: Some(self.service().clone()), backend: None };
         let stopped = self.control.call(|connection, context| {
             let request = request.clone();
             async move { connection.stop_backend(context, request).await }

@@ -34,7 +34,7 @@ impl Keepers {
         let control = mcp_sessiond_client::Options::default().start(settings.start.clone());
         let options = Options { control: Some(control), descriptors, ..Options::default() };
         let service = Service::lease(settings.service.clone(), options).await?;
-        let command = Command { program, environment: Vec::new() };
+        let command = Command { program, environment: Vec::new(), home: None };
         Ok(Self { service, command })
     }
 }
@@ -65,7 +65,8 @@ pub(crate) async fn claim(service: &Service, session: &Session) -> Result<(), Re
     service.claim(session.id()).await.map_err(refused)
 }
 
-fn refused(error: NoBackend) -> Refusal {
+/// Why there is no server, for a client.
+pub(crate) fn refused(error: NoBackend) -> Refusal {
     match error {
         NoBackend::NoSession => Refusal::unknown_session(),
         error => no_server(error),

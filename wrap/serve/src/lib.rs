@@ -19,13 +19,16 @@
 #![forbid(unsafe_code)]
 
 pub mod backend;
+pub mod bundled;
 pub mod counts;
+pub mod endpoints;
 pub mod http;
 pub mod inspect;
 pub mod jwt;
 pub mod kept;
 pub mod live;
 pub mod modern;
+mod not_served;
 pub mod record;
 pub mod refusal;
 pub mod response;

@@ -36,7 +36,7 @@ const WAITING_MAX: usize = 64;
 /// What all sessions of this process share.
 pub struct Shared {
     /// The settings of this process.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// The daemon's sessions of this service. None: there is no daemon, and nothing is kept.
     pub sessions: Option<mcp_sessiond_client::Sessions>,
     /// Starts servers, and finds those that run.
@@ -238,9 +238,13 @@ impl Live {
     pub(super) fn notice(&self, refusal: Refusal) -> Refusal {
         if refusal == Refusal::unknown_session() {
             self.close();
-            if let Some(backend) = self.backend.try_take() {
-                tokio::spawn(async move { backend.end().await });
-            }
+            let (shared, id, backend) = (self.shared.clone(), self.id().clone(), self.backend.try_take());
+            tokio::spawn(async move {
+                if let Some(backend) = backend {
+                    backend.end().await;
+                }
+                shared.backends.forget(&id);
+            });
         }
         refusal
     }
@@ -304,6 +308,7 @@ impl Live {
         terminated(&self.session).await?;
         self.close();
         self.backend.end().await;
+        self.shared.backends.forget(self.id());
         Ok(())
     }
 

@@ -14,24 +14,30 @@ use hyper::service::Service as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use mcp_sessiond_client::{Options, ServiceName, SessionError, Sessions};
+use mcp_sessiond_client::{Options, SessionError, Sessions};
 use mcp_sessiond_process::{Pinned, descriptors, tcp};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_wrap::service::NotLeased;
+use mcp_sessiond_wrap::several::{Edit, List};
 use mcp_sessiond_wrap::unkept::{self, Unkept};
 use sd_notify::NotifyState;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::backend::Backends;
+use crate::bundled::{Bundles, Listing, Making};
 use crate::complain;
 use crate::counts::{Connection, Counts};
+use crate::endpoints::Endpoints;
 use crate::http::{PATH, router};
 use crate::inspect;
 use crate::kept::Keepers;
 use crate::live::Shared;
+pub use crate::not_served::NotServed;
+use crate::not_served::not_leased;
 use crate::settings::{Behind, Listen, Proof, Settings};
 use crate::table::Table;
 use crate::unkept::child::Children;
@@ -59,36 +65,6 @@ const UNKEPT: &str = "Nothing is kept (--unkept): clients can't resume anything,
 const NOT_OURS: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
     The kernel does not say that this is of the user who runs mcp-sessiond serve";
 
-/// Why it does not serve.
-#[derive(Debug, thiserror::Error)]
-pub enum NotServed {
-    /// There is no daemon.
-    #[error("there is no daemon to keep sessions: {0}")]
-    NoDaemon(SessionError),
-    /// Another process serves this name.
-    #[error("process {pid} serves {service} already; end it, or take another --name")]
-    Taken {
-        /// Its pid.
-        pid: u32,
-        /// The service.
-        service: ServiceName,
-    },
-    /// The daemon does not lease the name.
-    #[error("the daemon does not lease this name: {0}")]
-    NotLeased(NotLeased),
-    /// It can't listen there.
-    #[error("can't listen at {at}: {error}")]
-    NoListener {
-        /// Where.
-        at: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// There is no runtime.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
 enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, PathBuf),
@@ -115,23 +91,27 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         }
         found => Some(found.map(|()| sessions)?),
     };
+    let making = making(&settings, sessions.is_some())?;
     let backends = match sessions {
-        Some(_) => backends(&settings).await.map_err(|error| match error {
-            NotLeased::Taken { pid, .. } => NotServed::Taken { pid, service: settings.service.clone() },
-            error => NotServed::NotLeased(error),
-        })?,
-        None => without_daemon(&settings),
+        Some(_) => backends(&settings, making.as_ref())
+            .await
+            .map_err(|error| not_leased(error, &settings.service))?,
+        None => without_daemon(&settings, making.as_ref()),
     };
     let (listener, at) = bind(&settings.listen).await?;
+    let settings = Arc::new(settings);
+    let endpoints = Endpoints::new(settings.clone(), making, sessions.is_some());
+    endpoints.update().await?;
     let table = Arc::new(Table::new(Shared { settings, sessions, backends, counts: Counts::default() }));
     let is_kept = table.shared().sessions.is_some();
     announce(&at, is_kept && table.shared().settings.inspect);
     note(table.shared());
     let _ = sd_notify::notify(&[NotifyState::Ready]);
-    let serving = accept(&listener, router(&table), table.shared());
+    let serving = accept(&listener, endpoints.beside(router(&table)), table.shared());
     let ends = tokio::select! {
         () = serving => false,
         () = table.look_after() => false,
+        () = endpoints.look_after() => false,
         _ = term.recv() => !is_kept,
         _ = int.recv() => !is_kept || !table.shared().settings.keep,
     };
@@ -139,11 +119,40 @@ pub async fn run(settings: Settings) -> Result<(), NotServed> {
         let _ = std::fs::remove_file(path);
     }
     if ends {
-        table.end().await;
+        futures::join!(table.end(), endpoints.end());
     } else {
         table.close();
+        endpoints.close();
     }
     Ok(())
+}
+
+/// Reads the servers that are written down, and follows the edits of that. None: there is one server.
+fn making(settings: &Settings, is_kept: bool) -> Result<Option<Making>, NotServed> {
+    let Behind::Servers(servers) = &settings.behind else { return Ok(None) };
+    let mut list = (servers.list)();
+    let listing = |list: &dyn List| Ok(Listing { servers: list.servers(), decorations: list.decorations()? });
+    // Without what is added to them something would be let through that must not be.
+    let (edits, current) = watch::channel(Arc::new(listing(&*list).map_err(NotServed::List)?));
+    let making = Making {
+        listing: current,
+        place: list.place(),
+        settings: servers.settings.clone(),
+        // One for each client's connection, and two for each server's keeper.
+        descriptors: if is_kept { descriptors::raise() } else { None },
+    };
+    tokio::spawn(async move {
+        loop {
+            match list.next().await {
+                Edit::Servers(_) => match listing(&*list) {
+                    Ok(now) => drop(edits.send_replace(Arc::new(now))),
+                    Err(why) => complain(format_args!("{why}; its servers stay as they are")),
+                },
+                Edit::Wrong(why) => complain(why),
+            }
+        }
+    });
+    Ok(Some(making))
 }
 
 /// Makes sure that there is a daemon.
@@ -168,7 +177,8 @@ fn note(shared: &Shared) {
     let settings = &shared.settings;
     let is_kept = shared.sessions.is_some();
     let (server, service) = match &settings.behind {
-        Behind::Program(_) if is_kept => return,
+        Behind::Program(_) | Behind::Servers(_) if is_kept => return,
+        Behind::Servers(_) => ("servers of servers.json".to_owned(), None),
         Behind::Program(program) => (program.shown(), None),
         Behind::Upstream(url) => (url.to_string(), is_kept.then(|| settings.service.clone())),
     };
@@ -179,17 +189,23 @@ fn note(shared: &Shared) {
 }
 
 /// Servers without a daemon.
-fn without_daemon(settings: &Settings) -> Arc<dyn Backends> {
-    match &settings.behind {
-        Behind::Program(program) => Arc::new(Children::of(program.clone())),
-        Behind::Upstream(_) => Arc::new(NoBackends),
+fn without_daemon(settings: &Settings, making: Option<&Making>) -> Arc<dyn Backends> {
+    match (&settings.behind, making) {
+        (_, Some(making)) => Arc::new(Bundles::unkept(settings, making, None)),
+        (Behind::Program(program), None) => Arc::new(Children::of(program.clone())),
+        (Behind::Servers(_) | Behind::Upstream(_), None) => Arc::new(NoBackends),
     }
 }
 
-async fn backends(settings: &Settings) -> Result<Arc<dyn Backends>, NotLeased> {
+async fn backends(settings: &Settings, making: Option<&Making>) -> Result<Arc<dyn Backends>, NotLeased> {
+    if let Some(making) = making {
+        let service = settings.service.clone();
+        return Ok(Arc::new(Bundles::lease(settings, service, making, None).await?));
+    }
     // One for each client's connection, and two for each server's keeper.
     let descriptors = descriptors::raise();
     Ok(match settings.behind.clone() {
+        Behind::Servers(_) => Arc::new(NoBackends),
         Behind::Program(program) => Arc::new(Keepers::of(settings, program, descriptors).await?),
         Behind::Upstream(url) => Arc::new(Upstreams::of(settings, url).await?),
     })

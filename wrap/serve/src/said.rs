@@ -13,6 +13,8 @@ use bytes::Bytes;
 use mcp_sessiond_client::{Json, StreamId};
 use mcp_sessiond_relay::Edits;
 use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+use mcp_sessiond_wrap::apart::tag;
+pub use mcp_sessiond_wrap::apart::{answering, asked_by, from_asked, parts, prefixed, tagged};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -159,57 +161,6 @@ pub fn one_line(text: &str) -> String {
 #[must_use]
 pub fn addressed(stream: &StreamId, id: &str) -> Id {
     prefixed(stream.as_str(), id)
-}
-
-/// An id or a progress token, with a prefix that tells whose it is.
-#[must_use]
-pub fn prefixed(prefix: &str, id: &str) -> Id {
-    serde_json::Value::String(format!("{prefix}/{id}")).to_string().into()
-}
-
-/// What [`prefixed`] has made an id of.
-#[must_use]
-pub fn parts(id: &str) -> Option<(String, Id)> {
-    let text: String = serde_json::from_str(id).ok()?;
-    text.split_once('/').map(|(prefix, own)| (prefix.to_owned(), own.into()))
-}
-
-/// The server's own id, or token, of a request that this server has made. None: another server has made it.
-#[must_use]
-pub fn asked_by(incarnation: &str, id: &str) -> Option<Id> {
-    parts(id).and_then(|(by, own)| (by == incarnation).then_some(own))
-}
-
-/// Puts a prefix before the ids and progress tokens that the server itself has chosen.
-fn tag(message: &Message<'_>, prefix: &str, edits: &mut Edits) {
-    let chosen = match &message.kind {
-        Kind::Request { id, .. } => [Some(*id), message.asked_progress()],
-        Kind::Notification { method } if method == "notifications/cancelled" => [message.cancelled(), None],
-        Kind::Notification { .. } | Kind::Answer { .. } => [None, None],
-    };
-    for id in chosen.into_iter().flatten() {
-        edits.replace(message, id, prefixed(prefix, id));
-    }
-}
-
-/// A message of a server whose requests are to be told from those of another one.
-#[must_use]
-pub fn tagged(line: &Bytes, prefix: &str) -> Bytes {
-    edited(line, |message, edits| tag(message, prefix, edits))
-}
-
-/// An answer of a client to a request of the server, or progress of it, with the server's own id.
-#[must_use]
-pub fn answering(line: &Bytes, own: &str) -> Bytes {
-    edited(line, |message, edits| {
-        let id = match &message.kind {
-            Kind::Answer { id, .. } => Some(*id),
-            Kind::Request { .. } | Kind::Notification { .. } => message.progress(),
-        };
-        if let Some(id) = id {
-            edits.replace(message, id, own);
-        }
-    })
 }
 
 /// A request of a client, as the server gets it.

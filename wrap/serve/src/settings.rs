@@ -1,10 +1,13 @@
 //! The settings of one `serve` process.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_sessiond_client::{ServiceName, Start};
 use mcp_sessiond_wrap::keeper::backend::Program;
+use mcp_sessiond_wrap::several::{self, List};
 
 use crate::jwt::Jwt;
 use crate::token::Token;
@@ -20,11 +23,28 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
+/// Servers that are written down, as one and each for itself.
+#[derive(Clone)]
+pub struct Servers {
+    /// Reads the list, and watches it from then on. It is called in a tokio runtime.
+    pub list: Arc<dyn Fn() -> Box<dyn List> + Send + Sync>,
+    /// How they are started.
+    pub settings: several::Settings,
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Servers").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
 /// What is behind.
 #[derive(Debug, Clone)]
 pub enum Behind {
     /// A program, which is run for each session.
     Program(Program),
+    /// Several programs, all of which are run for each session.
+    Servers(Servers),
     /// A server that speaks Streamable HTTP itself.
     Upstream(Url),
 }

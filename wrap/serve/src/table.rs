@@ -231,6 +231,7 @@ impl Table {
 
     /// Lets go of all sessions. They go on, with their servers, for the process that serves the name next.
     pub fn close(&self) {
+        self.shared.backends.leave();
         self.modern.close();
         for (_, slot) in self.slots().drain() {
             if let Some(Served::Kept(live)) = slot.get() {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
+use futures::future::join_all;
 use futures::stream::BoxStream;
 use mcp_sessiond_client::{Caller, Json, RequestId, SessionId, StreamId};
 use serde::Deserialize;
@@ -213,9 +214,9 @@ impl Unkept {
         // In a task of its own: the client reads meanwhile, also while the server does not.
         let unkept = self.clone();
         tokio::spawn(async move {
-            for (id, line) in calls.iter().zip(lines) {
-                unkept.send_call(&stream, id, &line).await;
-            }
+            let all = calls.iter().zip(&lines);
+            // In their order, and none waits for another one to be taken.
+            join_all(all.map(|(id, line)| unkept.send_call(&stream, id, line))).await;
         });
         Ok(self.events(reading))
     }
@@ -238,7 +239,7 @@ impl Unkept {
 
     async fn send(&self, line: Bytes) -> Result<Result<(), Ended>, Refusal> {
         let share = self.unsent.take(line.len())?;
-        let sent = self.backend.send(line).await;
+        let sent = self.backend.deliver(line).await;
         drop(share);
         Ok(sent)
     }

@@ -4,7 +4,7 @@
 //! process needs to fetch the rest of each call. If the server has forgotten the session, `serve` repeats the recorded handshake to it,
 //! and answers the calls that were open "outcome unknown".
 //!
-//! - [`url`]: where the server is. `wire.rs`: requests to it. `sse.rs`: events.
+//! - [`url`]: where the server is. `wire.rs`: requests to it.
 //! - `link.rs`: what all requests of one session share. `calls.rs`: requests that want an answer. `shake.rs`: the handshake.
 //!   `listen.rs`: the standalone stream.
 //! - [`forward`]: requests of MCP 2026-07-28, which are passed on.
@@ -17,7 +17,6 @@ mod link;
 mod listen;
 mod numbers;
 mod shake;
-mod sse;
 pub mod url;
 mod wire;
 

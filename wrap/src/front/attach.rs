@@ -1,5 +1,6 @@
 //! From a claim to a connection to the keeper that holds the session's backend.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -11,10 +12,11 @@ use mcp_sessiond_process::{self as process, executable};
 use mcp_sessiond_proto::backends::{Attach, Attached, Backend, KeeperReply, KeeperRequest, RELAYED_MAX};
 use mcp_sessiond_proto::services::FindRequest;
 use mcp_sessiond_proto::types::LeaseRef;
-use mcp_sessiond_proto::{ClaimRequest, Claimed, Json, KeeperName, paths};
+use mcp_sessiond_proto::{BackendName, ClaimRequest, Claimed, Json, KeeperName, SessionId, paths};
 
 use tokio::time::timeout_at;
 
+use super::calls::{Releaser, Runtime, Stopper};
 use crate::keeper::backend::Program;
 use crate::keeper::dial::{DialError, Dialled, dial_until};
 use crate::keeper::launch::{Launch, Report};
@@ -29,10 +31,7 @@ const SILENCE: (u32, u32) = (3, 4);
 const KEEPER_WAIT: (u32, u32) = (5, 2);
 
 /// Bytes by which a message may have grown when the host's own ids are put back into it.
-const MARGIN: usize = 64 * 1024;
-
-/// How long a release may take: nobody waits for it.
-const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const MARGIN: usize = 64 * 1024;
 
 /// Why there is no backend to attach to.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +58,30 @@ pub enum NoBackend {
     Taken(String),
 }
 
+/// What has happened when a keeper was lost and there is another one.
+pub(crate) const FRESH: &str =
+    "the keeper of the server had ended, and the server with it; a fresh one was started";
+
+/// How a front gets to its backend, again and again.
+pub(crate) trait Attaching: Send + Sync {
+    /// Attaches to it; it is started if there is none. `initialize` is what the host has sent and got its answer to, from a backend
+    /// that is lost. `until` is when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// [`NoBackend`].
+    fn attach(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend>;
+
+    /// What has happened when it was lost and is there again.
+    fn back(&self) -> &'static str {
+        FRESH
+    }
+
+    /// What the host's user should know of the way that was taken, once.
+    fn news(&mut self) -> Option<String> {
+        None
+    }
+}
+
 /// A connection to the keeper.
 #[derive(Debug)]
 pub struct Attachment {
@@ -81,7 +104,7 @@ pub struct Attachment {
 /// Where a front gets in.
 #[derive(Debug)]
 pub struct Door {
-    runtime: tokio::runtime::Runtime,
+    runtime: Runtime,
     control: Control,
     options: Options,
     claim: ClaimRequest,
@@ -96,6 +119,11 @@ pub struct Door {
     lease: Arc<Mutex<Option<LeaseRef>>>,
     /// The keeper that was asked last, and since when.
     silent: Option<(KeeperName, Instant)>,
+    /// Which backend of the session this is, where it has several.
+    backend: Option<BackendName>,
+    /// What the backend gets in addition to what this process has, and where it runs instead.
+    environment: Vec<(OsString, OsString)>,
+    home: Option<PathBuf>,
 }
 
 impl Door {
@@ -112,7 +140,7 @@ impl Door {
     ) -> Result<Self, NoBackend> {
         let failed = |error: &dyn std::fmt::Display| NoBackend::NoSession(None, error.to_string());
         let directory = paths::directory().map_err(|error| failed(&error))?;
-        let runtime = runtime().map_err(|error| failed(&error))?;
+        let runtime = Runtime::new().map_err(|error| failed(&error))?;
         let control = Control::new(options.clone().timeout(wait));
         let silence = wait * SILENCE.0 / SILENCE.1;
         let lease = Arc::default();
@@ -129,24 +157,91 @@ impl Door {
             silence,
             lease,
             silent: None,
+            backend: None,
+            environment: Vec::new(),
+            home: None,
         })
     }
 
-    /// Claims the session, and attaches to the keeper of its backend, which is started if there is none. `initialize` is
-    /// what the host has sent and got its answer to, from a keeper that is lost. `until` is when nobody waits for it any more.
+    /// The way to a backend of the session that this process has claimed already. `name` says to which, where there are several.
+    #[must_use]
+    pub fn to_backend(
+        self,
+        name: Option<BackendName>,
+        environment: Vec<(OsString, OsString)>,
+        home: Option<PathBuf>,
+    ) -> Self {
+        let mut door = Self { backend: name, environment, home, ..self };
+        door.has_now_claimed();
+        door
+    }
+
+    /// The way to the backend of this name, of a session that is still to be claimed.
+    #[must_use]
+    pub fn named(self, backend: Option<BackendName>) -> Self {
+        Self { backend, ..self }
+    }
+
+    /// The backend gets these variables in addition to those of this process, and runs there instead.
+    #[must_use]
+    pub fn with(self, environment: Vec<(OsString, OsString)>, home: Option<PathBuf>) -> Self {
+        Self { environment, home, ..self }
+    }
+
+    /// Has a daemon started, where there is none and there may be one.
     ///
     /// # Errors
     /// [`NoBackend`].
-    pub fn attach(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
+    pub fn wake_daemon(&self) -> Result<(), NoBackend> {
+        let woken = self.runtime.block_on(self.control.call(|_, _| async { Ok(Ok(())) }));
+        self.control.hang_up();
+        woken.map_err(Self::no_session)
+    }
+
+    /// The session that it has claimed.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        lease.as_ref().map(|lease| lease.session.clone())
+    }
+
+    /// Claims the session, and asks for no backend.
+    ///
+    /// # Errors
+    /// [`NoBackend`].
+    pub fn claim(&mut self, until: Instant) -> Result<Claimed, NoBackend> {
+        let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
+        let claim = ClaimRequest { wait_ms: wait_ms(self.wait), ..self.claim.clone() };
+        let claimed =
+            self.runtime.block_on(async { timeout_at(until.into(), self.control.claim(claim)).await });
+        let claimed = claimed.map_err(late)?.map_err(Self::no_session)?;
+        self.control.hang_up();
+        let lease = LeaseRef { session: claimed.session.clone(), epoch: claimed.epoch };
+        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+        Ok(claimed)
+    }
+
+    /// Whether the session was ever claimed: only at its first claim does the daemon read what this process was started with.
+    pub(crate) fn has_claimed(&self) -> bool {
+        self.has_claimed
+    }
+
+    /// From now on control and claim are those of all later attempts.
+    fn has_now_claimed(&mut self) {
+        self.has_claimed = true;
+        // What is lost from now on is not to be lost twice; and what is taken is not taken back.
+        self.claim.fresh = false;
+        if let Some(named) = &mut self.claim.named {
+            named.take = false;
+        }
+        self.control = Control::new(self.options.clone());
+    }
+
+    /// Claims the session, and attaches to the keeper of its backend, which is started if there is none.
+    fn enter(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
         let (claimed, found) = self.runtime.block_on(self.find(until))?;
         if !self.has_claimed {
-            self.has_claimed = true;
-            // What is lost from now on is not to be lost twice; and what is taken is not taken back.
-            self.claim.fresh = false;
-            if let Some(named) = &mut self.claim.named {
-                named.take = false;
-            }
-            self.control = Control::new(self.options.clone());
+            self.has_now_claimed();
         }
         let Claimed { session, epoch, outcome, because, .. } = claimed;
         let lease = LeaseRef { session, epoch };
@@ -203,6 +298,14 @@ impl Door {
         }
     }
 
+    /// Whether the backend has a keeper already.
+    #[must_use]
+    pub fn is_running(&self, until: Instant) -> bool {
+        let found = self.runtime.block_on(self.find(until));
+        self.control.hang_up();
+        matches!(found, Ok((_, Some(_))))
+    }
+
     async fn find(&self, until: Instant) -> Result<(Claimed, Option<Backend>), NoBackend> {
         let late = |_| NoBackend::Passing("the daemon did not answer in time".to_owned());
         // A first claim that is answered later would give a lease to a front that has given up.
@@ -225,15 +328,9 @@ impl Door {
     /// The session's backend, as the daemon knows it.
     async fn kept(&self, lease: &LeaseRef) -> Result<Option<Backend>, SessionError> {
         let found = self.control.call(|connection, context| {
-            let lease = lease.clone();
-            async move {
-                connection
-                    .find_backend(
-                        context,
-                        FindRequest { session: lease.session, epoch: lease.epoch, service: None },
-                    )
-                    .await
-            }
+            let LeaseRef { session, epoch } = lease.clone();
+            let request = FindRequest { session, epoch, service: None, backend: self.backend.clone() };
+            async move { connection.find_backend(context, request).await }
         });
         found.await
     }
@@ -266,10 +363,12 @@ impl Door {
             binary: &binary,
             session: &lease.session,
             service: None,
+            backend: self.backend.as_ref(),
             epoch: lease.epoch,
             wait: self.wait * KEEPER_WAIT.0 / KEEPER_WAIT.1,
             program: &self.program,
-            environment: &[],
+            environment: &self.environment,
+            home: self.home.as_deref(),
         };
         match launch.start(&self.mask, until).map_err(passing)? {
             Report::Ready(name) => Ok(name),
@@ -326,36 +425,23 @@ impl Door {
     /// What gives the lease up, from whichever thread.
     #[must_use]
     pub fn releaser(&self) -> Releaser {
-        Releaser { options: self.options.clone(), lease: self.lease.clone() }
+        Releaser::new(self.options.clone(), self.lease.clone())
+    }
+
+    /// What ends the backend.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper::new(self.options.clone(), self.lease.clone(), self.backend.clone())
     }
 }
 
-/// Gives the lease up, for the next front: this one only waits for answers.
-#[derive(Debug)]
-pub struct Releaser {
-    options: Options,
-    lease: Arc<Mutex<Option<LeaseRef>>>,
-}
-
-impl Releaser {
-    /// Where the daemon can't be told, it is told by our exit.
-    pub fn release(self) {
-        let Some(lease) = self.lease.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let Ok(runtime) = runtime() else { return };
-        let control = Control::new(self.options.timeout(RELEASE_PATIENCE));
-        let released = control.call(|connection, context| {
-            let lease = lease.clone();
-            async move { connection.release(context, lease).await }
-        });
-        drop(runtime.block_on(released));
+impl Attaching for Door {
+    fn attach(&mut self, initialize: Option<Json>, until: Instant) -> Result<Attachment, NoBackend> {
+        self.enter(initialize, until)
     }
 }
 
 /// How long a claim may wait for another holder to be gone, so that there is time left for the rest.
 fn wait_ms(whole: Duration) -> Option<u32> {
     u32::try_from((whole * SILENCE.0 / SILENCE.1).as_millis()).ok()
-}
-
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }

@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mcp_sessiond_proto::Json;
-use mcp_sessiond_relay::too_large;
+use mcp_sessiond_relay::{Oversized, too_large};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, send};
 
-use super::attach::{Attachment, Releaser};
+use super::attach::Attachment;
+use super::calls::Releaser;
 use super::open::{Open, refusals};
+use crate::apart::Apart;
 use crate::keeper::lines::{CHUNK, Line, LineBuffer};
 
 /// Carries lines.
@@ -46,6 +48,8 @@ struct State {
     /// Whether the host has sent a line while there was no keeper.
     wanted: bool,
     open: Open,
+    /// How the server is told from those that were lost before it, which may have asked under the same ids. None: it is the first one.
+    apart: Option<Apart>,
     /// The host has closed its end.
     closed: bool,
 }
@@ -165,28 +169,36 @@ impl Carrier {
     }
 
     fn pass_on(&self, line: Line) {
-        match line {
-            Line::Whole(line) => {
-                if let Some(keeper) = self.keeper_for(&line) {
-                    // If the keeper is lost, the call is among those that the front answers in its place.
-                    let _ = write_line(&keeper, &line);
-                }
-            }
-            Line::Oversized { head, tail } => self.tell_host(&[&too_large(&head, &tail)[..], b"\n"].concat()),
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::Oversized { head, tail } => match Oversized::of_host(&head, &tail) {
+                Oversized::Failed(line) => line,
+                Oversized::Refused(line) => return self.tell_host(&line),
+                Oversized::Dropped => return,
+            },
+        };
+        if let Some((keeper, line)) = self.keeper_for(line) {
+            // If the keeper is lost, the call is among those that the front answers in its place.
+            let _ = write_line(&keeper, &line);
         }
     }
 
-    /// The keeper, once there is one. Notes the line's requests in the same step, so that they are answered
-    /// if the keeper is lost. None: there is none for long, and the host got an error.
-    fn keeper_for(&self, line: &Bytes) -> Option<Arc<UnixStream>> {
+    /// The keeper, once there is one, and the line as it gets it. Notes the line's requests in the same step, so that they are
+    /// answered if the keeper is lost. None: the line is about requests of a former server, or there is no keeper for long and the
+    /// host got an error.
+    fn keeper_for(&self, line: Bytes) -> Option<(Arc<UnixStream>, Bytes)> {
         let mut state = lock(&self.state);
         loop {
             if let Some(keeper) = state.keeper.clone() {
-                state.open.from_host(line);
-                return Some(keeper);
+                let line = match &state.apart {
+                    Some(apart) => apart.to_server(&line)?,
+                    None => line,
+                };
+                state.open.from_host(&line);
+                return Some((keeper, line));
             }
             if let Some(why) = &state.refusal {
-                let refusals = refusals(line, why);
+                let refusals = refusals(&line, why);
                 drop(state);
                 self.tell_host(&refusals);
                 return None;
@@ -218,7 +230,10 @@ impl Carrier {
                         Line::Oversized { head, tail } => too_large(&head, &tail),
                     };
                     state.open.from_keeper(&line);
-                    passing.push(line);
+                    passing.push(match &state.apart {
+                        Some(apart) => apart.to_host(&line),
+                        None => line,
+                    });
                     unconfirmed += 1;
                 }
             }
@@ -252,6 +267,7 @@ impl Carrier {
     pub fn lost(&self) {
         let mut state = lock(&self.state);
         (state.keeper, state.beside) = (None, None);
+        state.apart = Some(Apart::mint());
         let answers = state.open.lose();
         self.tell_host(&answers);
         if state.closed {
@@ -297,7 +313,7 @@ fn say_goodbye(state: &State) {
 }
 
 /// Waits until no process can read our output any more: the host is gone, or has closed that end, too.
-fn wait_until_unread(output: &File) {
+pub(crate) fn wait_until_unread(output: &File) {
     loop {
         // Errors and hang-ups are told without being asked for. Of a file there are none.
         match poll(&mut [PollFd::new(output.as_fd(), PollFlags::empty())], PollTimeout::NONE) {
@@ -323,7 +339,7 @@ fn confirm(beside: Option<&UnixStream>, mut count: u64) -> u64 {
 
 /// Whether to try again. Another process that shares the descriptor may have made it non-blocking: then this
 /// waits until it is ready.
-pub(super) fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
+pub(crate) fn is_passing(error: &io::Error, descriptor: &impl AsFd, events: PollFlags) -> bool {
     match error.kind() {
         io::ErrorKind::Interrupted => true,
         io::ErrorKind::WouldBlock => {
@@ -340,7 +356,7 @@ fn is_readable(stream: &UnixStream) -> bool {
 }
 
 /// Reads what there is, or waits for it. False at the end.
-fn take_in(from: &mut (impl Read + AsFd), chunk: &mut [u8], lines: &mut LineBuffer) -> bool {
+pub(crate) fn take_in(from: &mut (impl Read + AsFd), chunk: &mut [u8], lines: &mut LineBuffer) -> bool {
     loop {
         match from.read(chunk) {
             Ok(0) => return false,

@@ -2,13 +2,19 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
+use tokio::sync::watch;
 
 use super::carry::Carrier;
 use super::plain::hand_on;
 use crate::signals::{ENDING, die_of};
+
+/// How long a signal waits until whoever carries lines has told the keepers: long enough for a byte to each of them. The host may have no
+/// patience for more.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// Waits for signals that ask this process to end. They are blocked in every thread.
 #[derive(Debug, Clone)]
@@ -22,6 +28,8 @@ enum Way {
     AtOnce,
     /// The keeper is told. The daemon sees our exit, and the host may have no patience for more.
     Orderly,
+    /// Whoever carries lines tells the keepers, once this is true.
+    By(watch::Sender<bool>),
     /// The command gets the signal, and ends this process by its own end.
     HandedOn(Pid),
 }
@@ -49,6 +57,11 @@ impl Leaver {
         self.set(Way::Orderly);
     }
 
+    /// From now on there may be keepers, which others know.
+    pub fn leaves_by(&self, leave: watch::Sender<bool>) {
+        self.set(Way::By(leave));
+    }
+
     /// From now on signals are the command's.
     pub fn hand_on_to(&self, command: Pid) {
         self.set(Way::HandedOn(command));
@@ -64,6 +77,11 @@ impl Leaver {
             Way::AtOnce => die_of(signal),
             Way::Orderly => {
                 carrier.say_goodbye();
+                die_of(signal)
+            }
+            Way::By(leave) => {
+                leave.send_replace(true);
+                std::thread::sleep(LAST_WORDS);
                 die_of(signal)
             }
             Way::HandedOn(command) => {

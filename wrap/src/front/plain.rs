@@ -1,9 +1,11 @@
 //! The command as a plain child: what is left where there can be no keeper. It carries the host's bytes to it, hands signals on,
 //! and exits as it does.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -23,13 +25,22 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Starts it.
+    /// Starts it, with these variables in addition to those of this process, and there.
     ///
     /// # Errors
     /// Those of execve(2): no such program, or none that may be run.
-    pub fn start(program: &Program, mask: &GivenMask) -> io::Result<Self> {
+    pub fn start(
+        program: &Program,
+        environment: &[(OsString, OsString)],
+        home: Option<&Path>,
+        mask: &GivenMask,
+    ) -> io::Result<Self> {
         let mut command = Command::new(&program.name);
         command.args(&program.arguments).stdin(Stdio::piped());
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        if let Some(home) = home {
+            command.current_dir(home);
+        }
         let mut child = mask.while_in_force(|| command.spawn())?;
         let input = child.stdin.take().ok_or_else(|| io::Error::other("its standard input is no pipe"))?;
         Ok(Self { child, input })

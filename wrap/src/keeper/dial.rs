@@ -1,6 +1,7 @@
 //! The client's side of a keeper's socket: what a front, `debug` and `status` do before anything else is said.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use mcp_sessiond_process::{self as process, Pinned};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::hello::{HELLO_LEN, Hello, HelloError, LINES};
 use mcp_sessiond_proto::{Error, OLDEST_PROTOCOL_VERSION};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// How long a keeper may take for its hello, and for its answer. Whoever attaches waits while the keeper asks the daemon.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -82,12 +84,24 @@ fn dial_within(socket: &Path, request: &KeeperRequest, patience: Duration) -> Re
     }
 }
 
+/// A connection, whose writes have this much patience, too. Whoever listens may be stopped, and take none.
+///
+/// # Errors
+/// When nobody listens; after that time [`io::ErrorKind::WouldBlock`].
+pub fn connected(socket: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let connecting = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Linux waits that long for a place in the listener's queue. macOS does not wait.
+    connecting.set_write_timeout(Some(patience))?;
+    connecting.connect(&SockAddr::unix(socket)?)?;
+    Ok(OwnedFd::from(connecting).into())
+}
+
 /// The process that listens on a keeper's socket, whether it answers or not.
 ///
 /// # Errors
 /// [`DialError::Io`] when nobody listens, or the process is not of this user.
 pub fn keeper_of(socket: &Path) -> Result<Pinned, DialError> {
-    let stream = UnixStream::connect(socket)?;
+    let stream = connected(socket, PATIENCE)?;
     process::peer(&stream).map(|peer| peer.process).map_err(|error| DialError::Io(io::Error::other(error)))
 }
 
@@ -97,9 +111,8 @@ fn dial_in(
     version: u16,
     patience: Duration,
 ) -> Result<Dialled, DialError> {
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = connected(socket, patience)?;
     stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
     stream.write_all(&Hello::lines(version).encode())?;
     let mut bytes = [0; HELLO_LEN];
     stream.read_exact(&mut bytes)?;
@@ -119,5 +132,33 @@ fn dial_in(
     match serde_json::from_slice(&answer).map_err(|_| DialError::Answer)? {
         KeeperReply::Refused(error) => Err(DialError::Refused(error)),
         reply => Ok(Dialled { reader, reply }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_that_takes_no_connection_any_more_is_silent() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("keeper");
+        let address = SockAddr::unix(&path).expect("a short path");
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        listener.bind(&address).and_then(|()| listener.listen(1)).expect("it listens");
+        let mut waiting = Vec::new();
+        loop {
+            let next = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+            next.set_nonblocking(true).expect("set");
+            if next.connect(&address).is_err() {
+                break;
+            }
+            waiting.push(next);
+        }
+        assert!(!waiting.is_empty(), "its queue has had room");
+        let until = Instant::now() + Duration::from_millis(50);
+        let dialled = dial_until(&path, &KeeperRequest::Status {}, until);
+        // macOS says at once that there is no room.
+        assert!(matches!(dialled, Err(DialError::Silent)) || cfg!(target_os = "macos"), "{dialled:?}");
     }
 }

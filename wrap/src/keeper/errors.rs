@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use mcp_sessiond_proto::backends::Written;
+
 /// The last bytes of what was written.
 #[derive(Debug)]
 pub struct Ring {
@@ -9,13 +11,15 @@ pub struct Ring {
     most: usize,
     /// How many of them came since the running backend was started.
     recent: usize,
+    /// How many were written in all.
+    total: u64,
 }
 
 impl Ring {
     /// Keeps `most` bytes.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { bytes: VecDeque::new(), most, recent: 0 }
+        Self { bytes: VecDeque::new(), most, recent: 0, total: 0 }
     }
 
     /// Takes in what was written, and lets go of the oldest.
@@ -25,6 +29,7 @@ impl Ring {
         self.bytes.drain(..over);
         self.bytes.extend(kept);
         self.recent = (self.recent + kept.len()).min(self.bytes.len());
+        self.total += written.len() as u64;
     }
 
     /// Another backend is started.
@@ -48,6 +53,19 @@ impl Ring {
     pub fn bytes(&self) -> Vec<u8> {
         let (first, second) = self.bytes.as_slices();
         [first, second].concat()
+    }
+
+    /// What was written after the first `after` bytes.
+    #[must_use]
+    pub fn after(&self, after: u64) -> Written {
+        let bytes = self.bytes();
+        let first = self.total - bytes.len() as u64;
+        let from = after.clamp(first, self.total);
+        let new = &bytes[usize::try_from(from - first).unwrap_or(bytes.len())..];
+        // What begins a character may be followed by the rest of it.
+        let open = new.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
+        let text = String::from_utf8_lossy(&new[..new.len() - open]).into_owned();
+        Written { text, next: self.total - open as u64, missed: first.saturating_sub(after) }
     }
 
     /// The same as text. Half a character at its beginning shows as one that can't be shown.
@@ -84,5 +102,23 @@ mod tests {
             ring.push(written.as_bytes());
             assert_eq!(ring.text(), kept);
         }
+    }
+
+    #[test]
+    fn what_was_written_is_told_once() {
+        let mut ring = Ring::new(8);
+        assert_eq!(ring.after(0), Written { text: String::new(), next: 0, missed: 0 });
+        ring.push(b"one\n");
+        assert_eq!(ring.after(0), Written { text: "one\n".into(), next: 4, missed: 0 });
+        assert_eq!(ring.after(4), Written { text: String::new(), next: 4, missed: 0 });
+        // Half a character waits for its other half.
+        ring.push(b"a\xc3");
+        assert_eq!(ring.after(4), Written { text: "a".into(), next: 5, missed: 0 });
+        ring.push(b"\xa9\n");
+        assert_eq!(ring.after(5), Written { text: "é\n".into(), next: 8, missed: 0 });
+        ring.push(b"three\n");
+        assert_eq!(ring.after(4), Written { text: "\u{fffd}\nthree\n".into(), next: 14, missed: 2 });
+        // Of a keeper that has begun anew, there is nothing before what it has.
+        assert_eq!(ring.after(99), Written { text: String::new(), next: 14, missed: 0 });
     }
 }

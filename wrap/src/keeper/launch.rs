@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_process::executable;
-use mcp_sessiond_proto::{Epoch, KeeperName, ServiceName, SessionId};
+use mcp_sessiond_proto::{BackendName, Epoch, KeeperName, ServiceName, SessionId};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,8 @@ pub struct Launch<'a> {
     pub session: &'a SessionId,
     /// The service that the session belongs to, if any.
     pub service: Option<&'a ServiceName>,
+    /// The name of the backend, where the session has several.
+    pub backend: Option<&'a BackendName>,
     /// The epoch of the lease.
     pub epoch: Epoch,
     /// How long the keeper waits for its first front.
@@ -79,6 +81,8 @@ pub struct Launch<'a> {
     pub program: &'a Program,
     /// Variables that the backend gets in addition to those of this process.
     pub environment: &'a [(OsString, OsString)],
+    /// Where it runs; none: where this process does.
+    pub home: Option<&'a Path>,
 }
 
 impl Launch<'_> {
@@ -92,6 +96,9 @@ impl Launch<'_> {
         if let Some(service) = self.service {
             command.args(["--service", service.as_str()]);
         }
+        if let Some(backend) = self.backend {
+            command.args(["--backend", backend.as_str()]);
+        }
         command.args(["--wait-ms", &self.wait.as_millis().to_string()]);
         if let Some(descriptors) = self.descriptors {
             command.args(["--descriptors", &descriptors.to_string()]);
@@ -101,6 +108,9 @@ impl Launch<'_> {
         }
         command.arg("--").arg(&self.program.name).args(&self.program.arguments);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(home) = self.home {
+            command.current_dir(home);
+        }
         if self.service.is_some() {
             // systemd means the process that serves, not its servers.
             command.env_remove("NOTIFY_SOCKET");
@@ -170,7 +180,7 @@ fn wait_for(output: &impl AsFd, until: Instant) -> io::Result<()> {
 }
 
 /// Closes the pipe to the process that started this one.
-pub(super) fn let_go() -> io::Result<()> {
+pub(crate) fn let_go() -> io::Result<()> {
     let null = OpenOptions::new().write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(null).map_err(Into::into)
 }

@@ -66,6 +66,13 @@ pub enum Visit {
         /// Where the answer goes.
         writer: OwnedWriteHalf,
     },
+    /// A client asks for what the backend wrote to its standard error.
+    Errors {
+        /// How many bytes of it the client knows.
+        after: u64,
+        /// Where the answer goes.
+        writer: OwnedWriteHalf,
+    },
     /// A daemon asks whose backend this is.
     Remember {
         /// Where the answer goes.
@@ -137,6 +144,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
             Ok(Some(Visit::Beside { process: process.id(), stream }))
         }
         Ok(KeeperRequest::Status {}) => Ok(Some(Visit::Status { writer })),
+        Ok(KeeperRequest::Errors { after }) => Ok(Some(Visit::Errors { after, writer })),
         Ok(KeeperRequest::Restart {}) => Ok(Some(Visit::Restart { writer })),
         Ok(KeeperRequest::Remember {}) => Ok(Some(Visit::Remember { writer })),
         Ok(KeeperRequest::Compare { variables }) => {
@@ -147,7 +155,7 @@ async fn greet(mut stream: UnixStream, house: &House) -> Result<Option<Visit>, H
         Err(_) => {
             // The error does not quote the request, which may contain a message.
             let sentence =
-                "a keeper takes the requests `attach`, `beside`, `status`, `restart`, `remember` and `compare`"
+                "a keeper takes the requests `attach`, `beside`, `status`, `errors`, `restart`, `remember` and `compare`"
                     .into();
             reply(&mut writer, &KeeperReply::Refused(Error::InvalidArgument { sentence })).await?;
             Ok(None)

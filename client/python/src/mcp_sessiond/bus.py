@@ -17,7 +17,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 
-from .errors import AlreadyExists, SessiondError, UnknownSession
+from .errors import SessiondError, SessionTerminated, UnknownCursor, UnknownSession
 from .events import AfterNumber, Cursor
 from .options import Options
 from .session import Session
@@ -33,12 +33,13 @@ service may have processes in both languages.
 """
 _IDLE_MS = 24 * 3_600_000
 """How long it lives after its last use: it has nothing but events that were heard."""
-_KINDS: dict[str, Callable[[dict[str, Any]], ServerEvent]] = {
-    "tools_list_changed": lambda _: ToolsListChanged(),
-    "prompts_list_changed": lambda _: PromptsListChanged(),
-    "resources_list_changed": lambda _: ResourcesListChanged(),
-    "resource_updated": lambda told: ResourceUpdated(uri=told["uri"]),
+_KINDS: dict[str, Callable[[], ServerEvent]] = {
+    "tools_list_changed": ToolsListChanged,
+    "prompts_list_changed": PromptsListChanged,
+    "resources_list_changed": ResourcesListChanged,
 }
+_ENDED = (UnknownSession, SessionTerminated, UnknownCursor)
+"""What is said of a session that has ended, also if there is another one of its id since."""
 _NAMES = {
     ToolsListChanged: "tools_list_changed",
     PromptsListChanged: "prompts_list_changed",
@@ -60,7 +61,10 @@ class DurableBus:
         self._listeners: dict[object, Callable[[ServerEvent], None]] = {}
         self._hearing: asyncio.Task[None] | None = None
         self._session: Session | None = None
+        self._is_alone = False
         self._heard = asyncio.Event()
+        # Why no listener hears the other processes, before any has.
+        self._why_deaf: SessiondError | None = None
 
     async def publish(self, event: ServerEvent) -> None:
         """Tells an event to every listener."""
@@ -70,14 +74,25 @@ class DurableBus:
         try:
             if self._hearing:
                 await asyncio.wait_for(self._heard.wait(), self._sessions.timeout)
-            await (await self._opened()).standalone().append(told)
+            if self._why_deaf:
+                raise self._why_deaf
+            await self._append(told)
+            self._is_alone = False
         except (SessiondError, asyncio.TimeoutError) as error:
-            logger.warning(
-                "An event reaches the listeners of this process alone: %s", error or "the daemon is away"
-            )
+            if not self._is_alone:
+                why = str(error) or "the daemon is away"
+                logger.warning("Events reach the listeners of this process alone: %s", why)
+            self._is_alone = True
             self._tell(event)
         # Lets listeners run between the events of a burst.
         await asyncio.sleep(0)
+
+    async def _append(self, told: dict[str, str]) -> None:
+        try:
+            await (await self._opened()).standalone().append(told)
+        except _ENDED:
+            self._session = None
+            await (await self._opened()).standalone().append(told)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Registers a listener. What it returns ends that, and may be called twice."""
@@ -98,17 +113,22 @@ class DurableBus:
                 session = await self._opened()
                 if after is None:
                     after = AfterNumber((await session.view()).last_number)
+                    self._why_deaf = None
                     self._heard.set()
                 said = await session.wait([after])
                 after = said.next[0]
                 for event in said.events:
-                    read = _KINDS.get(event.message.get("kind"))
-                    if read:
-                        self._tell(read(event.message))
+                    if read := _read(event.message):
+                        self._tell(read)
             except SessiondError as error:
-                if not error.passes:
-                    # The session has ended, and the next one numbers its events from 1.
-                    after, self._session = AfterNumber(0), None
+                if after is None and not error.passes:
+                    self._why_deaf = error
+                    self._heard.set()
+                if isinstance(error, _ENDED):
+                    self._session = None
+                    if after:
+                        # The next one numbers its events from 1.
+                        after = AfterNumber(0)
                 await asyncio.sleep(_AWAY)
 
     def _tell(self, event: ServerEvent) -> None:
@@ -120,13 +140,15 @@ class DurableBus:
 
     async def _opened(self) -> Session:
         if self._session is None:
-            try:
-                self._session = await self._sessions.open(_SESSION)
-            except UnknownSession:
-                try:
-                    self._session = await self._sessions.create(
-                        _SESSION, status="ready", lifetimes=Lifetimes(idle_ms=_IDLE_MS)
-                    )
-                except AlreadyExists:
-                    self._session = await self._sessions.open(_SESSION)
+            lifetimes = Lifetimes(idle_ms=_IDLE_MS)
+            self._session = await self._sessions.open_or_create(_SESSION, lifetimes)
         return self._session
+
+
+def _read(message: Any) -> ServerEvent | None:
+    """The event in a message; None where it is another one's, which may be of any shape."""
+    told = message if isinstance(message, dict) else {}
+    kind, uri = told.get("kind"), told.get("uri")
+    if kind == "resource_updated":
+        return ResourceUpdated(uri=uri) if isinstance(uri, str) else None
+    return _KINDS[kind]() if isinstance(kind, str) and kind in _KINDS else None

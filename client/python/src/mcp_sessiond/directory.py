@@ -90,7 +90,7 @@ def check_daemon(connection: socket.socket) -> None:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, uid, _ = struct.unpack("3i", credentials)
     if uid != os.geteuid():
-        raise Untrusted(f"whoever listens at the daemon's socket has uid {uid}; nothing was sent to it")
+        raise Untrusted(f"the process at the daemon's socket has uid {uid}; nothing was sent to it")
 
 
 def not_running(path: Path) -> NotRunning:

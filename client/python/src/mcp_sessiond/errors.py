@@ -85,7 +85,7 @@ class NoAnswer(SessiondError):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"the daemon did not answer within {seconds * 1000:.0f} ms; see `mcp-sessiond debug check`"
+            f"the daemon did not answer within {seconds * 1000:.0f} ms; see `mcp-sessiond doctor`"
         )
 
 

@@ -108,10 +108,10 @@ class DurableEventStore(EventStore):
         if stream is None or (message is None and stream_id != STANDALONE):
             stream = await self._begin(streams, streams.session, stream_id)
         text = None if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
-        appended = await stream.append(None if text is None else Json(text))
-        if text is not None and stream_id != STANDALONE and "method" not in json.loads(text):
+        is_last = text is not None and stream_id != STANDALONE and "method" not in json.loads(text)
+        appended = await stream.append(None if text is None else Json(text), close=is_last)
+        if is_last:
             del streams.open[stream_id]
-            await stream.close()
         return appended.id
 
     async def _begin(self, streams: _Streams, session: Session, stream_id: str) -> Stream:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from .errors import SessiondError
+
+logger = logging.getLogger("mcp_sessiond")
 
 AWAY = 0.5
 """How long to wait before a daemon that is away is asked again, in seconds."""
@@ -14,9 +17,9 @@ AWAY = 0.5
 T = TypeVar("T")
 
 
-async def insisting(change: Callable[[], Awaitable[T]]) -> T:
+async def insisting(change: Callable[[], Awaitable[T]], waits: str | None = None) -> T:
     """Makes a change, again and again while the daemon is away: one that has no further effect when it is
-    repeated. Raises what does not pass.
+    repeated. Raises what does not pass. `waits` is said once in the log, with the reason.
     """
     while True:
         try:
@@ -24,4 +27,7 @@ async def insisting(change: Callable[[], Awaitable[T]]) -> T:
         except SessiondError as error:
             if not error.passes:
                 raise
+            if waits:
+                logger.warning("%s: %s", waits, error)
+                waits = None
         await asyncio.sleep(AWAY)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, SupportsFloat
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, SupportsFloat, TypeVar
 
-from .errors import AlreadyExists, UnknownSession, VersionConflict
+from .errors import SessionTerminated, UnknownSession, VersionConflict
 from .options import Options
 from .session import Session
 from .sessions import Sessions
@@ -22,15 +22,18 @@ from .values import Lifetimes, StateEntry, Write
 _KEY_MAX = 200
 _AT_ONCE = 50
 _DEFAULT = "default_collection"
+_ENDED = (UnknownSession, SessionTerminated)
 
 Found = tuple[dict[str, Any] | None, float | None]
+T = TypeVar("T")
 
 
 class KeyValue:
     """Values by collection and key, in the daemon: `FastMCP(session_state_store=KeyValue("notes"))`.
 
     Every process that says the service's name has the same values. Calls raise `SessiondError`s:
-    `QuotaExceeded` where a value is too large, `ConnectError` without the daemon.
+    `QuotaExceeded` where a value is too large, `ConnectError` without the daemon, `SessionTerminated` for a
+    while after somebody has terminated a collection's session.
     """
 
     def __init__(self, service: str, options: Options | None = None) -> None:
@@ -54,12 +57,15 @@ class KeyValue:
     async def ttl_many(self, keys: Sequence[str], *, collection: str | None = None) -> list[Found]:
         """The values of keys with the seconds that are left, in their order."""
         found: dict[str, Found] = {}
-        session = await self._session(collection)
-        for part in _parts(list(dict.fromkeys(keys))):
-            for key, entry in zip(part, await session.read([_state_key(key) for key in part]), strict=True):
-                found[key] = _read(entry)
-                if entry.version and found[key][0] is None:
-                    await _delete(session, entry)
+
+        async def read(session: Session) -> None:
+            for part in _parts(list(dict.fromkeys(keys))):
+                for key, entry in zip(part, await session.read([_state_key(key) for key in part]), strict=True):
+                    found[key] = _read(entry)
+                    if entry.version and found[key][0] is None:
+                        await _delete(session, entry)
+
+        await self._in(collection, read)
         return [found[key] for key in keys]
 
     async def put(
@@ -85,11 +91,14 @@ class KeyValue:
         until = None if ttl is None else time.time() + float(ttl)
         expires = None if ttl is None else max(1, math.ceil(float(ttl) * 1000))
         written = dict(zip(keys, values, strict=True))
-        session = await self._session(collection)
-        for part in _parts(list(written)):
-            told = {key: {"key": key, "value": dict(written[key]), "until": until} for key in part}
-            writes = [Write(_state_key(key), value, expires_ms=expires) for key, value in told.items()]
-            await session.write(writes)
+
+        async def write(session: Session) -> None:
+            for part in _parts(list(written)):
+                told = {key: {"key": key, "value": dict(written[key]), "until": until} for key in part}
+                writes = [Write(_state_key(key), value, expires_ms=expires) for key, value in told.items()]
+                await session.write(writes)
+
+        await self._in(collection, write)
 
     async def delete(self, key: str, *, collection: str | None = None) -> bool:
         """Deletes a value. Whether there was one."""
@@ -97,53 +106,63 @@ class KeyValue:
 
     async def delete_many(self, keys: Sequence[str], *, collection: str | None = None) -> int:
         """Deletes values. How many there were."""
-        deleted, session = 0, await self._session(collection)
-        for key in dict.fromkeys(keys):
-            entry = await session.entry(_state_key(key))
-            if entry.version:
-                deleted += _read(entry)[0] is not None
-                await session.remove(entry.key)
+        deleted = 0
+
+        async def delete(session: Session) -> None:
+            nonlocal deleted
+            for key in dict.fromkeys(keys):
+                entry = await session.entry(_state_key(key))
+                if entry.version:
+                    await session.remove(entry.key)
+                    deleted += _read(entry)[0] is not None
+
+        await self._in(collection, delete)
         return deleted
 
     async def keys(self, collection: str | None = None, *, limit: int | None = None) -> list[str]:
         """The keys of a collection that have a value."""
-        found: list[str] = []
-        session = await self._session(collection)
-        for part in _parts([key.key for key in await session.keys()]):
-            found += [entry.value["key"] for entry in await session.read(part) if _read(entry)[0] is not None]
-        return found[:limit]
+
+        async def read(session: Session) -> list[str]:
+            found: list[str] = []
+            for part in _parts([key.key for key in await session.keys()]):
+                entries = await session.read(part)
+                found += [entry.value["key"] for entry in entries if _read(entry)[0] is not None]
+            return found
+
+        return (await self._in(collection, read))[:limit]
 
     async def cull(self) -> None:
         """Deletes expired values of the collections that this process has used."""
-        for session in list(self._open.values()):
-            for part in _parts([key.key for key in await session.keys()]):
-                for entry in await session.read(part):
-                    if entry.version and _read(entry)[0] is None:
-                        await _delete(session, entry)
+        for name, session in list(self._open.items()):
+            try:
+                for part in _parts([key.key for key in await session.keys()]):
+                    for entry in await session.read(part):
+                        if entry.version and _read(entry)[0] is None:
+                            await _delete(session, entry)
+            except _ENDED:
+                self._forget(name, session)
 
     async def destroy_collection(self, collection: str) -> bool:
         """Deletes all values of a collection."""
-        await (await self._session(collection)).reset()
+        await self._in(collection, Session.reset)
         return True
 
-    async def _session(self, collection: str | None) -> Session:
+    async def _in(self, collection: str | None, work: Callable[[Session], Awaitable[T]]) -> T:
+        """Works in a collection's session: in a new one where that has ended since it was opened."""
         name = collection or _DEFAULT
-        session = self._open.get(name)
-        if session is None:
-            session = self._open[name] = await self._opened(
-                f"kv-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-            )
-        return session
+        if session := self._open.get(name):
+            try:
+                return await work(session)
+            except _ENDED:
+                self._forget(name, session)
+        id = f"kv-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        session = self._open[name] = await self._sessions.open_or_create(id, Lifetimes(0, 0, 0))
+        return await work(session)
 
-    async def _opened(self, id: str) -> Session:
-        try:
-            return await self._sessions.open(id)
-        except UnknownSession:
-            pass
-        try:
-            return await self._sessions.create(id, status="ready", lifetimes=Lifetimes(0, 0, 0))
-        except AlreadyExists:
-            return await self._sessions.open(id)
+    def _forget(self, name: str, session: Session) -> None:
+        # Another call may have opened the next one already.
+        if self._open.get(name) is session:
+            del self._open[name]
 
 
 def _state_key(key: str) -> str:

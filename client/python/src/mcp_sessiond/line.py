@@ -184,7 +184,7 @@ class Line:
             if patience.left <= pause:
                 where = directory.socket_in(runtime)
                 waited = f"was not reached within {patience.seconds * 1000:.0f} ms ({last})"
-                raise ConnectError(f"the daemon at {where} {waited}; see `mcp-sessiond debug check`")
+                raise ConnectError(f"the daemon at {where} {waited}; see `mcp-sessiond doctor`")
             await self.io.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX)
 

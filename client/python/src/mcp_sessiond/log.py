@@ -32,7 +32,7 @@ _NEVER = {
     "fresh_plural": _LOST["sibling"],
     "fresh_never": "this host serves several clients from one process (`siblings` is `never`)",
     "fresh_doubtful": "what this process was started with can't be read; "
-    "`mcp-sessiond debug check --for PID` says which part",
+    "`mcp-sessiond doctor --for PID` says which part",
 }
 
 

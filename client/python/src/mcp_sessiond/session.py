@@ -152,9 +152,12 @@ class Session(State, Streams, Tasks):
             of["caller"] = self._caller.wire()
         return of
 
-    async def _change(self, method: str, params: Params) -> Any:
+    async def _change(self, method: str, params: Params, more: Any = None) -> Any:
         patience = self._line.patience()
-        return await self._line.call(method, {"of": await self._of(patience), **params}, patience)
+        told = {"of": await self._of(patience), **params}
+        return await self._line.call(
+            method, told if more is None else (lambda link: {**told, **more(link)}), patience
+        )
 
     async def _ask(self, method: str, more: Any = None) -> Any:
         patience = self._line.patience()

@@ -9,6 +9,7 @@ import uuid
 from typing import Literal
 
 from .asynchronous import AsyncioIo
+from .errors import AlreadyExists, UnknownSession
 from .exchange import Io
 from .line import Line, Params
 from .options import Options
@@ -89,6 +90,20 @@ class Sessions:
             "open_session", {"session": id, "service": self.service, "caller": caller}
         )
         return self._had(raw, self._caller), SessionView.read(raw)
+
+    async def open_or_create(self, id: str, lifetimes: Lifetimes | None = None) -> Session:
+        """Takes up the session of this id, which is made if there is none, `ready` and with these lifetimes.
+        Raises `SessionTerminated`, `BindingMismatch`, `QuotaExceeded`.
+        """
+        try:
+            return await self.open(id)
+        except UnknownSession:
+            pass
+        try:
+            return await self.create(id, status="ready", lifetimes=lifetimes)
+        except AlreadyExists:
+            # Another process has made it just now.
+            return await self.open(id)
 
     async def get(self, id: str) -> SessionView:
         """A session as it is now, also one that was terminated. Raises `UnknownSession`, `BindingMismatch`."""

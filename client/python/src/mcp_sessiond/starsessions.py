@@ -9,7 +9,7 @@ import time
 
 from starsessions import SessionStore
 
-from .errors import AlreadyExists, SessionTerminated, UnknownSession
+from .errors import SessionTerminated, UnknownSession
 from .options import Options
 from .sessions import Sessions
 from .values import Lifetimes
@@ -42,13 +42,8 @@ class DurableStore(SessionStore):
         seconds = ttl if ttl > 0 else lifetime if lifetime > 0 else _UNKNOWN
         lifetimes = Lifetimes(idle_ms=seconds * 1000, absolute_ms=0)
         try:
-            session = await self._sessions.open(session_id)
+            session = await self._sessions.open_or_create(session_id, lifetimes)
             await session.update(lifetimes=lifetimes)
-        except UnknownSession:
-            try:
-                session = await self._sessions.create(session_id, status="ready", lifetimes=lifetimes)
-            except AlreadyExists:
-                session = await self._sessions.open(session_id)
         except SessionTerminated:
             session = await self._sessions.create(status="ready", lifetimes=lifetimes)
         told = {"data": base64.b64encode(data).decode(), "until": time.time() + seconds}

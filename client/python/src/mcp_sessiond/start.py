@@ -64,6 +64,10 @@ def commands(runtime: Path, binary: os.PathLike[str] | str | None) -> Iterator[C
     yield Command([os.fspath(binary) if binary else _find(), "run", "--on-demand"], environment, is_last=True)
 
 
+# Where the administrator and packages have the units of all users.
+_UNITS = ("/etc/systemd/user", "/usr/local/lib/systemd/user", "/usr/lib/systemd/user")
+
+
 def _find() -> str:
     if named := os.environ.get(VARIABLE):
         return named
@@ -84,6 +88,9 @@ def _service(runtime: Path) -> Command | None:
         return None
     # Hosts don't pass it on, and without it the user manager is not found.
     environment["XDG_RUNTIME_DIR"] = str(runtime.parent)
-    unit = Path(config, "systemd", "user", "mcp-sessiond.socket")
+    # As systemd looks for it: the first one counts, also if it is masked, by a link to /dev/null.
+    folders = (os.path.join(config, "systemd/user"), *_UNITS)
+    units = (Path(folder, "mcp-sessiond.socket") for folder in folders)
+    unit = next((unit for unit in units if os.path.lexists(unit)), None)
     arguments = ["systemctl", "--user", "start", "mcp-sessiond.service"]
-    return Command(arguments, environment, is_last=False) if unit.is_file() else None
+    return Command(arguments, environment, is_last=False) if unit and unit.is_file() else None

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import wire
+from .errors import InvalidArgument, SessiondError
 from .events import STANDALONE, AfterEvent, Appended, Cursor, FoundEvent, Replayed, StreamStart, StreamView
 from .exchange import Link
 from .line import Line, Params
@@ -26,7 +27,7 @@ class Streams:
 
         async def _of(self, patience: Patience) -> Params: ...
 
-        async def _change(self, method: str, params: Params) -> Any: ...
+        async def _change(self, method: str, params: Params, more: Any = None) -> Any: ...
 
     async def open_stream(self, id: str, *, opened_by: object = None, will: object = None) -> Stream:
         """Opens a stream, unless it is open. `opened_by` is the id of the request that it answers.
@@ -146,24 +147,45 @@ class Stream:
         """Its beginning."""
         return StreamStart(self.id)
 
-    async def append(self, message: object) -> Appended:
-        """Appends a message. It is kept, once, when this returns. Raises `StreamClosed`, `UnknownStream`,
+    async def append(self, message: object, *, close: bool = False) -> Appended:
+        """Appends a message. It is kept, once, when this returns. With `close` the stream is closed with it,
+        in one step: its last will does not follow on the message. Raises `StreamClosed`, `UnknownStream`,
         `QuotaExceeded`.
         """
-        return (await self.append_all([message]))[0]
+        return (await self.append_all([message], close=close))[0]
 
-    async def append_all(self, messages: Sequence[object], request: str | None = None) -> list[Appended]:
+    async def append_all(
+        self, messages: Sequence[object], request: str | None = None, *, close: bool = False
+    ) -> list[Appended]:
         """Appends up to 256 messages with 3 MiB together, all or none. None is a priming event: an id
         without a message.
 
         `request` is an idempotency key of 1 to 64 visible ASCII characters: a repeated call with the same
-        one, also in another process, appends nothing and returns the first answer.
+        one, also in another process, appends nothing and returns the first answer. With `close` the stream
+        is closed with the messages, by a repeated call, too. An older daemon takes two steps: where the second
+        one fails, the messages are kept, and the stream is left to its will.
         """
         from .session import mint
 
         told = [None if message is None else as_json(message) for message in messages]
         params = {"stream": self.id, "request": request or mint(), "messages": told}
-        return [Appended.read(raw) for raw in await self._session._change("append", params)]
+        is_closed = False
+
+        def closing(link: Link) -> Params:
+            nonlocal is_closed
+            is_closed = close and link.hello.has(wire.TAKES_CLOSE)
+            return {"close": True} if is_closed else {}
+
+        appended = await self._session._change("append", params, closing)
+        if close and not is_closed:
+            try:
+                await self.close()
+            except InvalidArgument:
+                # The caller's own mistake: the standalone stream is never closed.
+                raise
+            except SessiondError:
+                pass
+        return [Appended.read(raw) for raw in appended]
 
     async def prime(self) -> Appended:
         """Appends a priming event: an id for a client to come back with, before there is a message."""

@@ -6,6 +6,7 @@ The Tasks extension of MCP 2026-07-28 is in `mcp_sessiond.durable_tasks`.
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timezone
 from typing import Any
 
@@ -23,12 +24,14 @@ from mcp.types import (
 )
 
 from .asgi import session_of
-from .errors import TaskEnded, UnknownTask
+from .errors import SessiondError, SessionTerminated, TaskEnded, UnknownSession, UnknownTask
 from .insisting import insisting
 from .session import Session
 from .tasks import Task as DaemonsTask
-from .tasks import TaskView
+from .tasks import FINAL, TaskView, clipped
 from .values import Json
+
+logger = logging.getLogger("mcp_sessiond")
 
 # How often clients should ask, in ms: as the SDK's own store.
 _POLL_MS = 500
@@ -66,28 +69,46 @@ class DurableTaskStore(TaskStore):
         try:
             return self._seen(await self._session.task(task_id).view())
         except UnknownTask:
+            self._told.pop(task_id, None)
             return None
 
     async def update_task(
         self, task_id: str, status: TaskStatus | None = None, status_message: str | None = None
     ) -> Task:
-        """Changes the task, unless it has ended. What the SDK runs for a task has no use for an error, which
-        would end the session: so a daemon that is away is waited for.
-        """
-        task = self._session.task(task_id)
-        try:
-            return self._seen(await insisting(lambda: self._update(task, status, status_message)))
-        except TaskEnded:
-            return self._seen(await insisting(task.view))
-        except UnknownTask:
-            if task_id in self._told:
-                return _task(self._told.pop(task_id))
-            raise ValueError(f"Task with ID {task_id} not found") from None
+        """Changes the task, unless it has ended. A daemon that is away is waited for. Of a message 4,096 bytes
+        are kept.
 
-    async def _update(self, task: DaemonsTask, status: TaskStatus | None, message: str | None) -> TaskView:
+        The SDK has no use for an error of `failed`, which would end the session: so that is never raised.
+        """
+        task, message = self._session.task(task_id), clipped(status_message or "")
+        try:
+            return self._seen(await self._changed(task, status, message))
+        except SessiondError as error:
+            told = self._told.get(task_id)
+            if isinstance(error, (UnknownTask, UnknownSession, SessionTerminated)):
+                self._told.pop(task_id, None)
+            if isinstance(error, UnknownTask) and told:
+                return _task(told)
+            if status == "failed":
+                logger.warning("The end of a task is not kept: %s", error)
+                return _task(told) if told else _gone(task_id, message)
+            if isinstance(error, UnknownTask):
+                raise ValueError(f"Task with ID {task_id} not found") from None
+            raise
+        finally:
+            if status in FINAL:
+                self._results.pop(task_id, None)
+
+    async def _changed(self, task: DaemonsTask, status: TaskStatus | None, message: str) -> TaskView:
+        try:
+            return await insisting(lambda: self._update(task, status, message), "A change of a task waits")
+        except TaskEnded:
+            return await insisting(task.view)
+
+    async def _update(self, task: DaemonsTask, status: TaskStatus | None, message: str) -> TaskView:
         view = await task.update(message=message) if message else await task.view()
         if status == "completed":
-            return await task.complete(Json(self._results.pop(task.id, "{}")))
+            return await task.complete(Json(self._results.get(task.id, "{}")))
         if status == "failed":
             return await task.fail({"code": INTERNAL_ERROR, "message": message or "the task has failed"})
         if status == "cancelled":
@@ -140,6 +161,14 @@ class DurableTaskStore(TaskStore):
         else:
             self._told[view.id] = view
         return _task(view)
+
+
+def _gone(id: str, message: str) -> Task:
+    """A task that the daemon does not have."""
+    now = datetime.now(timezone.utc)
+    return Task(
+        taskId=id, status="failed", statusMessage=message, createdAt=now, lastUpdatedAt=now, ttl=None
+    )
 
 
 def _task(view: TaskView) -> Task:

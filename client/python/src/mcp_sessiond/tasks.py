@@ -13,12 +13,16 @@ from .line import Line, Params
 from .options import Patience
 from .values import Json, Raw, as_json
 
+MESSAGE_MAX = 4_096
+"""Bytes of a task's message: the daemon takes no more."""
 _PAGE = 100
 _WAIT_MAX = 25.0
 _ENDED_EARLY_PAUSE = 0.05
 
 TaskStatus = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """What has become of a task. The last three are final."""
+FINAL: tuple[TaskStatus, ...] = ("completed", "failed", "cancelled")
+"""The states of a task that has ended."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class TaskView:
     @property
     def is_final(self) -> bool:
         """Whether it has ended."""
-        return self.status in ("completed", "failed", "cancelled")
+        return self.status in FINAL
 
     @classmethod
     def read(cls, raw: Raw) -> TaskView:
@@ -218,3 +222,8 @@ class Task:
 
 def _texts(given: Mapping[str, object] | None, name: str) -> list[dict[str, str]] | None:
     return [{"key": key, name: as_json(value)} for key, value in given.items()] if given else None
+
+
+def clipped(message: str) -> str:
+    """As much of a message as the daemon takes."""
+    return message.encode(errors="replace")[:MESSAGE_MAX].decode(errors="ignore")

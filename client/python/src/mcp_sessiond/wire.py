@@ -28,6 +28,8 @@ TAKES_WILLS = 4
 """Feature bit of a daemon whose `open_stream` takes a `will`."""
 TAKES_EXPIRY = 8
 """Feature bit of a daemon whose `write_state` takes `expires_ms`."""
+TAKES_CLOSE = 32
+"""Feature bit of a daemon whose `append` takes `close`."""
 
 
 @dataclass(frozen=True)

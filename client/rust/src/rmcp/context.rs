@@ -1,7 +1,6 @@
 //! Which session a handler works for.
 
 use http::request::Parts;
-use mcp_sessiond_proto::Error;
 use rmcp::model::{ErrorCode, Extensions};
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer};
@@ -45,9 +44,4 @@ impl From<SessionError> for ErrorData {
         let message = Refusal::from(error).message;
         Self::new(ErrorCode(i32::try_from(CONNECTION).unwrap_or(ErrorCode::INTERNAL_ERROR.0)), message, None)
     }
-}
-
-/// Whether a call has failed since its session has ended.
-pub(super) fn is_over(error: &SessionError) -> bool {
-    matches!(error.refusal(), Some(Error::UnknownSession | Error::SessionTerminated))
 }

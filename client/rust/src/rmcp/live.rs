@@ -1,14 +1,14 @@
 //! A session with the server that answers it in this process: which message goes to which stream.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_sessiond_proto::SessionId;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
-    JsonRpcMessage, JsonRpcRequest, NumberOrString, ProgressToken, RequestId, ServerJsonRpcMessage,
-    ServerNotification,
+    JsonRpcMessage, JsonRpcRequest, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
 };
 use rmcp::service::OriginatingRequestId;
 use serde_json::Value;
@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel, unbounded_ch
 use tokio::sync::oneshot;
 
 use super::events::Fresh;
+use super::names::Names;
 use super::post;
 use super::pump::{Failing, Pump, Said};
 use super::record::outcome_unknown;
@@ -47,9 +48,11 @@ struct Desk {
     tokens: HashMap<ProgressToken, RequestId>,
     /// The requests of the server's, and for which of the client's it has sent them.
     asked: HashMap<RequestId, RequestId>,
-    /// Ids that the client uses again while the server still works on the former request of that id, as the server knows them.
-    renamed: HashMap<RequestId, RequestId>,
-    names: u64,
+    /// How many requests of each id of the client's wait for their stream, or for a place among what the server gets.
+    opening: HashMap<RequestId, usize>,
+    /// The newest request of each id of the client's that the server works on, as the server knows it.
+    newest: HashMap<RequestId, RequestId>,
+    names: Names,
     used: Instant,
 }
 
@@ -89,8 +92,9 @@ impl Live {
             posts: HashMap::new(),
             tokens: HashMap::new(),
             asked: HashMap::new(),
-            renamed: HashMap::new(),
-            names: 0,
+            opening: HashMap::new(),
+            newest: HashMap::new(),
+            names: Names::new(),
             used: Instant::now(),
         };
         let live = Arc::new(Self { id, failing: failing.clone(), desk: Mutex::new(desk) });
@@ -132,9 +136,10 @@ impl Live {
         self.desk().inbox.is_none()
     }
 
-    /// Whether the server works on something.
+    /// Whether the server works on something, or is about to.
     pub(super) fn is_busy(&self) -> bool {
-        !self.desk().posts.is_empty()
+        let desk = self.desk();
+        !desk.posts.is_empty() || !desk.opening.is_empty()
     }
 
     /// For how long nobody has used it.
@@ -160,26 +165,25 @@ impl Live {
 
     /// Gives a message to the server.
     async fn give(&self, message: ClientJsonRpcMessage) -> Result<(), Closed> {
-        let inbox = self.desk().inbox.clone().ok_or(Closed)?;
-        inbox.send(message).await.map_err(|_| Closed)
+        self.inbox()?.send(message).await.map_err(|_| Closed)
+    }
+
+    fn inbox(&self) -> Result<Sender<ClientJsonRpcMessage>, Closed> {
+        self.desk().inbox.clone().ok_or(Closed)
     }
 
     /// Gives the server what needs no answer. A request that is cancelled is not answered any more.
     pub(super) async fn accept(&self, mut message: ClientJsonRpcMessage) -> Result<(), Closed> {
-        let mut cancelled = None;
-        if let JsonRpcMessage::Notification(notification) = &mut message
-            && let ClientNotification::CancelledNotification(cancel) = &mut notification.notification
-            && let Some(id) = &mut cancel.params.request_id
+        let inbox = self.inbox()?;
+        // First, so that nothing comes between what is noted here and what the server gets.
+        let place = inbox.reserve().await.map_err(|_| Closed)?;
+        let mut desk = self.desk();
+        if let Some(id) = cancelled(&mut message)
+            && !desk.cancel(id)
         {
-            if let Some(name) = self.desk().renamed.get(id) {
-                *id = name.clone();
-            }
-            cancelled = Some(id.clone());
+            return Ok(());
         }
-        self.give(message).await?;
-        if let Some(id) = cancelled {
-            self.desk().done(&id);
-        }
+        place.send(message);
         Ok(())
     }
 
@@ -190,14 +194,20 @@ impl Live {
         mut request: JsonRpcRequest<ClientRequest>,
     ) -> Result<Fresh, NotBegun> {
         let does_prime = self.desk().version.as_deref().is_some_and(primes);
+        let mut opening = Opening::of(self, &request.id);
         let id = as_value(&request.id);
         let opened = post::open(session, id, does_prime, self.failing.clone()).await;
         let (said, fresh) = opened.map_err(NotBegun::Refused)?;
-        let name = self.desk().take(said, &mut request);
-        if self.give(JsonRpcMessage::Request(request)).await.is_err() {
-            self.desk().done(&name);
+        let inbox = self.inbox().map_err(|_| NotBegun::Closed)?;
+        // First, so that no cancellation of the request comes before it.
+        let place = inbox.reserve().await.map_err(|_| NotBegun::Closed)?;
+        let mut desk = self.desk();
+        if desk.inbox.is_none() {
             return Err(NotBegun::Closed);
         }
+        opening.is_over(&mut desk);
+        desk.take(said, &mut request);
+        place.send(JsonRpcMessage::Request(request));
         Ok(fresh)
     }
 
@@ -219,36 +229,57 @@ impl Live {
     }
 }
 
-impl Desk {
-    /// A request is the server's now. Returns its id, as the server knows it: where the client uses one again, another.
-    fn take(
-        &mut self,
-        said: UnboundedSender<Said>,
-        request: &mut JsonRpcRequest<ClientRequest>,
-    ) -> RequestId {
-        let id = request.id.clone();
-        self.renamed.remove(&id);
-        if self.posts.contains_key(&id) {
-            request.id = self.name();
-            self.renamed.insert(id.clone(), request.id.clone());
+/// A request that is not the server's yet, as long as somebody waits for that.
+struct Opening<'a> {
+    live: &'a Live,
+    /// As the client knows it. None: it is the server's.
+    id: Option<RequestId>,
+}
+
+impl<'a> Opening<'a> {
+    fn of(live: &'a Live, id: &RequestId) -> Self {
+        *live.desk().opening.entry(id.clone()).or_default() += 1;
+        Self { live, id: Some(id.clone()) }
+    }
+
+    fn is_over(&mut self, desk: &mut Desk) {
+        let Some(id) = self.id.take() else { return };
+        if let Entry::Occupied(mut count) = desk.opening.entry(id) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if self.id.is_some() {
+            let live = self.live;
+            self.is_over(&mut live.desk());
+        }
+    }
+}
+
+impl Desk {
+    /// A request is the server's now, by another id where the client uses one again.
+    fn take(&mut self, said: UnboundedSender<Said>, request: &mut JsonRpcRequest<ClientRequest>) {
+        let id = request.id.clone();
+        if self.posts.contains_key(&id) || !self.names.is_free(&id) {
+            request.id = self.names.give();
+        }
+        self.newest.insert(id.clone(), request.id.clone());
         let token = request.request.get_meta().get_progress_token().map(|token| {
             let mut name = token.clone();
-            if self.tokens.contains_key(&token) {
-                name = ProgressToken(self.name());
+            if self.tokens.contains_key(&token) || !self.names.is_free(&token.0) {
+                name = ProgressToken(self.names.give());
                 request.request.get_meta_mut().set_progress_token(name.clone());
             }
             self.tokens.insert(name.clone(), request.id.clone());
             (name, token)
         });
         self.posts.insert(request.id.clone(), Post { said, id, token });
-        request.id.clone()
-    }
-
-    /// An id that no client has.
-    fn name(&mut self) -> NumberOrString {
-        self.names += 1;
-        NumberOrString::String(format!("mcp-sessiond-{}", self.names).into())
     }
 
     /// The server does not work on a request any more. Its stream is closed once nobody can say anything there.
@@ -257,11 +288,31 @@ impl Desk {
         if let Some((name, _)) = &post.token {
             self.tokens.remove(name);
         }
-        if self.renamed.get(&post.id) == Some(id) {
-            self.renamed.remove(&post.id);
+        if self.newest.get(&post.id) == Some(id) {
+            self.newest.remove(&post.id);
         }
         self.asked.retain(|_, of| of != id);
         Some(post)
+    }
+
+    /// The client has cancelled its request of this id, which becomes the server's. Returns whether the server is to hear of it.
+    fn cancel(&mut self, id: &mut RequestId) -> bool {
+        // Two pages of one client may count alike, and the other one's call is not to be cancelled: better none.
+        if self.opening.contains_key(id) || self.posts.values().filter(|post| post.id == *id).count() > 1 {
+            return false;
+        }
+        let Some(name) = self.newest.get(id) else {
+            // It has been answered. A former one of that id is not meant.
+            return !self.posts.contains_key(id);
+        };
+        *id = name.clone();
+        if let Some(post) = self.done(id) {
+            self.names.leave(id.clone());
+            if let Some((name, _)) = post.token {
+                self.names.leave(name.0);
+            }
+        }
+        true
     }
 
     fn say(&mut self, message: ServerJsonRpcMessage) -> Option<oneshot::Receiver<()>> {
@@ -285,6 +336,10 @@ impl Desk {
         {
             return post.say(&id, &message, false);
         }
+        // It tells of requests under way alone (MCP 2025-11-25, Progress).
+        if is_progress(&message) {
+            return None;
+        }
         send(&self.standalone, as_text(&message), None)
     }
 
@@ -293,7 +348,9 @@ impl Desk {
         match message {
             JsonRpcMessage::Request(request) => {
                 let OriginatingRequestId(id) = request.request.extensions().get::<OriginatingRequestId>()?;
-                self.asked.insert(request.id.clone(), id.clone());
+                if self.posts.contains_key(id) {
+                    self.asked.insert(request.id.clone(), id.clone());
+                }
                 Some(id.clone())
             }
             JsonRpcMessage::Notification(notification) => match &notification.notification {
@@ -328,6 +385,20 @@ impl Post {
         }
         send(&self.said, text, is_answer.then_some(id))
     }
+}
+
+/// The id of the request that a message cancels, if it does.
+fn cancelled(message: &mut ClientJsonRpcMessage) -> Option<&mut RequestId> {
+    let JsonRpcMessage::Notification(notification) = message else { return None };
+    match &mut notification.notification {
+        ClientNotification::CancelledNotification(cancel) => cancel.params.request_id.as_mut(),
+        _ => None,
+    }
+}
+
+fn is_progress(message: &ServerJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Notification(notification) = message else { return false };
+    matches!(notification.notification, ServerNotification::ProgressNotification(_))
 }
 
 fn send(to: &UnboundedSender<Said>, text: String, answers: Option<Value>) -> Option<oneshot::Receiver<()>> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use futures_util::Stream;
 use futures_util::stream::empty;
-use http::StatusCode;
 use mcp_sessiond_proto::SessionId;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::{
@@ -50,7 +49,7 @@ impl Manager {
 
     /// What a request is answered with.
     async fn stream(&self, carried: &Carried, message: ClientJsonRpcMessage) -> Result<Events, Refusal> {
-        let JsonRpcMessage::Request(request) = message else { return Err(failed()) };
+        let JsonRpcMessage::Request(request) = message else { return Err(Refusal::failed()) };
         if matches!(request.request, ClientRequest::InitializeRequest(_)) {
             return Self::repeat(carried, &request.id).await;
         }
@@ -60,7 +59,7 @@ impl Manager {
             Ok(Ok(fresh)) => Ok(Events::Fresh(fresh)),
             Ok(Err(NotBegun::Refused(error))) => Err(error.into()),
             Ok(Err(NotBegun::Closed)) => Err(ended()),
-            Err(_) => Err(failed()),
+            Err(_) => Err(Refusal::failed()),
         }
     }
 
@@ -75,10 +74,6 @@ impl Manager {
 /// The server has ended a moment ago: the next request gets another one.
 fn ended() -> Refusal {
     Refusal::for_now("the server of this session has just ended: send the request again")
-}
-
-pub(super) fn failed() -> Refusal {
-    Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the server has failed")
 }
 
 impl SessionManager for Manager {
@@ -98,11 +93,11 @@ impl SessionManager for Manager {
         let carried = Carried::here().ok_or(Refused)?;
         let live = self.used(&carried).map_err(|refusal| Self::refuse(&carried, refusal))?;
         let asked = params(&message);
-        let answer = live.shake(message).await.map_err(|_| Self::refuse(&carried, failed()))?;
+        let answer = live.shake(message).await.map_err(|_| Self::refuse(&carried, Refusal::failed()))?;
         let JsonRpcMessage::Response(response) = &answer else {
             self.0.let_go(live.id());
             if carried.purpose == Purpose::Restore {
-                return Err(Self::refuse(&carried, failed()));
+                return Err(Self::refuse(&carried, Refusal::failed()));
             }
             let _ = carried.session.terminate().await;
             return Ok(answer);

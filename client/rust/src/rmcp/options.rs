@@ -16,8 +16,8 @@ use crate::tower::{Refusal, SessionCookie, caller};
 const RETRY: Duration = Duration::from_secs(5);
 /// After how long without a request a server is let go. Its session stays, and gets another one when it is used.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// How long the daemon is waited for, before a request is refused with 503.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the daemon is waited for, before a request is refused with 503, or answered without a task.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Tells the caller of a request.
 pub(super) type WhoAsks = Arc<dyn Fn(&Parts) -> Result<Option<Caller>, Refusal> + Send + Sync>;

@@ -1,4 +1,4 @@
-//! The stream of a request: opened with a will before the server gets the request, closed after the answer.
+//! The stream of a request: opened with a will before the server gets the request, closed with the answer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -47,9 +47,10 @@ pub(super) async fn open(
     let listener = Some(Listener { told, is_behind: is_behind.clone() });
     tokio::spawn(async move {
         let mut pump = Pump { stream: || stream.clone(), failing, listener };
-        pump.run(said).await;
-        // First: who has read all then finds that it is all.
-        close(&stream).await;
+        // Before the pump goes: who has read all then finds that it is all.
+        if !pump.run(said).await {
+            close(&stream).await;
+        }
     });
     let tail = Tail::fresh(session, name, primed, id);
     Ok((saying, Fresh { tail, told: telling, is_behind }))

@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::context::is_over;
 use super::events::Told;
 use super::record::not_kept;
 use super::room::making_room;
@@ -55,7 +54,7 @@ impl Failing {
 
     fn tell(&self, error: &SessionError) {
         // Nobody misses what was to be said in a session that was ended.
-        if !is_over(error) && !self.is_told.swap(true, Ordering::Relaxed) {
+        if !error.is_over() && !self.is_told.swap(true, Ordering::Relaxed) {
             warn!(target: LOG_TARGET, "Messages of session {} are not kept: {error}", self.session);
         }
     }
@@ -78,70 +77,93 @@ pub(super) struct Pump<F> {
 }
 
 impl<F: Fn() -> Stream + Send> Pump<F> {
-    /// Keeps what is said, up to the answer, or as long as somebody may say something. Returns whether there was an answer.
+    /// Keeps what is said, up to the answer, or as long as somebody may say something. Returns whether the stream was closed: the
+    /// answer closes it.
     pub(super) async fn run(&mut self, mut said: UnboundedReceiver<Said>) -> bool {
         let mut waiting = Vec::new();
         while said.recv_many(&mut waiting, MESSAGES_MAX).await > 0 {
             while !waiting.is_empty() {
                 let batch: Vec<Said> = waiting.drain(..fitting(&waiting)).collect();
                 let is_answered = batch.iter().any(|said| said.answers.is_some());
-                self.keep(batch).await;
+                let is_closed = self.keep(batch).await;
                 if is_answered {
-                    return true;
+                    return is_closed;
                 }
             }
         }
         false
     }
 
-    async fn keep(&mut self, batch: Vec<Said>) {
+    /// Keeps a batch, and closes the stream with it if there is an answer in it. Returns whether it was closed.
+    async fn keep(&mut self, batch: Vec<Said>) -> bool {
         let texts: Vec<Json> = batch.iter().map(|said| Json::trusted(said.text.clone())).collect();
-        match self.append(&RequestId::mint(), &texts).await {
+        let closes = batch.iter().any(|said| said.answers.is_some());
+        match self.append(&RequestId::mint(), &texts, closes).await {
             Ok(appended) => {
                 self.failing.over();
                 for (said, appended) in batch.into_iter().zip(appended) {
                     self.tell(Told { id: Some(appended.id), text: said.text });
                     let _ = said.done.send(());
                 }
+                closes
             }
             // One of them was refused. The others need not suffer from it.
-            Err(error) if batch.len() > 1 && !error.passes() && !is_over(&error) => {
+            Err(error) if batch.len() > 1 && !error.passes() && !error.is_over() => {
+                let mut is_closed = false;
                 for said in batch {
-                    Box::pin(self.keep(vec![said])).await;
+                    is_closed |= Box::pin(self.keep(vec![said])).await;
                 }
+                is_closed
             }
             Err(error) => {
                 self.failing.tell(&error);
+                let mut is_closed = false;
                 for Said { text, answers, done } in batch {
                     let answer = answers.map(|id| (id, Json::trusted(text.clone())));
                     self.tell(Told { id: None, text });
                     let _ = done.send(());
                     if let Some((id, answer)) = answer {
-                        self.keep_later(&id, answer, &error).await;
+                        is_closed |= self.keep_later(&id, answer, &error).await;
                     }
                 }
+                is_closed
             }
         }
     }
 
-    async fn append(&self, request: &RequestId, texts: &[Json]) -> Result<Vec<Appended>, SessionError> {
+    async fn append(
+        &self,
+        request: &RequestId,
+        texts: &[Json],
+        closes: bool,
+    ) -> Result<Vec<Appended>, SessionError> {
         let stream = (self.stream)();
-        let messages: Vec<Option<Json>> = texts.iter().cloned().map(Some).collect();
-        making_room(stream.session(), || stream.append_as(request.clone(), messages.clone())).await
+        let append = async || {
+            let messages = texts.iter().cloned().map(Some).collect();
+            match closes {
+                true => stream.append_and_close_as(request.clone(), messages).await,
+                false => stream.append_as(request.clone(), messages).await,
+            }
+        };
+        making_room(stream.session(), append).await
     }
 
-    /// Who comes back for an answer that was not kept gets it once the daemon is there again, or is told what became of it.
-    async fn keep_later(&self, id: &Value, answer: Json, error: &SessionError) {
+    /// Who comes back for an answer that was not kept gets it once the daemon is there again, or is told what became of it. Returns
+    /// whether the stream was closed.
+    async fn keep_later(&self, id: &Value, answer: Json, error: &SessionError) -> bool {
         let mut passes = error.passes();
         let request = RequestId::mint();
         while passes {
             sleep(AWAY).await;
-            match self.append(&request, std::slice::from_ref(&answer)).await {
-                Ok(_) => return self.failing.over(),
+            match self.append(&request, std::slice::from_ref(&answer), true).await {
+                Ok(_) => {
+                    self.failing.over();
+                    return true;
+                }
                 Err(error) => passes = error.passes(),
             }
         }
-        let _ = self.append(&RequestId::mint(), &[not_kept(id)]).await;
+        self.append(&RequestId::mint(), &[not_kept(id)], true).await.is_ok()
     }
 
     /// Gives a message to the reader. One that is too slow gets the rest from the daemon.

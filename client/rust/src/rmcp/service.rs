@@ -22,7 +22,7 @@ use tower_service::Service;
 use super::body::{DurableBody, Posted};
 use super::carried::{Carried, Outcome, Purpose};
 use super::events::Events;
-use super::manager::{Manager, Store, failed};
+use super::manager::{Manager, Store};
 use super::options::DurableOptions;
 use super::table::Table;
 use super::tail::Tail;
@@ -213,7 +213,7 @@ where
             (_, status @ StatusCode::FORBIDDEN) => {
                 Err(Refusal::new(status, "requests from this `Host` or `Origin` are not let in"))
             }
-            _ => Err(failed()),
+            _ => Err(Refusal::failed()),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::transport::DurableTransport;
 use crate::session::Session;
 use crate::tower::Refusal;
 
-/// How often it is looked which servers nobody uses.
+/// How often it is looked which servers nobody uses, and which work.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// What came of a restore; None: nothing yet.
@@ -24,7 +24,7 @@ type Restored = watch::Receiver<Option<Result<(), Refusal>>>;
 struct Servers {
     lives: HashMap<SessionId, Arc<Live>>,
     restoring: HashMap<SessionId, Restored>,
-    /// Whether somebody looks which of them nobody uses.
+    /// Whether somebody tends them.
     is_watched: bool,
 }
 
@@ -79,13 +79,16 @@ impl Table {
             let mut servers = self.servers();
             match servers.restoring.get(id) {
                 Some(restored) => restored.clone(),
+                // Since the caller has looked, somebody else's restore has ended.
+                None if servers.lives.get(id).is_some_and(|live| live.is_ready()) => return Ok(()),
                 None => {
                     let (tell, restored) = watch::channel(None);
                     servers.restoring.insert(id.clone(), restored.clone());
                     let (table, id) = (self.clone(), id.clone());
                     // In a task of its own: the client that needs it may hang up, and others need it, too.
                     tokio::spawn(async move {
-                        let result = restore.await;
+                        // In another one: what the server's author wrote may panic, and others wait for what comes of it.
+                        let result = tokio::spawn(restore).await.unwrap_or_else(|_| Err(Refusal::failed()));
                         if result.is_err() {
                             table.let_go(&id);
                         }
@@ -97,9 +100,7 @@ impl Table {
             }
         };
         let result = restored.wait_for(Option::is_some).await.ok().and_then(|result| result.clone());
-        // Without a word it has panicked, which the server's author has to hear of.
-        let failed = || Err(Refusal::new(http::StatusCode::INTERNAL_SERVER_ERROR, "the server has failed"));
-        result.unwrap_or_else(failed)
+        result.unwrap_or_else(|| Err(Refusal::failed()))
     }
 
     /// Ends the server of a session, which stays.
@@ -107,6 +108,27 @@ impl Table {
         let live = self.servers().lives.remove(id);
         if let Some(live) = live {
             live.close();
+        }
+    }
+
+    /// Lets servers go that nobody has used for long, and says of the sessions of those that work that they are in use.
+    pub(super) async fn tend(&self) {
+        let (mut busy, mut idle) = (Vec::new(), Vec::new());
+        // At one go: while something is waited for, a session may get another server.
+        self.servers().lives.retain(|_, live| {
+            let is_idle = !live.is_busy() && live.idle() > self.idle;
+            if is_idle {
+                idle.push(live.clone());
+            } else if live.is_busy() {
+                busy.push(live.clone());
+            }
+            !is_idle
+        });
+        for live in idle {
+            live.close();
+        }
+        for live in busy {
+            let _ = live.session().touch().await;
         }
     }
 
@@ -126,18 +148,11 @@ impl Table {
     }
 }
 
-/// Says of sessions that are worked on that they are in use, and lets servers go that nobody has used for long.
+/// Tends the servers as long as there is a table.
 async fn look(table: Weak<Table>) {
     loop {
         sleep(LOOK).await;
         let Some(table) = table.upgrade() else { return };
-        let lives: Vec<Arc<Live>> = table.servers().lives.values().cloned().collect();
-        for live in lives {
-            if live.is_busy() {
-                let _ = live.session().touch().await;
-            } else if live.idle() > table.idle {
-                table.let_go(live.id());
-            }
-        }
+        table.tend().await;
     }
 }

@@ -131,7 +131,8 @@ impl Tail {
         for event in &events {
             writer.event(Some(&event.id), event.message.as_str()).await;
             if self.is_answer(&event.message) {
-                // Of a process that was killed before it had closed the stream, the will follows: that is no answer any more.
+                // With a daemon that is older than `close` of `append`, a will may follow: that of a process that was killed before it
+                // had closed the stream. It is no answer any more.
                 is_last = true;
                 break;
             }

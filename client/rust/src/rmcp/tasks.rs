@@ -16,8 +16,9 @@ use mcp_sessiond_proto::tasks::{Task as View, TaskAnswer};
 use mcp_sessiond_proto::{Json, ServiceName};
 use rmcp::handler::server::tool::IntoCallToolResult;
 use rmcp::model::{
-    CallToolResponse, CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, GetTaskMethod,
-    GetTaskParams, GetTaskResult, ProtocolVersion, UpdateTaskMethod, UpdateTaskParams,
+    CallToolResponse, CancelTaskMethod, CancelTaskParams, ConstString, CreateTaskResult, CustomRequest,
+    ErrorCode, GetTaskMethod, GetTaskParams, GetTaskResult, ProtocolVersion, UpdateTaskMethod,
+    UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -25,7 +26,7 @@ use tracing::warn;
 use work::Live;
 pub use work::Work;
 
-use super::options::WhoAsks;
+use super::options::{TIMEOUT, WhoAsks};
 use crate::LOG_TARGET;
 use crate::error::SessionError;
 use crate::options::Options;
@@ -37,8 +38,6 @@ use crate::tower::{Refusal, caller};
 const TTL: Duration = Duration::from_secs(60 * 60);
 /// How often clients should ask for a task, in ms.
 const POLL_MS: u32 = 1_000;
-/// How long the daemon is waited for, before a call is answered without a task.
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Context = RequestContext<RoleServer>;
 
@@ -135,7 +134,7 @@ impl DurableTasks {
 
     /// For a tool to return: does the work as a task, which is stored before the client hears of it. What the work returns is the task's
     /// result, as it would be the tool's. Work whose task is cancelled, or whose time is over, is dropped. Where the client takes no tasks, or
-    /// the daemon is away, the work is done while the client waits.
+    /// the daemon is away, the work is done while the client waits, and dropped when it goes away.
     ///
     /// # Errors
     /// What the work returns where there is no task. With [`RunOptions::required`]: -32021 where the client takes no tasks, -32603 where
@@ -156,7 +155,13 @@ impl DurableTasks {
         }
         let live = match self.begin(context, begin).await? {
             Err(why) if required => return Err(why),
-            Err(why) => return work(Work(Err(why))).await.into_call_tool_result(),
+            Err(why) => {
+                let work = work(Work(Err(why)));
+                return tokio::select! {
+                    done = work => done.into_call_tool_result(),
+                    () = context.ct.cancelled() => Err(gone()),
+                };
+            }
             Ok((live, view)) => (Arc::new(live), view),
         };
         let (live, view) = live;
@@ -197,7 +202,7 @@ impl DurableTasks {
         // Who has gone by now never hears of the task.
         if context.ct.is_cancelled() {
             drop(task.cancel().await);
-            return Err(ErrorData::internal_error("the client has gone", None));
+            return Err(gone());
         }
         Ok(Ok((Live::new(id, task, view.clone(), capabilities), view)))
     }
@@ -244,6 +249,21 @@ impl DurableTasks {
         self.told(&request.task_id, task.cancel().await)
     }
 
+    /// For `on_custom_request`, which rmcp calls with what it can't read, too: -32602 for a request of the extension whose parameters are not
+    /// as they should be, and -32601 for any other.
+    #[must_use]
+    pub fn unreadable(&self, request: &CustomRequest, context: &Context) -> ErrorData {
+        let needed = match &*request.method {
+            GetTaskMethod::VALUE | CancelTaskMethod::VALUE => "`taskId`, a string",
+            UpdateTaskMethod::VALUE => "`taskId`, a string, and `inputResponses`, an object",
+            _ => "",
+        };
+        if needed.is_empty() || !is_of_the_extension(context) {
+            return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method.clone(), None);
+        }
+        ErrorData::invalid_params(format!("{} needs {needed}", request.method), None)
+    }
+
     /// A client has changed a task, unless it has ended.
     fn told(&self, id: &str, changed: Result<View, SessionError>) -> Result<(), ErrorData> {
         match changed {
@@ -277,6 +297,11 @@ impl DurableTasks {
     }
 }
 
+/// What nobody reads: rmcp wants an answer to a request that was cancelled, too.
+fn gone() -> ErrorData {
+    ErrorData::internal_error("the client has gone", None)
+}
+
 /// Whether a request speaks a version of MCP that has the extension.
 fn is_of_the_extension(context: &Context) -> bool {
     context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
@@ -284,6 +309,9 @@ fn is_of_the_extension(context: &Context) -> bool {
 
 /// Serves `tasks/get`, `tasks/update` and `tasks/cancel` in an `impl ServerHandler`, by the [`DurableTasks`](crate::rmcp::DurableTasks) in
 /// this field of the server's. The server's capabilities must say `enable_tasks()`.
+///
+/// It also writes `on_custom_request`. A server that has its own writes these handlers itself, each of which is a call of
+/// [`DurableTasks`](crate::rmcp::DurableTasks).
 ///
 /// ```
 /// use mcp_sessiond_client::rmcp::DurableTasks;
@@ -327,6 +355,14 @@ macro_rules! task_handlers {
             context: ::rmcp::service::RequestContext<::rmcp::RoleServer>,
         ) -> ::std::result::Result<(), ::rmcp::ErrorData> {
             self.$tasks.cancel(request, &context).await
+        }
+
+        async fn on_custom_request(
+            &self,
+            request: ::rmcp::model::CustomRequest,
+            context: ::rmcp::service::RequestContext<::rmcp::RoleServer>,
+        ) -> ::std::result::Result<::rmcp::model::CustomResult, ::rmcp::ErrorData> {
+            ::std::result::Result::Err(self.$tasks.unreadable(&request, &context))
         }
     };
 }

@@ -4,7 +4,7 @@ use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::streams::{
     AppendRequest, Appended, ListStreamsRequest, OpenStreamRequest, Stream as View, StreamRef,
 };
-use mcp_sessiond_proto::{Json, RequestId, StreamId};
+use mcp_sessiond_proto::{Error, Json, RequestId, StreamId};
 
 use super::Session;
 use super::state::only;
@@ -113,9 +113,9 @@ impl Stream {
     /// use mcp_sessiond_client::Json;
     ///
     /// let stream = session.open_stream(&"answer-7".parse()?, None).await?;
-    /// let appended = stream.append(Json::new(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#)?).await?;
+    /// stream.append(Json::new(r#"{"jsonrpc":"2.0","method":"notifications/message"}"#)?).await?;
+    /// let appended = stream.append_and_close(Json::new(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#)?).await?;
     /// println!("id: {}", appended.id.0);
-    /// stream.close().await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -144,14 +144,64 @@ impl Stream {
         request: RequestId,
         messages: Vec<Option<Json>>,
     ) -> Result<Vec<Appended>, SessionError> {
-        self.session
+        self.appended(request, messages, false).await
+    }
+
+    /// Appends a message, and closes the stream with it in one step: whether this process is killed before or after that, the
+    /// stream's last will does not follow on the message. A daemon that is older than this takes two steps; where the second one fails,
+    /// the message is kept, and the stream is open until its will closes it.
+    ///
+    /// # Errors
+    /// As [`Stream::append`] and [`Stream::close`].
+    pub async fn append_and_close(&self, message: Json) -> Result<Appended, SessionError> {
+        only(self.append_and_close_as(RequestId::mint(), vec![Some(message)]).await?)
+    }
+
+    /// As [`Stream::append_and_close`], of several messages and with an idempotency key, as in [`Stream::append_as`]. A repeated
+    /// call closes the stream, too.
+    ///
+    /// # Errors
+    /// As [`Stream::append_and_close`].
+    pub async fn append_and_close_as(
+        &self,
+        request: RequestId,
+        messages: Vec<Option<Json>>,
+    ) -> Result<Vec<Appended>, SessionError> {
+        self.appended(request, messages, true).await
+    }
+
+    async fn appended(
+        &self,
+        request: RequestId,
+        messages: Vec<Option<Json>>,
+        close: bool,
+    ) -> Result<Vec<Appended>, SessionError> {
+        let (appended, is_closed) = self
+            .session
             .call(|connection, context, of| {
-                let stream = self.id.clone();
-                let (request, messages) = (Some(request.clone()), messages.clone());
-                let request = AppendRequest { of, stream, request, messages };
-                async move { connection.append(context, request).await }
+                let closes = close && connection.takes_close();
+                let request = AppendRequest {
+                    of,
+                    stream: self.id.clone(),
+                    request: Some(request.clone()),
+                    messages: messages.clone(),
+                    close: closes,
+                };
+                async move {
+                    let appended = connection.append(context, request).await?;
+                    Ok(appended.map(|appended| (appended, closes)))
+                }
             })
-            .await
+            .await?;
+        if close && !is_closed {
+            // What was appended is on record, so that only the caller's mistake is an error. The will closes the stream otherwise.
+            let closed = self.close().await;
+            closed.map(drop).or_else(|error| match error.refusal() {
+                Some(Error::InvalidArgument { .. }) => Err(error),
+                _ => Ok(()),
+            })?;
+        }
+        Ok(appended)
     }
 
     /// Appends a priming event: an id for a client to come back with, before there is a message.

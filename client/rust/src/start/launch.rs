@@ -69,6 +69,7 @@ fn variable(name: &str) -> Option<PathBuf> {
 }
 
 /// The user's home directory. Hosts pass `HOME` on.
+#[cfg(target_os = "macos")]
 fn home() -> Option<PathBuf> {
     variable("HOME")
 }
@@ -101,9 +102,8 @@ fn service_command(directory: &Path) -> Option<Command> {
     const SOCKET: &str = "mcp-sessiond.socket";
     // Not the socket: that may be listening already, on a path that was taken away. This returns when it is ready.
     const SERVICE: &str = "mcp-sessiond.service";
-    let config = variable("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))?;
     let run = directory.parent().filter(|run| run.starts_with("/run/user"))?;
-    config.join("systemd/user").join(SOCKET).is_file().then(|| {
+    paths::unit(SOCKET).map(|_| {
         let mut command = Command::new("systemctl");
         command.args(["--user", "start", SERVICE]);
         // Hosts don't pass it on, and without it the user manager is not found.

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A session as a daemon tells it.
-pub(super) fn view(id: &str, epoch: Option<u64>) -> Value {
+pub(crate) fn view(id: &str, epoch: Option<u64>) -> Value {
     let mut view = json!({"session": id, "status": {"is": "ready"}, "bound": false, "created_ms": "1",
         "active_ms": "1", "attached": 0, "last_number": "0", "state_keys": 0, "state_bytes": "0",
         "streams": 0, "events": 0, "event_bytes": "0"});
@@ -65,6 +65,20 @@ async fn a_creation_whose_answer_is_lost_is_the_same_when_repeated() {
     let (method, request) = &heard[0];
     assert_eq!((method.as_str(), &request["service"]), ("create_session", &json!("web")));
     assert!(request["request"].is_string() && request["session"].is_string(), "{request}");
+}
+
+#[tokio::test]
+async fn what_is_on_record_is_no_error_where_its_stream_can_t_be_closed() {
+    let mistake = Error::InvalidArgument { sentence: "it is always open".into() };
+    for (refusal, is_kept) in [(Error::BindingMismatch, true), (mistake, false)] {
+        let turns = [Turn::Tell(view("s1", None)), Turn::Tell(appended()), Turn::Refuse(refusal)];
+        let fake = Fake::new(turns);
+        // So that it takes two steps.
+        fake.shared.is_old.store(true, Ordering::Relaxed);
+        let told = session(&fake).await.standalone().append_and_close(message()).await;
+        assert_eq!(told.is_ok(), is_kept, "{told:?}");
+        assert!(fake.is_done());
+    }
 }
 
 #[tokio::test]

@@ -200,6 +200,22 @@ async fn a_cookie_counts_where_it_is_switched_on_and_the_header_comes_before_it(
 }
 
 #[tokio::test]
+async fn a_cookie_of_a_session_that_nobody_in_particular_has_begun_is_not_taken_from_a_caller_with_a_name() {
+    let mut bound = view("s2", None);
+    bound["bound"] = true.into();
+    let fake = Fake::new([Turn::Tell(view("s1", None)), Turn::Tell(bound), Turn::Tell(view("s1", None))]);
+    let sessions = Sessions::of_service("web".parse().expect("a name"), fake.options());
+    let named = |_: &http::request::Parts| Ok(Some(credential(b"a key")));
+    let layer = SessionLayer::new(sessions, named).cookie(SessionCookie::default());
+    let planted = ask(&layer, post(&[("cookie", "mcp_session_id=s1")], "x")).await;
+    assert_eq!(planted.status(), 404);
+    assert_eq!(ask(&layer, post(&[("cookie", "mcp_session_id=s2")], "x")).await.body(), "s2 x");
+    // The header is nothing that anybody else could have set.
+    assert_eq!(ask(&layer, post(&[("mcp-session-id", "s1")], "x")).await.body(), "s1 x");
+    assert!(fake.is_done());
+}
+
+#[tokio::test]
 async fn where_every_request_may_begin_a_session_a_cookie_of_no_use_is_replaced() {
     let fake = Fake::new([
         Turn::Tell(view("s1", None)),

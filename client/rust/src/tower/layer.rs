@@ -29,6 +29,7 @@ use crate::sessions::{CreateOptions, Sessions};
 /// | names a session of its caller's | the request is passed on with the session |
 /// | names a session that is unknown or has ended | 404; where a cookie names it and the request may begin a session: a new one |
 /// | names a session of another caller's | 403; where a cookie names it and the request may begin a session: a new one |
+/// | names by a cookie a session that was begun without a caller, while it has one | the same as one that is unknown: somebody else may have planted the cookie |
 /// | names none | the request begins a session ([`Begin`]), is passed on without one ([`SessionLayer::optional`]), or gets 400 |
 /// | does not show who sends it | the refusal of the function that tells the caller: 401 |
 /// | is `server/discover` without a session | 404, -32601, where sessions are required: clients of MCP 2026-07-28, which has none, then send `initialize` |
@@ -242,12 +243,14 @@ impl Rules {
 
     async fn named(&self, parts: &Parts, caller: Option<&Caller>) -> Result<Named, Refusal> {
         if let Some(named) = named_by_header(&parts.headers) {
-            return Ok(Named::Session(Found::Known(self.open(named, caller).await?)));
+            return Ok(Named::Session(Found::Known(self.open(named, caller).await?.0)));
         }
         let mut found = Named::None;
         for named in self.cookie.iter().flat_map(|_| named_by_cookies(&parts.headers)) {
             match self.open(named, caller).await {
-                Ok(session) => return Ok(Named::Session(Found::ByCookie(session))),
+                // What nobody in particular has begun, and anybody may know, is not for a caller that has a name.
+                Ok((_, false)) if caller.is_some() => found = Named::Stale(Refusal::unknown_session()),
+                Ok((session, _)) => return Ok(Named::Session(Found::ByCookie(session))),
                 // A browser sends its cookie to the end, also that of a session which has ended, or of somebody who has logged out.
                 Err(refusal) if matches!(refusal.status, StatusCode::NOT_FOUND | StatusCode::FORBIDDEN) => {
                     found = Named::Stale(refusal);
@@ -258,13 +261,14 @@ impl Rules {
         Ok(found)
     }
 
-    async fn open(&self, named: &str, caller: Option<&Caller>) -> Result<SessiondSession, Refusal> {
+    /// The session, and whether it is bound to a caller.
+    async fn open(&self, named: &str, caller: Option<&Caller>) -> Result<(SessiondSession, bool), Refusal> {
         let id: SessionId = named.parse().map_err(|_| Refusal::unknown_session())?;
         let opened = match caller {
-            Some(caller) => self.sessions.on_behalf_of(caller.clone()).open(&id).await,
-            None => self.sessions.open(&id).await,
+            Some(caller) => self.sessions.on_behalf_of(caller.clone()).opened(&id).await,
+            None => self.sessions.opened(&id).await,
         };
-        Ok(SessiondSession(opened?))
+        opened.map(|(session, is_bound)| (SessiondSession(session), is_bound)).map_err(Refusal::from)
     }
 
     async fn create(&self, caller: Option<Caller>, metadata: Option<Json>) -> Result<New, Refusal> {

@@ -155,6 +155,12 @@ impl Refusal {
         HeaderValue::from_str(&value).unwrap_or(bare)
     }
 
+    /// What the server's author wrote has failed, which the author has to hear of.
+    #[cfg(feature = "rmcp")]
+    pub(crate) fn failed() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the server has failed")
+    }
+
     fn in_ms(retry_after_ms: u32, message: &str) -> Self {
         let seconds = u64::from(retry_after_ms).div_ceil(1_000).max(1);
         Self { retry_after: Some(seconds), ..Self::for_now(message) }
@@ -164,6 +170,7 @@ impl Refusal {
 impl From<SessionError> for Refusal {
     fn from(error: SessionError) -> Self {
         match error.refusal() {
+            _ if error.is_over() => Self::unknown_session(),
             // Of the paths and sockets that these errors name, a client learns nothing.
             Some(Error::Unavailable { retry_after_ms, .. }) => {
                 Self::in_ms(*retry_after_ms, "the daemon mcp-sessiond can't do this now")
@@ -177,7 +184,6 @@ impl From<SessionError> for Refusal {
                 Self::for_now("the daemon mcp-sessiond can't write what it is to keep")
             }
             Some(Error::QuotaExceeded { .. }) => Self::for_now(error.to_string()),
-            Some(Error::UnknownSession | Error::SessionTerminated) => Self::unknown_session(),
             Some(Error::UnknownCursor) => Self::invalid("this event id names no place in this session"),
             None if error.passes() => Self::for_now("the daemon mcp-sessiond can't be reached"),
             _ => {

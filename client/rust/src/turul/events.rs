@@ -1,12 +1,13 @@
 //! What is said in a session: events of turul's as messages of the standalone stream, with the numbers of the session as their ids.
 
+use mcp_sessiond_proto::state::StateEntry;
 use mcp_sessiond_proto::streams::{Cursor, Event};
 use mcp_sessiond_proto::{Error, Json, StateKey, StreamId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use turul_mcp_session_storage::{SessionStorageError as StorageError, SseEvent};
 
-use super::failure::{failed, is_gone, wrong};
+use super::failure::{failed, wrong};
 use crate::error::SessionError;
 use crate::session::Session;
 
@@ -40,7 +41,7 @@ pub(super) async fn after(
 ) -> Result<Option<Vec<SseEvent>>, StorageError> {
     match read(session, number).await {
         Ok(events) => Ok(Some(events.iter().map(sse_event).collect::<Result<_, _>>()?)),
-        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) if error.is_over() => Ok(None),
         Err(error) => Err(failed(error, id)),
     }
 }
@@ -48,26 +49,35 @@ pub(super) async fn after(
 /// Events before this number count no more. Returns how many that are. The daemon deletes them when they are too old or too many: to
 /// delete them by their count here could hit newer ones, since another process may store events meanwhile.
 pub(super) async fn drop_before(session: &Session, number: u64) -> Result<u64, SessionError> {
-    let from = floor(session).await?;
-    if number <= from {
-        return Ok(0);
+    loop {
+        let entry = session.entry(&floor_key()).await?;
+        if number <= from(&entry)? {
+            return Ok(0);
+        }
+        let mut events = read(session, 0).await?;
+        events.retain(|event| event.number < number);
+        // Not `number` itself: it may be one that the session has not come to, and what comes later counts.
+        let Some(last) = events.last() else { return Ok(0) };
+        let next = Json::trusted((last.number + 1).to_string());
+        match session.compare_and_set(&floor_key(), entry.version, Some(&next)).await {
+            Ok(_) => return Ok(events.len() as u64),
+            // Another process has raised the number. It never falls.
+            Err(SessionError::Refused(Error::VersionConflict { .. })) => {}
+            Err(error) => return Err(error),
+        }
     }
-    let events = read(session, 0).await?;
-    let dropped = events.iter().filter(|event| event.number < number).count();
-    session.set_as(&floor_key(), &number).await?;
-    Ok(dropped as u64)
 }
 
 fn floor_key() -> StateKey {
     FLOOR.parse().expect("a key")
 }
 
-async fn floor(session: &Session) -> Result<u64, SessionError> {
-    Ok(session.get_as(&floor_key()).await?.unwrap_or(0))
+fn from(floor: &StateEntry) -> Result<u64, SessionError> {
+    Ok(floor.value.as_ref().map_or(Ok(0), |value| serde_json::from_str(value.as_str()))?)
 }
 
 async fn read(session: &Session, number: u64) -> Result<Vec<Event>, SessionError> {
-    let from = floor(session).await?.max(number.saturating_add(1));
+    let from = from(&session.entry(&floor_key()).await?)?.max(number.saturating_add(1));
     let replayed = match session.replay_all(&Cursor::Number(from - 1)).await {
         // There is nothing after a number that the session has not come to.
         Err(SessionError::Refused(Error::UnknownCursor)) => return Ok(Vec::new()),

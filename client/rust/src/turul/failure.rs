@@ -5,14 +5,10 @@ use turul_mcp_session_storage::SessionStorageError as StorageError;
 
 use crate::error::SessionError;
 
-pub(super) fn is_gone(error: &SessionError) -> bool {
-    matches!(error.refusal(), Some(Error::UnknownSession | Error::SessionTerminated))
-}
-
 /// The trait's error of a call about this session.
 pub(super) fn failed(error: SessionError, id: &str) -> StorageError {
     match error {
-        error if is_gone(&error) => StorageError::SessionNotFound(id.to_owned()),
+        error if error.is_over() => StorageError::SessionNotFound(id.to_owned()),
         error if error.passes() => StorageError::ConnectionError(error.to_string()),
         SessionError::Type { .. } => StorageError::SerializationError(error.to_string()),
         SessionError::Uncertain(_) | SessionError::Refused(Error::VersionConflict { .. }) => {

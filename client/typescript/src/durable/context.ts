@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { SessiondError } from '../errors.js';
 import type { Session } from '../session.js';
 import type { Post } from './post.js';
+import type { Message } from './sdk.js';
 
 /** What is known of the request that is being carried out. */
 export interface Context {
@@ -10,8 +11,8 @@ export interface Context {
   session: Session;
   /** The request's stream. Absent where it has none. */
   post?: Post;
-  /** A message that is being sent, and whether it was kept. */
-  sent?: { kept: boolean };
+  /** A message that is being sent, as the client is told it, and whether it was kept. */
+  sent?: { told: Message; kept: boolean };
   /** A handshake is repeated to a new server: what it answers is nobody's. */
   repeated?: boolean;
 }

@@ -1,11 +1,11 @@
 // What becomes of each request: GETs are answered here, POSTs by the SDK.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isCode } from '../errors.js';
-import { toStandardError } from '../options.js';
+import { warner } from '../options.js';
 import type { Session } from '../session.js';
 import { Sessions } from '../sessions.js';
 import type { Caller } from '../types.js';
-import { context } from './context.js';
+import { Cookie, named } from './cookie.js';
 import { begin, Reader } from './get.js';
 import { Live, type Making } from './live.js';
 import type { DurableOptions } from './handler.js';
@@ -32,6 +32,7 @@ export class Durable {
   readonly #options: DurableOptions;
   readonly #sessions: Sessions;
   readonly #making: Making;
+  readonly #cookie: Cookie | undefined;
   readonly #lives = new Map<string, Promise<Live>>();
   readonly #readers = new Map<string, Reader>();
   readonly #timer: NodeJS.Timeout;
@@ -39,20 +40,24 @@ export class Durable {
   constructor(createServer: Making['createServer'], options: DurableOptions) {
     this.#options = options;
     this.#sessions = Sessions.ofService(options.service, { timeoutMs: TIMEOUT_MS, ...options });
-    const { transport, retryMs = RETRY_MS, log = toStandardError } = options;
-    this.#making = { createServer, transport, retryMs, warn: (line) => log('warn', `mcp-sessiond: ${line}`) };
+    this.#cookie = options.cookie === undefined ? undefined : new Cookie(options.cookie);
+    const { transport, retryMs = RETRY_MS, log } = options;
+    this.#making = { createServer, transport, retryMs, warn: warner(log) };
     this.#timer = setInterval(() => void this.#look(), LOOK_MS);
     this.#timer.unref();
   }
 
   async answer(request: HttpRequest, response: ServerResponse): Promise<void> {
     try {
+      const useless = await this.#namedByCookie(request, response);
       switch (request.method) {
         case 'POST':
-          return await this.#post(request, response);
+          return await this.#post(request, response, useless);
         case 'GET':
+          if (useless) throw useless;
           return await this.#get(request, response);
         case 'DELETE':
+          if (useless) throw useless;
           return await this.#delete(request, response);
         default:
           throw Refusal.notAllowed();
@@ -71,7 +76,35 @@ export class Durable {
     this.#sessions.hangUp();
   }
 
-  async #post(request: HttpRequest, response: ServerResponse): Promise<void> {
+  /**
+   * Opens the session that a cookie names, where the header names none. What a cookie of no use comes to: a
+   * browser sends its cookie to the end, also that of a session which has ended, or of somebody who has logged
+   * out.
+   */
+  async #namedByCookie(request: HttpRequest, response: ServerResponse): Promise<Refusal | undefined> {
+    let useless: Refusal | undefined;
+    if (!this.#cookie || header(request, 'mcp-session-id') !== undefined) return useless;
+    for (const id of this.#cookie.idsOf(request)) {
+      try {
+        const caller = this.#caller(request);
+        const { session, view } = await this.#sessions.onBehalfOf(caller).openWithView(id);
+        // What nobody in particular has begun, and anybody may know, is not for a caller that has a name.
+        if (caller && !view.bound) throw Refusal.unknownSession();
+        // Its `initialize` was never answered.
+        if (!(await recorded(session, view))) throw Refusal.unknownSession();
+        named(request, response, id);
+        return undefined;
+      } catch (error) {
+        // A cookie may be anything.
+        const refusal = isCode(error, 'invalid_argument') ? Refusal.unknownSession() : Refusal.of(error);
+        if (![403, 404].includes(refusal.status)) throw error;
+        useless = refusal;
+      }
+    }
+    return useless;
+  }
+
+  async #post(request: HttpRequest, response: ServerResponse, useless: Refusal | undefined): Promise<void> {
     const { body, messages } = await messagesOf(request);
     const initialize = messages.find(isInitialize);
     const id = header(request, 'mcp-session-id');
@@ -80,20 +113,16 @@ export class Durable {
         ? this.#repeat(id, initialize, request, response)
         : this.#begin(initialize, request, response, body);
     if (messages.some(({ method }) => method === 'server/discover')) throw Refusal.noDiscover();
+    if (useless) throw useless;
     const live = await this.#live(this.#id(request), request);
     const session = live.session.onBehalfOf(this.#caller(request));
-    const requests = messages.filter(isRequest);
     try {
-      if (requests.length === 0) await session.touch();
-      await this.#carryOut(live, session, requests, request, response, body);
+      if (!messages.some(isRequest)) await session.touch();
+      await live.carryOut(session, messages, body, request, response);
     } catch (error) {
       // Another process has ended it, or its time.
       if (isCode(error, 'unknown_session', 'session_terminated')) await this.#letGo(session.id);
       throw error;
-    }
-    for (const { method, params } of messages) {
-      const cancelled = params?.['requestId'] as string | number | undefined;
-      if (method === 'notifications/cancelled' && cancelled !== undefined) live.cancelled(cancelled);
     }
   }
 
@@ -113,8 +142,9 @@ export class Durable {
     const made = Live.make(this.#making, session);
     this.#lives.set(session.id, made);
     let begun = false;
+    this.#cookie?.set(response, session.id);
     try {
-      await this.#carryOut(await made, session, [initialize], request, response, body);
+      await (await made).carryOut(session, [initialize], body, request, response);
       begun = response.statusCode < 400;
     } finally {
       // Where the daemon is away by now, the session ends by its lifetimes.
@@ -134,24 +164,6 @@ export class Durable {
     if (!handshake) throw Refusal.unknownSession();
     const answer = JSON.stringify({ jsonrpc: '2.0', id: asked, result: handshake.result });
     response.writeHead(200, { 'Content-Type': 'application/json', 'Mcp-Session-Id': id }).end(answer);
-  }
-
-  /** Gives a POST to the SDK. */
-  async #carryOut(
-    live: Live,
-    session: Session,
-    requests: Message[],
-    request: HttpRequest,
-    response: ServerResponse,
-    body: unknown,
-  ): Promise<void> {
-    const post = requests.length > 0 ? await live.open(session, requests) : undefined;
-    live.session = session;
-    live.usedAt = performance.now();
-    await context.run({ session, ...(post ? { post } : {}) }, () =>
-      live.transport.handleRequest(request, response, body),
-    );
-    if (post && response.statusCode >= 400) live.refused(post);
   }
 
   async #get(request: HttpRequest, response: ServerResponse): Promise<void> {

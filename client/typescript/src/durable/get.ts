@@ -18,15 +18,18 @@ export interface Reading {
   after: Cursor;
   /** The request that the stream answers. */
   openedBy: unknown;
+  /** Whether the client has its answer. */
+  answered: boolean;
 }
 
 /** Where a GET begins. Undefined: the stream was said to its end. Rejects with `unknown_cursor`. */
 export async function begin(session: Session, lastEventId: string | undefined): Promise<Reading | undefined> {
   if (lastEventId !== undefined) {
-    const { stream, ended } = await session.findEvent(lastEventId);
-    return ended
-      ? undefined
-      : { stream: stream.id, after: { event: lastEventId }, openedBy: stream.openedBy };
+    const { stream, number, ended } = await session.findEvent(lastEventId);
+    if (ended) return undefined;
+    const { id, openedBy } = stream;
+    const answered = openedBy !== undefined && (await isAnswered(session, lastEventId, number, openedBy));
+    return { stream: id, after: { event: lastEventId }, openedBy, answered };
   }
   const sent = await session.get<string>(SENT);
   const known = sent === undefined ? undefined : await session.findEvent(sent).catch(unlessUnknown);
@@ -34,7 +37,30 @@ export async function begin(session: Session, lastEventId: string | undefined): 
     stream: STANDALONE,
     after: known ? { event: sent! } : { stream: STANDALONE },
     openedBy: undefined,
+    answered: false,
   };
+}
+
+/** Whether the event of this id and number answers the request that has opened its stream. */
+async function isAnswered(
+  session: Session,
+  event: string,
+  number: bigint,
+  openedBy: unknown,
+): Promise<boolean> {
+  const { events } = await session.replay({ number: number - 1n }, 1);
+  return events[0]?.id === event && isAnswerTo(openedBy, events[0].json);
+}
+
+function isAnswerTo(request: unknown, json: string): boolean {
+  let message: { id?: unknown; method?: unknown } | null;
+  try {
+    message = JSON.parse(json);
+  } catch {
+    // Another client of the daemon has stored it.
+    return false;
+  }
+  return message?.method === undefined && message?.id === request;
 }
 
 function unlessUnknown(error: unknown): undefined {
@@ -47,11 +73,12 @@ export class Reader {
   readonly #reading: Reading;
   readonly #response: ServerResponse;
   readonly #gone = new AbortController();
-  #answered = false;
+  #answered: boolean;
 
   constructor(session: Session, reading: Reading, response: ServerResponse) {
     this.#session = session;
     this.#reading = reading;
+    this.#answered = reading.answered;
     this.#response = response;
     response.once('close', () => this.#gone.abort());
   }
@@ -115,8 +142,8 @@ export class Reader {
     // A line of JSON text that another client has stored may be broken.
     for (const { id, json } of events) {
       if (this.#isAnswer(json)) {
-        // A process that was killed between its answer and the end of the stream has left a will, which says
-        // that the outcome is unknown.
+        // With a daemon that is older than `close` of `append`, a process that was killed between its answer
+        // and the end of the stream has left a will, which says that the outcome is unknown.
         if (this.#answered) continue;
         this.#answered = true;
       }
@@ -128,9 +155,8 @@ export class Reader {
 
   /** Whether a message is the answer to the request that has opened the stream. */
   #isAnswer(json: string): boolean {
-    if (this.#reading.openedBy === undefined) return false;
-    const { id, method } = JSON.parse(json) as { id?: unknown; method?: unknown };
-    return method === undefined && id === this.#reading.openedBy;
+    const { openedBy } = this.#reading;
+    return openedBy !== undefined && isAnswerTo(openedBy, json);
   }
 
   async #write(text: string): Promise<void> {

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Options } from '../options.js';
 import type { Session } from '../session.js';
 import type { Caller, Lifetimes } from '../types.js';
+import type { SessionCookie } from './cookie.js';
 import { Durable } from './durable.js';
 import type { HttpRequest } from './request.js';
 import type { McpServerLike, TransportClass } from './sdk.js';
@@ -22,6 +23,11 @@ export interface DurableOptions extends Options {
    * tokens before.
    */
   caller?: (request: IncomingMessage) => Caller | undefined;
+  /**
+   * Names sessions in a cookie of this name, too, and reads it where the header `Mcp-Session-Id` is missing: for
+   * pages. By default there is none.
+   */
+  cookie?: string | SessionCookie;
   /** How long a session lives. By default as the daemon's settings have it. */
   lifetimes?: Lifetimes;
   /** After what time a client comes back whose connection has ended, in ms: 5,000. */

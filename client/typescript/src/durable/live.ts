@@ -1,4 +1,5 @@
 // A session with the server that answers it in this process.
+import type { ServerResponse } from 'node:http';
 import { Appender } from '../appender.js';
 import { isCode } from '../errors.js';
 import type { EventStore } from '../eventstore.js';
@@ -6,9 +7,18 @@ import type { Session } from '../session.js';
 import { jsonText, shown } from '../wire.js';
 import { context, served } from './context.js';
 import { Post } from './post.js';
+import { bodyOf, Names, spoken, type Id } from './names.js';
 import { handshake, record } from './record.js';
 import { outcomeUnknown } from './refusal.js';
-import type { HttpTransport, McpServerLike, Message, SendOptions, TransportClass } from './sdk.js';
+import type { HttpRequest } from './request.js';
+import {
+  isRequest,
+  type HttpTransport,
+  type McpServerLike,
+  type Message,
+  type SendOptions,
+  type TransportClass,
+} from './sdk.js';
 
 /** What all sessions of one `durable` share. */
 export interface Making {
@@ -16,6 +26,13 @@ export interface Making {
   transport: TransportClass;
   retryMs: number;
   warn: (line: string) => void;
+}
+
+/** A request that the client has cancelled: the server does not answer it. */
+interface Cancelled {
+  name: Id;
+  id: Id;
+  post: Post | undefined;
 }
 
 /** A server, its transport, and the POSTs that they work on. */
@@ -27,7 +44,9 @@ export class Live {
   /** Whether the server was closed, by whomever. */
   isClosed = false;
   readonly #making: Making;
-  readonly #posts = new Map<string | number, Post>();
+  readonly #names = new Names();
+  /** By the names of their requests. */
+  readonly #posts = new Map<Id, Post>();
   readonly #standalone: Appender;
   #server: McpServerLike | undefined;
   /** The parameters of an `initialize` that is not answered. */
@@ -67,27 +86,60 @@ export class Live {
     return this.#posts.size > 0;
   }
 
-  /** Opens the stream of a POST with these requests. Rejects with a `SessiondError`. */
-  async open(session: Session, requests: Message[]): Promise<Post> {
-    const post = await Post.open(session, requests);
-    for (const { id, method, params } of requests) {
-      this.#posts.set(id!, post);
-      if (method === 'initialize') this.#initialize = { id: id!, params };
+  /** Opens the stream of a POST, and gives it to the SDK. Rejects with a `SessiondError`. */
+  async carryOut(
+    session: Session,
+    messages: Message[],
+    body: unknown,
+    request: HttpRequest,
+    response: ServerResponse,
+  ): Promise<void> {
+    const requests = messages.filter(isRequest);
+    const post = requests.length > 0 ? await Post.open(session, requests) : undefined;
+    this.session = session;
+    this.usedAt = performance.now();
+    const cancelled: Cancelled[] = [];
+    const named = messages.map((message) => this.#named(message, post, cancelled));
+    await context.run({ session, ...(post ? { post } : {}) }, () =>
+      this.transport.handleRequest(request, response, bodyOf(body, named)),
+    );
+    if (post && response.statusCode >= 400) this.#refused(post);
+    for (const { name, id, post } of cancelled) {
+      post?.answered(id);
+      this.transport.closeSSEStream?.(name);
     }
-    return post;
   }
 
-  /** The client has cancelled a request: the server does not answer it. */
-  cancelled(id: string | number): void {
-    this.#posts.get(id)?.answered(id);
-    this.#posts.delete(id);
-    this.transport.closeSSEStream?.(id);
+  /** A message of the client's, by the names that the server knows. */
+  #named(message: Message, post: Post | undefined, cancelled: Cancelled[]): Message {
+    if (post && isRequest(message)) {
+      const named = this.#names.take(message);
+      this.#posts.set(named.id!, post);
+      if (message.method === 'initialize') this.#initialize = { id: named.id!, params: message.params };
+      return named;
+    }
+    const requestId = this.#names.cancelledBy(message);
+    if (requestId === undefined) return this.#names.cancellingNone(message);
+    // From now on: the client may send another request with this id before the SDK has the message.
+    cancelled.push({
+      name: requestId,
+      id: this.#names.idOf(requestId),
+      post: this.#posts.get(requestId),
+    });
+    this.#posts.delete(requestId);
+    this.#names.cancel(requestId);
+    return { ...message, params: { ...message.params, requestId } };
   }
 
   /** The SDK has refused a POST: the server gets none of its requests. */
-  refused(post: Post): void {
-    for (const id of post.unanswered) this.#posts.delete(id);
-    post.close();
+  #refused(refused: Post): void {
+    for (const [name, post] of this.#posts) if (post === refused) this.#forget(name);
+    refused.close();
+  }
+
+  #forget(name: Id): void {
+    this.#posts.delete(name);
+    this.#names.done(name);
   }
 
   /** Ends the server. The session stays. */
@@ -99,7 +151,8 @@ export class Live {
   /** What the server has not answered it never will. */
   #closed(): void {
     this.isClosed = true;
-    for (const [id, post] of this.#posts) void this.#kept(() => post.keep(outcomeUnknown(id)));
+    for (const [name, post] of this.#posts)
+      void this.#kept(() => post.keep(outcomeUnknown(this.#names.idOf(name))));
     this.#posts.clear();
   }
 
@@ -115,29 +168,45 @@ export class Live {
     const here = context.getStore();
     if (here?.repeated) return send(message, options);
     const isAnswer = message.method === undefined;
+    const told = this.#names.told(message);
     const id = isAnswer ? message.id : options?.relatedRequestId;
     if (id === undefined) {
-      await this.#kept(() => this.#standalone.append(jsonText(message)).then(({ id }) => id));
+      await this.#kept(() => this.#standalone.append(jsonText(told)).then(({ id }) => id));
       return;
     }
     const post = this.#posts.get(id);
+    // Nobody wants what is said for a request that was cancelled.
+    if (this.#names.isCancelled(id)) return;
     // The SDK knows no such request either, and says so.
     if (!post) return send(message, options);
-    if (isAnswer) await this.#answering(message);
-    const sent = { kept: false };
     try {
-      await context.run({ session: this.session, ...here, post, sent }, () => send(message, options));
+      if (isAnswer) await this.#answering(message);
+      await this.#write(told, post, () => send(spoken(message, told), options));
+    } finally {
+      // Not before: the SDK knows the request by its name while this waits for the daemon, and deletes what it
+      // knows by that in the microtasks that follow.
+      if (isAnswer) setImmediate(() => this.#names.done(message.id!));
+    }
+  }
+
+  /** Has the SDK send a message on a POST, and keeps it where the SDK has not. */
+  async #write(told: Message, post: Post, send: () => Promise<void>): Promise<void> {
+    const here = context.getStore();
+    const sent = { kept: false, told };
+    try {
+      await context.run({ session: this.session, ...here, post, sent }, send);
     } catch (error) {
       // Nobody reads it now. Who comes back for it finds it.
-      if (!sent.kept && !(await this.#kept(() => post.keep(message)))) throw error;
+      if (!sent.kept && !(await this.#kept(() => post.keep(told)))) throw error;
       return;
     }
-    if (!sent.kept) await this.#kept(() => post.keep(message));
+    if (!sent.kept) await this.#kept(() => post.keep(told));
   }
 
   async #answering(message: Message): Promise<void> {
     this.usedAt = performance.now();
     this.#posts.delete(message.id!);
+    this.#names.answered(message.id!);
     const asked = this.#initialize;
     if (asked?.id !== message.id || message.result === undefined) return;
     this.#initialize = undefined;
@@ -155,7 +224,7 @@ export class Live {
         const here = context.getStore();
         const { post, sent } = here ?? {};
         if (!post || here?.repeated) return '';
-        const id = await this.#kept(() => post.keep(message));
+        const id = await this.#kept(() => post.keep(sent?.told ?? message));
         if (sent) sent.kept = true;
         return id ?? '';
       },

@@ -1,4 +1,4 @@
-// The stream of a POST: opened with a will before the server gets its requests, closed after their last
+// The stream of a POST: opened with a will before the server gets its requests, closed with their last
 // answer.
 import { randomUUID } from 'node:crypto';
 import { Appender } from '../appender.js';
@@ -36,24 +36,22 @@ export class Post {
     return new Post(stream, new Set(ids));
   }
 
-  /** The ids of the requests that are not answered. */
-  get unanswered(): ReadonlySet<Id> {
-    return this.#open;
-  }
-
   /** Keeps a message. Its event id. Rejects with a `SessiondError`. */
   async keep(message: unknown): Promise<string> {
     const answered = isAnswer(message) ? (message as Message).id : undefined;
+    const isLast = answered !== undefined && this.#open.size === 1 && this.#open.has(answered);
+    let isClosed = isLast;
     try {
-      const { id } = await this.#appender.append(isPriming(message) ? null : jsonText(message));
+      const { id } = await this.#appender.append(isPriming(message) ? null : jsonText(message), isLast);
       return id;
     } catch (error) {
       // Who comes back for the answer is told what became of it.
       if (answered !== undefined)
-        await this.#appender.append(jsonText(notKept(answered))).catch(() => undefined);
+        await this.#appender.append(jsonText(notKept(answered)), isLast).catch(() => (isClosed = false));
       throw error;
     } finally {
-      if (answered !== undefined) this.answered(answered);
+      if (isClosed) this.#open.clear();
+      else if (answered !== undefined) this.answered(answered);
     }
   }
 

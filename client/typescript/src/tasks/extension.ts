@@ -1,11 +1,11 @@
 // The Tasks extension of MCP 2026-07-28 (SEP-2663) for a server on the SDK's v2: what an author calls.
 import { isCode, SessiondError } from '../errors.js';
-import { toStandardError, type Options } from '../options.js';
+import { warner, type Options, type Warn } from '../options.js';
 import type { Caller, TaskView } from '../types.js';
 import { credential } from '../wire.js';
 import { Keep } from './kept.js';
 import { Listening } from './listen.js';
-import { warner, type Warn } from './persist.js';
+import { clipped } from './persist.js';
 import { created, inline, rectified, refused } from './results.js';
 import { declares, demand, detailed, EXTENSION, required, RpcError } from './rpc.js';
 import {
@@ -31,7 +31,7 @@ export interface TaskExtensionOptions extends Options {
   service: string;
   /**
    * Whose a request is: a task is found by the caller that began it, and by nobody else. By default that is
-   * whoever has the same bearer token; without a token, whoever knows the task's id. Check tokens before.
+   * whoever has the same bearer token; without one, whoever knows the task's id and has none either. Check tokens before.
    */
   caller?: (asking: Asking) => Caller | undefined;
 }
@@ -89,10 +89,10 @@ class Extension implements TaskExtension {
   #attached = false;
   #failing = false;
 
-  constructor({ service, caller = bearer, log = toStandardError, ...options }: TaskExtensionOptions) {
-    this.#keep = new Keep(service, { log, ...options });
+  constructor({ service, caller = bearer, ...options }: TaskExtensionOptions) {
+    this.#keep = new Keep(service, options);
     this.#caller = caller;
-    this.#warn = warner(log);
+    this.#warn = warner(options.log);
   }
 
   attach<S extends AnyServer>(server: S): S {
@@ -137,12 +137,18 @@ class Extension implements TaskExtension {
     const capabilities = capabilitiesIn(context.mcpReq.envelope);
     if (!declares(capabilities)) return untasked(RpcError.missing(required));
     const caller = this.#callerOf(context);
+    const begin = {
+      ttlMs: Math.round(ttlMs),
+      pollMs: Math.round(pollMs),
+      ...(message === undefined ? {} : { message: clipped(message) }),
+    };
     let made;
     try {
-      const begin = { ttlMs, pollMs, ...(message === undefined ? {} : { message }) };
       made = await this.#keep.create(caller, begin);
       this.#failing = false;
     } catch (error) {
+      // The author's options are wrong, which waiting would hide.
+      if (isCode(error, 'invalid_argument')) throw error;
       if (!this.#failing) this.#warn(`no task can be created, so clients wait for results: ${String(error)}`);
       this.#failing = true;
       return untasked(RpcError.internal('the task could not be created: try again later'));
@@ -173,12 +179,12 @@ class Extension implements TaskExtension {
   }
 
   async #get(caller: Caller | undefined, taskId: unknown): Promise<object> {
-    const { id, task } = this.#keep.find(caller, taskId);
+    const { id, task } = await this.#keep.find(caller, taskId);
     return detailed(id, await task.view());
   }
 
   async #update(context: RequestContext, taskId: unknown): Promise<object> {
-    const { id, task } = this.#keep.find(this.#callerOf(context), taskId);
+    const { id, task } = await this.#keep.find(this.#callerOf(context), taskId);
     const { inputResponses } = context.mcpReq;
     if (!isObject(inputResponses))
       throw RpcError.invalid(
@@ -195,7 +201,7 @@ class Extension implements TaskExtension {
   }
 
   async #cancel(context: RequestContext, taskId: unknown): Promise<object> {
-    const { id, task } = this.#keep.find(this.#callerOf(context), taskId);
+    const { id, task } = await this.#keep.find(this.#callerOf(context), taskId);
     await this.#told(id, task.cancel());
     return {};
   }

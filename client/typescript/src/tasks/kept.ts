@@ -39,11 +39,17 @@ export class Keep {
     return { id: `${session.id}.${task.id}`, task, view };
   }
 
-  /** The task that a caller means by an id. Nothing is asked. Throws a {@link RpcError}. */
-  find(caller: Caller | undefined, id: unknown): Kept {
+  /**
+   * The task that a caller means by an id. That there is none of this caller's may show only at the task's
+   * first call. Rejects with a {@link RpcError} or a `SessiondError`.
+   */
+  async find(caller: Caller | undefined, id: unknown): Promise<Kept> {
     if (typeof id !== 'string') throw RpcError.invalid('`taskId` is missing: it is text');
     const [, session, task] = TOLD.exec(id) ?? [];
-    if (!session || !task) throw RpcError.invalid('Task not found: it does not exist, or its time is over');
-    return { id, task: this.#sessions.onBehalfOf(caller).at(session).task(task) };
+    if (!session || !task) throw RpcError.notFound();
+    const found = this.#sessions.onBehalfOf(caller).at(session);
+    // What nobody in particular has begun is not for those that have a name: it may have been foisted on them.
+    if (caller && !(await found.view()).bound) throw RpcError.notFound();
+    return { id, task: found.task(task) };
   }
 }

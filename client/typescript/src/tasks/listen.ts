@@ -11,7 +11,7 @@ const FOLLOWED_MAX = 400;
 /** The largest body that is looked at, in bytes: that of the SDK. */
 const BODY_MAX = 4 * 1024 * 1024;
 
-type Find = (asking: Asking, id: string) => Kept;
+type Find = (asking: Asking, id: string) => Promise<Kept>;
 type Fields = Record<string, unknown>;
 
 /** A handler of the SDK's, and the subscriptions that hear of tasks. */
@@ -73,19 +73,14 @@ export class Listening {
   }
 
   async #found(asking: Asking, id: string): Promise<Kept | undefined> {
-    let kept: Kept;
     try {
-      kept = this.#find(asking, id);
-    } catch {
+      const kept = await this.#find(asking, id);
+      await kept.task.view();
+      return kept;
+    } catch (error) {
+      if (!isGone(error) && !(error instanceof RpcError)) throw error;
       return undefined;
     }
-    return kept.task.view().then(
-      () => kept,
-      (error: unknown) => {
-        if (!isGone(error)) throw error;
-        return undefined;
-      },
-    );
   }
 }
 

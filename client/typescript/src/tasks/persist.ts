@@ -1,25 +1,14 @@
-// What has become of a task is stored, as soon as the daemon is there.
+// What has become of a task is stored, as soon as the daemon is there, and as far as it takes it.
 import { isCode, SessiondError } from '../errors.js';
-import type { Logger } from '../options.js';
+import type { Warn } from '../options.js';
 import { pause } from '../patience.js';
-import { isGone } from './rpc.js';
+import type { Task } from '../task.js';
+import { isGone, RpcError } from './rpc.js';
 
 /** The pause while the daemon is away, in ms. */
 export const RETRY_MS = 1_000;
-
-/** Logs a warning. */
-export type Warn = (line: string) => void;
-
-/** Warnings on a logger. One that throws is no trouble of the server's. */
-export function warner(log: Logger): Warn {
-  return (line) => {
-    try {
-      log('warn', `mcp-sessiond: ${line}`);
-    } catch {
-      // Nobody is there to be told.
-    }
-  };
-}
+/** The longest message of a task that the daemon takes, in bytes. */
+const MESSAGE_MAX = 4_096;
 
 /** Repeats what may succeed later, until `signal` is aborted. Rejects with what will not. */
 export async function persist(what: () => Promise<unknown>, warn: Warn, signal?: AbortSignal): Promise<void> {
@@ -39,4 +28,35 @@ export async function persist(what: () => Promise<unknown>, warn: Warn, signal?:
 export function warnUnlessEnded(error: unknown, warn: Warn): void {
   if (!isGone(error) && !isCode(error, 'task_ended'))
     warn(`a change of a task is not kept: ${String(error)}`);
+}
+
+/**
+ * Ends a task: `how`, or where the daemon does not take that, by an error that says so. Never rejects.
+ * `signal`: nobody waits for a daemon that is away any more.
+ */
+export async function ended(
+  task: Task,
+  how: () => Promise<unknown>,
+  warn: Warn,
+  signal?: AbortSignal,
+): Promise<void> {
+  try {
+    await persist(how, warn, signal);
+  } catch (error) {
+    if (!isCode(error, 'quota_exceeded', 'invalid_argument')) return warnUnlessEnded(error, warn);
+    const data = { outcome: 'not_kept' };
+    const { json } = RpcError.internal(`the result could not be stored: ${error.message}`, data);
+    await persist(() => task.fail(json), warn, signal).catch((failed: unknown) =>
+      warnUnlessEnded(failed, warn),
+    );
+  }
+}
+
+/** As much of a text as a task's message may have. */
+export function clipped(text: string): string {
+  const bytes = new TextEncoder().encode(text);
+  const whole = bytes.length <= MESSAGE_MAX;
+  const read = new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes.subarray(0, MESSAGE_MAX));
+  // A character that was cut in two.
+  return whole ? read : read.replace(/\uFFFD$/, '');
 }

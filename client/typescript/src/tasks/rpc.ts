@@ -34,12 +34,17 @@ export class RpcError extends Error {
     return new RpcError(INVALID_PARAMS, message);
   }
 
+  /** There is no such task, as far as this caller may know. */
+  static notFound(): RpcError {
+    return RpcError.invalid('Task not found: it does not exist, or its time is over');
+  }
+
   /**
    * What a request about a task gets whose task can't be had. Another caller's task is one that is not there.
    */
   static of(error: unknown): RpcError {
     if (error instanceof RpcError) return error;
-    if (isGone(error)) return RpcError.invalid('Task not found: it does not exist, or its time is over');
+    if (isGone(error)) return RpcError.notFound();
     if (isCode(error, 'quota_exceeded', 'invalid_argument')) return RpcError.invalid(error.message);
     return new RpcError(INTERNAL, "the daemon mcp-sessiond can't be asked for this task now: try again");
   }
@@ -91,10 +96,15 @@ export interface DetailedTask extends TaskFields {
   error?: Json;
 }
 
+/** What people are told of a task's state. */
+export function messageOf({ status, error, message }: TaskView): string | undefined {
+  // What the task had said before it failed is no news.
+  const failure = status === 'failed' && isObject(error) ? error['message'] : undefined;
+  return typeof failure === 'string' ? failure : message;
+}
+
 export function fieldsOf(id: string, view: TaskView): TaskFields {
-  // The daemon has ended a task with an error whose message is news; one that failed here says the same.
-  const failure = view.status === 'failed' && isObject(view.error) ? view.error['message'] : undefined;
-  const message = typeof failure === 'string' ? failure : view.message;
+  const message = messageOf(view);
   return {
     taskId: id,
     status: view.status,

@@ -1,12 +1,12 @@
 // The `TaskStore` of the SDK's v1 (MCP 2025-11-25): tasks in the session of the client that began them.
 import { session as here } from '../durable/context.js';
 import { isCode, SessiondError } from '../errors.js';
-import { toStandardError, type Logger } from '../options.js';
+import { warner, type Logger, type Warn } from '../options.js';
 import type { Session } from '../session.js';
 import type { Task } from '../task.js';
 import type { TaskStatus, TaskView } from '../types.js';
-import { persist, warner, warnUnlessEnded, type Warn } from './persist.js';
-import { isGone, RpcError } from './rpc.js';
+import { clipped, ended, persist, warnUnlessEnded } from './persist.js';
+import { isGone, messageOf, RpcError } from './rpc.js';
 import { isObject } from './sdk.js';
 
 /** How often clients should ask for a task that says nothing else, in ms: as the SDK's own store. */
@@ -15,8 +15,6 @@ const POLL_MS = 1_000;
 const PAGE = 50;
 /** Requests that a task of the daemon's has over its life. */
 const ASKS_MAX = 64;
-/** The longest message of a task, in bytes. */
-const MESSAGE_MAX = 4_096;
 
 /** A task as MCP 2025-11-25 has it. */
 export interface StoredTask {
@@ -50,7 +48,7 @@ export class SessionTaskStore {
   readonly #own: Session | undefined;
   readonly #warn: Warn;
 
-  constructor(session?: Session, { log = toStandardError }: { log?: Logger } = {}) {
+  constructor(session?: Session, { log }: { log?: Logger } = {}) {
     this.#own = session;
     this.#warn = warner(log);
   }
@@ -86,17 +84,13 @@ export class SessionTaskStore {
     result: unknown,
     sessionId?: string,
   ): Promise<void> {
-    const task = this.#task(taskId, sessionId);
     try {
+      const task = this.#task(taskId, sessionId);
       // A failed tool call has a result, too.
-      await this.#persist(() => (status === 'failed' ? task.fail({ result }) : task.complete(result)));
+      const how = () => (status === 'failed' ? task.fail({ result }) : task.complete(result));
+      await ended(task, how, this.#warn);
     } catch (error) {
-      if (isCode(error, 'quota_exceeded', 'invalid_argument')) {
-        const why = RpcError.internal(`the result could not be stored: ${error.message}`, {
-          outcome: 'not_kept',
-        });
-        await this.#persist(() => task.fail(why.json)).catch((failed: unknown) => this.#unlessEnded(failed));
-      } else this.#unlessEnded(error);
+      warnUnlessEnded(error, this.#warn);
     }
   }
 
@@ -119,13 +113,13 @@ export class SessionTaskStore {
     statusMessage?: string,
     sessionId?: string,
   ): Promise<void> {
-    const task = this.#task(taskId, sessionId);
     const message = statusMessage === undefined ? undefined : clipped(statusMessage);
     try {
-      await this.#persist(() => this.#become(task, status, message));
+      const task = this.#task(taskId, sessionId);
+      await persist(() => this.#become(task, status, message), this.#warn);
     } catch (error) {
       if (status === 'cancelled') throw RpcError.of(error);
-      this.#unlessEnded(error);
+      warnUnlessEnded(error, this.#warn);
     }
   }
 
@@ -180,19 +174,10 @@ export class SessionTaskStore {
       else await task.update(told);
     }
   }
-
-  #persist(what: () => Promise<unknown>): Promise<void> {
-    return persist(what, this.#warn);
-  }
-
-  #unlessEnded(error: unknown): void {
-    warnUnlessEnded(error, this.#warn);
-  }
 }
 
 function stored(view: TaskView): StoredTask {
-  const failure = isObject(view.error) ? view.error['message'] : undefined;
-  const message = view.message ?? (typeof failure === 'string' ? failure : undefined);
+  const message = messageOf(view);
   return {
     taskId: view.id,
     status: view.status,
@@ -202,12 +187,4 @@ function stored(view: TaskView): StoredTask {
     lastUpdatedAt: new Date(view.updatedMs).toISOString(),
     pollInterval: view.pollMs ?? POLL_MS,
   };
-}
-
-/** A text of at most so many bytes as a message may have. */
-function clipped(text: string): string {
-  const bytes = new TextEncoder().encode(text);
-  return bytes.length <= MESSAGE_MAX
-    ? text
-    : new TextDecoder().decode(bytes.subarray(0, MESSAGE_MAX - 3)).replace(/\uFFFD$/, '');
 }

@@ -1,6 +1,7 @@
 // Notifications of tasks: what the SDK tells a client that listens, with those of tasks in between.
 import { setMaxListeners } from 'node:events';
 import { pause } from '../patience.js';
+import { isFinal } from '../task.js';
 import type { Kept } from './kept.js';
 import { RETRY_MS } from './persist.js';
 import { detailed, isGone } from './rpc.js';
@@ -12,7 +13,6 @@ const WAIT_MS = 25_000;
 const COMMENT_MS = 15_000;
 
 const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
-const ENDED: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
 
 type Fields = Record<string, unknown>;
 
@@ -26,6 +26,8 @@ export class Subscription {
   readonly #stop = new AbortController();
   readonly #encoder = new TextEncoder();
   #controller!: ReadableStreamDefaultController<Uint8Array>;
+  /** What waits until the client has read what it was told. */
+  #waiting: (() => void)[] = [];
   /** How the SDK has ended its part. */
   #last: string | undefined;
 
@@ -36,11 +38,13 @@ export class Subscription {
     this.#gone = gone;
     // Each task that it hears of waits for it.
     setMaxListeners(0, this.#stop.signal);
+    this.#stop.signal.addEventListener('abort', () => this.#goOn());
     this.stream = new ReadableStream({
       start: (controller) => {
         this.#controller = controller;
         void this.#run();
       },
+      pull: () => this.#goOn(),
       cancel: () => this.leave(),
     });
   }
@@ -63,7 +67,7 @@ export class Subscription {
   }
 
   async #run(): Promise<void> {
-    const comment = setInterval(() => this.#write(': keepalive\n\n'), COMMENT_MS);
+    const comment = setInterval(() => this.#hasRoom && this.#write(': keepalive\n\n'), COMMENT_MS);
     comment.unref();
     try {
       let acknowledged = (): void => undefined;
@@ -81,6 +85,7 @@ export class Subscription {
       clearInterval(comment);
       this.#stop.abort();
       this.#gone();
+      void this.#sdk.cancel().catch(() => undefined);
       this.#close();
     }
   }
@@ -90,6 +95,7 @@ export class Subscription {
     const decoder = new TextDecoder();
     let text = '';
     for (;;) {
+      await this.#room();
       const { done, value } = await this.#sdk.read();
       if (done) return;
       text += decoder.decode(value, { stream: true });
@@ -112,10 +118,15 @@ export class Subscription {
     return { ...(params as Fields), notifications: told };
   }
 
-  /** Tells how a task is, and each time that it changes, until it has ended. */
+  /**
+   * Tells how a task is, and when it has changed, until it has ended. A client that reads slowly is told the
+   * newest.
+   */
   async #follow({ id, task }: Kept): Promise<void> {
     let known: bigint | undefined;
-    while (!this.#stop.signal.aborted) {
+    for (;;) {
+      await this.#room();
+      if (this.#stop.signal.aborted) return;
       try {
         const view = await (known === undefined
           ? task.view()
@@ -124,7 +135,7 @@ export class Subscription {
         if (view.version !== known)
           this.#say('notifications/tasks', { ...detailed(id, view), _meta: { [SUBSCRIPTION]: this.#id } });
         known = view.version;
-        if (ENDED.has(view.status)) return;
+        if (isFinal(view.status)) return;
       } catch (error) {
         if (isGone(error)) return;
         await pause(RETRY_MS);
@@ -134,6 +145,19 @@ export class Subscription {
 
   #say(method: unknown, params: Fields): void {
     this.#write(`event: message\ndata: ${JSON.stringify({ jsonrpc: '2.0', method, params })}\n\n`);
+  }
+
+  get #hasRoom(): boolean {
+    return this.#stop.signal.aborted || (this.#controller.desiredSize ?? 0) > 0;
+  }
+
+  /** Waits until the client has read what it was told, or it ends: nothing is piled up for it. */
+  async #room(): Promise<void> {
+    while (!this.#hasRoom) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  #goOn(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   #close(): void {
@@ -161,6 +185,7 @@ export function filterOf(body: unknown): Fields | undefined {
 }
 
 function messageIn(frame: string): Fields | undefined {
-  const data = /^data: (.*)$/m.exec(frame)?.[1];
-  return data === undefined ? undefined : (JSON.parse(data) as Fields);
+  // Lines end where the event stream says so: `^` and `$` would find more ends, in the text of a message.
+  const data = frame.split('\n').find((line) => line.startsWith('data: '));
+  return data === undefined ? undefined : (JSON.parse(data.slice('data: '.length)) as Fields);
 }

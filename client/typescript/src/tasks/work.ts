@@ -1,9 +1,9 @@
 // A task that this process works on: it hears of answers and of the end, and stores what the work came to.
-import { isCode } from '../errors.js';
+import type { Warn } from '../options.js';
 import { pause } from '../patience.js';
-import type { Task } from '../task.js';
+import { isFinal, type Task } from '../task.js';
 import type { TaskChange, TaskView } from '../types.js';
-import { persist, RETRY_MS, warnUnlessEnded } from './persist.js';
+import { clipped, ended, persist, RETRY_MS, warnUnlessEnded } from './persist.js';
 import { isGone, RpcError } from './rpc.js';
 import { isObject } from './sdk.js';
 
@@ -46,13 +46,13 @@ export class Working implements Work {
   readonly id: string;
   readonly #task: Task;
   readonly #capabilities: Record<string, unknown>;
-  readonly #warn: (line: string) => void;
+  readonly #warn: Warn;
   readonly #gone = new AbortController();
   readonly #over = new AbortController();
   readonly #waiting = new Map<string, Waiting>();
   #asked = 0;
 
-  constructor(id: string, task: Task, capabilities: object, warn: (line: string) => void) {
+  constructor(id: string, task: Task, capabilities: object, warn: Warn) {
     this.id = id;
     this.#task = task;
     this.#capabilities = capabilities as Record<string, unknown>;
@@ -64,10 +64,12 @@ export class Working implements Work {
   }
 
   async update({ message, ttlMs, pollMs }: Pick<TaskChange, 'message' | 'ttlMs' | 'pollMs'>): Promise<void> {
-    const change = Object.fromEntries(
-      Object.entries({ message, ttlMs, pollMs }).filter(([, value]) => value !== undefined),
-    );
-    await this.#task.update(change).catch((error: unknown) => this.#unlessEnded(error));
+    const change = {
+      ...(message === undefined ? {} : { message: clipped(message) }),
+      ...(ttlMs === undefined ? {} : { ttlMs: Math.round(ttlMs) }),
+      ...(pollMs === undefined ? {} : { pollMs: Math.round(pollMs) }),
+    };
+    await this.#task.update(change).catch((error: unknown) => warnUnlessEnded(error, this.#warn));
   }
 
   ask<T = any>(request: InputRequest): Promise<T> {
@@ -84,7 +86,8 @@ export class Working implements Work {
     return new Promise<T>((resolve, reject) => {
       if (this.signal.aborted) return reject(this.signal.reason);
       this.#waiting.set(key, { resolve, reject });
-      this.#persist(() => this.#task.update({ ask: { [key]: request } })).catch((error: unknown) => {
+      const asked = persist(() => this.#task.update({ ask: { [key]: request } }), this.#warn, this.signal);
+      asked.catch((error: unknown) => {
         this.#waiting.delete(key);
         reject(error);
       });
@@ -112,26 +115,8 @@ export class Working implements Work {
     return this.#task.complete({ content: [{ type: 'text', text }], isError: true });
   }
 
-  /** Ends the task, as soon as the daemon is there. */
-  async #end(how: () => Promise<TaskView>): Promise<void> {
-    try {
-      await this.#persist(how);
-    } catch (error) {
-      if (!isCode(error, 'quota_exceeded', 'invalid_argument')) return this.#unlessEnded(error);
-      const { json } = RpcError.internal(`the result could not be stored: ${error.message}`, {
-        outcome: 'not_kept',
-      });
-      await this.#persist(() => this.#task.fail(json)).catch((failed: unknown) => this.#unlessEnded(failed));
-    }
-  }
-
-  /** Repeats what may succeed later, until the task is gone. */
-  #persist(what: () => Promise<TaskView>): Promise<void> {
-    return persist(what, this.#warn, this.signal);
-  }
-
-  #unlessEnded(error: unknown): void {
-    warnUnlessEnded(error, this.#warn);
+  #end(how: () => Promise<TaskView>): Promise<void> {
+    return ended(this.#task, how, this.#warn, this.signal);
   }
 
   /** Hears how the task is. Tells whether it goes on. */
@@ -141,9 +126,8 @@ export class Working implements Work {
       this.#waiting.get(key)?.resolve(response);
       this.#waiting.delete(key);
     }
-    const goesOn = status === 'working' || status === 'input_required';
-    if (!goesOn) this.#leave(`the task is ${status}`);
-    return goesOn;
+    if (isFinal(status)) this.#leave(`the task is ${status}`);
+    return !isFinal(status);
   }
 
   /** Hears of answers, and of the task's end, until the work is done. */

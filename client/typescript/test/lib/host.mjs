@@ -8,8 +8,8 @@ const reconnectionOptions = {
   maxRetries: 200,
 };
 
-/** A client that waits for what it is told. */
-export async function connect(version, url) {
+/** A client that waits for what it is told. `options`: of its transport. */
+export async function connect(version, url, options = {}) {
   const { Client, Transport, call } = await clientSdk(version);
   const capabilities = { sampling: {}, roots: { listChanged: true } };
   const client = new Client({ name: 'tester', version: '7.0.0' }, { capabilities });
@@ -18,7 +18,7 @@ export async function connect(version, url) {
     notes.push({ method, params });
     for (const look of [...waiting]) look();
   };
-  const transport = new Transport(new URL(url), { reconnectionOptions });
+  const transport = new Transport(new URL(url), { reconnectionOptions, ...options });
   await client.connect(transport);
   const text = async (name, given = {}, options = {}) =>
     (await call(client, { name, arguments: given }, options)).content[0].text;

@@ -24,19 +24,21 @@ export async function serveTasks(world, port = 0, ...further) {
 export class Modern {
   #id = 0;
 
-  constructor(url, { capabilities, token } = {}) {
+  constructor(url, { capabilities, token, user } = {}) {
     this.url = url;
     this.capabilities = capabilities ?? { extensions: { [EXTENSION]: {} }, elicitation: {} };
     this.token = token;
+    this.user = user;
   }
 
   /** The same client, at another process, or as somebody else. */
   with(changes) {
     const { url = this.url, ...rest } = changes;
-    return new Modern(url, { capabilities: this.capabilities, token: this.token, ...rest });
+    return new Modern(url, { capabilities: this.capabilities, token: this.token, user: this.user, ...rest });
   }
 
-  request(method, params = {}, { headers = {}, signal } = {}) {
+  /** A request, which was not sent. */
+  made(method, params = {}, { headers = {}, signal } = {}) {
     const name = params.name ?? params.taskId;
     const meta = {
       'io.modelcontextprotocol/protocolVersion': VERSION,
@@ -51,9 +53,14 @@ export class Modern {
       'mcp-method': method,
       ...(name === undefined ? {} : { 'mcp-name': name }),
       ...(this.token ? { authorization: `Bearer ${this.token}` } : {}),
+      ...(this.user ? { 'x-user': this.user } : {}),
       ...headers,
     };
-    return fetch(this.url, { method: 'POST', headers: given, body: JSON.stringify(body), signal });
+    return new Request(this.url, { method: 'POST', headers: given, body: JSON.stringify(body), signal });
+  }
+
+  request(...given) {
+    return fetch(this.made(...given));
   }
 
   /** The message that answers, and the status of HTTP. */

@@ -5,12 +5,16 @@ import path from 'node:path';
 import { lines } from './daemon.mjs';
 
 /** `sdks/server.mjs`, of a version of the SDK. */
-export async function serveIn(world, version, port = 0, framework = 'http') {
+export async function serveIn(world, version, port = 0, framework = 'http', cookie = undefined) {
   const script = path.join(import.meta.dirname, '../sdks/server.mjs');
-  const child = spawn(process.execPath, [script, version, String(port), framework], {
-    env: world.env,
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [script, version, String(port), framework, ...(cookie ? [JSON.stringify(cookie)] : [])],
+    {
+      env: world.env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   const out = lines(child.stdout);
   const [, url] = await out.next(/^listening at (.*)$/);
   return { child, out, url, port: new URL(url).port };
@@ -25,7 +29,7 @@ export async function* events(response) {
       const fields = text
         .slice(0, end)
         .split('\n')
-        .map((line) => line.match(/^(\w*): ?(.*)$/)?.slice(1) ?? []);
+        .map((line) => line.match(/^(\w*): ?([^]*)$/)?.slice(1) ?? []);
       yield Object.fromEntries(fields);
     }
   }

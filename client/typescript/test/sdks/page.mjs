@@ -9,7 +9,11 @@ import { clientSdk } from './sdk.mjs';
 const [version, url, file] = process.argv.slice(2);
 const storage = {
   getItem: () => (fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : null),
-  setItem: (_, text) => fs.writeFileSync(file, text),
+  // In one step, as a browser does it: a page that is killed leaves the old entry or the new one.
+  setItem: (_, text) => {
+    fs.writeFileSync(`${file}.new`, text);
+    fs.renameSync(`${file}.new`, file);
+  },
   removeItem: () => fs.rmSync(file, { force: true }),
 };
 const say = (told) => process.stdout.write(`${JSON.stringify(told)}\n`);

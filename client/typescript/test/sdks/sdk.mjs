@@ -1,8 +1,8 @@
 // The official SDK in one of its versions, so that a test need not know which: `1.13` … `1.32`, or `2`.
 
 /**
- * What a server is made of. Each handler gets the arguments of a call, and `notify`, which sends along with
- * its answer.
+ * What a server is made of. Each handler gets the arguments of a call, `notify`, which sends along with its
+ * answer, and `signal`, which is aborted where the call is cancelled.
  */
 export async function serverSdk(version) {
   if (version === '2') {
@@ -14,6 +14,7 @@ export async function serverSdk(version) {
         call(params, {
           extra: context,
           notify: (message) => context.mcpReq.notify(message),
+          signal: context.mcpReq.signal,
           token: params._meta?.progressToken,
         }),
       );
@@ -27,7 +28,12 @@ export async function serverSdk(version) {
   const onList = (server, list) => server.setRequestHandler(ListToolsRequestSchema, list);
   const onCall = (server, call) =>
     server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) =>
-      call(params, { extra, notify: extra.sendNotification, token: params._meta?.progressToken }),
+      call(params, {
+        extra,
+        notify: extra.sendNotification,
+        signal: extra.signal,
+        token: params._meta?.progressToken,
+      }),
     );
   return { Server, Transport, onList, onCall };
 }

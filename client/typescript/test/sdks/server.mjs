@@ -1,13 +1,14 @@
-// A server on the official SDK, whose sessions survive it: node server.mjs VERSION PORT [FRAMEWORK]
+// A server on the official SDK, whose sessions survive it: node server.mjs VERSION PORT [FRAMEWORK [COOKIE]]
 //
 // FRAMEWORK is `http` (the default), `raw` (the same, but it leaves bodies alone), `express`, `fastify` or
 // `hono`. It prints where it listens, and, unless it is `raw`, the method of each message that a client has
-// posted.
+// posted. COOKIE: the cookie that names sessions, too, as JSON.
 //
 //   visit                 counts in the session's state, and answers the count
 //   who                   answers what the server knows of its client
 //   steps {n, gate, hold} tells n steps as progress, waits for the file `gate`, if one is named, after the
-//                         step `hold` (1), and answers n
+//                         step `hold` (1), and answers n. It prints when it has gone through the gate,
+//                         and when it is cancelled
 //   notify {n}            sends n log messages that belong to no call, and answers n
 //   ask                   asks the client for a sample, and answers its text
 //   large {bytes}         answers so many bytes
@@ -20,7 +21,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { durable, session } from '../../dist/index.js';
 import { serverSdk } from './sdk.mjs';
 
-const [version, port = '0', framework = 'http'] = process.argv.slice(2);
+const [version, port = '0', framework = 'http', cookie] = process.argv.slice(2);
 const { Server, Transport, onList, onCall } = await serverSdk(version);
 const say = (line) => process.stdout.write(`${line}\n`);
 const outside = new AsyncResource('outside');
@@ -51,7 +52,8 @@ function createServer() {
     },
     who: () =>
       JSON.stringify({ info: server.getClientVersion(), capabilities: server.getClientCapabilities() }),
-    steps: async ({ n, gate, hold = 1 }, { notify, token }) => {
+    steps: async ({ n, gate, hold = 1 }, { notify, signal, token }) => {
+      if (gate) signal.addEventListener('abort', () => say(`aborted ${path.basename(gate)}`));
       for (let progress = 1; progress <= n; progress++) {
         // Not awaited: they come in this order nonetheless.
         const told = notify({
@@ -61,6 +63,7 @@ function createServer() {
         if (progress === hold && gate) await told.then(() => opened(gate));
         if (!gate) await told.then(() => new Promise(setImmediate));
       }
+      if (gate) say(`through ${path.basename(gate)}`);
       return n;
     },
     notify: async ({ n }) => {
@@ -90,7 +93,13 @@ function createServer() {
   return server;
 }
 
-const handler = durable(createServer, { service: 'test', transport: Transport, retryMs: 50, start: false });
+const handler = durable(createServer, {
+  service: 'test',
+  transport: Transport,
+  retryMs: 50,
+  start: false,
+  ...(cookie ? { cookie: JSON.parse(cookie) } : {}),
+});
 const posted = (body) => [body].flat().forEach((message) => say(`posted ${message?.method ?? 'answer'}`));
 const tell = (address) => say(`listening at http://127.0.0.1:${address.port}/mcp`);
 

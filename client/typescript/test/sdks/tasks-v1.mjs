@@ -1,6 +1,7 @@
 // A server of MCP 2025-11-25 with the SDK's experimental tasks: node tasks-v1.mjs VERSION PORT
 //
-//   delay {gate, fail}    a task: answers `done` when the file `gate` is there; `fail`: as a failure
+//   delay {gate, fail}    a task: answers `done` when the file `gate` is there; `fail`: as a failure. `message`: says
+//                         so first, `late`: behind the gate. `bytes`: answers so many
 //   ask                   a task: asks the client for its name, tells of it, and greets it
 import fs from 'node:fs';
 import http from 'node:http';
@@ -53,16 +54,20 @@ function createServer() {
       {
         createTask: async (_, extra) => {
           const task = await extra.taskStore.createTask({ ttl: extra.taskRequestedTtl, pollInterval: 10 });
-          void work(extra._meta?.given ?? {}, extra, task.taskId);
+          // Nobody waits for it, and the SDK's own part of it may reject.
+          void work(extra._meta?.given ?? {}, extra, task.taskId).catch((error) => say(`rejected: ${error}`));
           return { task };
         },
         getTask: (_, extra) => extra.taskStore.getTask(extra.taskId),
         getTaskResult: (_, extra) => extra.taskStore.getTaskResult(extra.taskId),
       },
     );
-  tool('delay', async ({ gate, fail }, { taskStore }, taskId) => {
+  tool('delay', async ({ gate, fail, message, late, bytes }, { taskStore }, taskId) => {
+    if (message) await taskStore.updateTaskStatus(taskId, 'working', message);
+    say(`working ${taskId}`);
     await opened(gate);
-    const result = fail ? text('no such city', { isError: true }) : text('done');
+    if (late) await taskStore.updateTaskStatus(taskId, 'working', late);
+    const result = fail ? text('no such city', { isError: true }) : text(bytes ? 'x'.repeat(bytes) : 'done');
     await taskStore.storeTaskResult(taskId, fail ? 'failed' : 'completed', result);
     say(`stored ${taskId}`);
   });

@@ -1,11 +1,13 @@
-// A server of MCP 2026-07-28 with tasks, on the official SDK: node tasks.mjs PORT [LEGACY [PATIENCE]], or
+// A server of MCP 2026-07-28 with tasks, on the official SDK: node tasks.mjs PORT [LEGACY [PATIENCE [WHO]]], or
 // node tasks.mjs stdio
 //
-// It prints where it listens, and what its tools do. `/changed` says that its tools have changed, `/close` ends
-// its subscriptions. The bearer token is the caller, unchecked. LEGACY: `reject`
-// (the default), or `stateless`, which serves MCP 2025-11-25, too. PATIENCE: how long the daemon is waited for, in ms.
+// It prints where it listens, and what its tools do. `/changed` says that its tools have changed, `/updated?URI`
+// that a resource has, `/close` ends its subscriptions. LEGACY: `reject` (the default), or `stateless`, which
+// serves MCP 2025-11-25, too. PATIENCE: how long the daemon is waited for, in ms. WHO: `bearer` (the default), the
+// bearer token is the caller, unchecked; or it runs on Express with `express.json()`, which has found out who asks,
+// by the header `x-user`: `auth`, as the token of `authInfo`, or `caller`, as the user in it.
 //
-//   add {a, b}            a task: answers the sum when the file `gate` is there, if one is named
+//   add {a, b}            a task: answers the sum when the file `gate` is there, if one is named, and begins with `message`
 //   only {gate}           the same for clients that take tasks; refuses others
 //   plain                 no task: answers `plain`
 //   greet {times}         a task: asks the client for its name, and greets it
@@ -19,6 +21,7 @@
 //   large {bytes}         a task with so large a result
 //   count                 answers by `requestState` how often it was called with what it has answered
 //   confirm               asks by `requestState` first, and then answers with a task
+import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
@@ -32,13 +35,14 @@ import {
 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { toNodeHandler } from '@modelcontextprotocol/node';
-import { requestStateCodec, taskExtension } from '../../dist/index.js';
+import { credential, requestStateCodec, taskExtension } from '../../dist/index.js';
 
-const [port = '0', legacy = 'reject', patience = '10000'] = process.argv.slice(2);
+const [port = '0', legacy = 'reject', patience = '10000', who = 'bearer'] = process.argv.slice(2);
 const say = (line) => (port === 'stdio' ? process.stderr : process.stdout).write(`${line}\n`);
 const text = (text) => ({ content: [{ type: 'text', text: String(text) }] });
 const options = { service: 'tasks', start: false, timeoutMs: Number(patience), log: (_, line) => say(line) };
-const tasks = taskExtension(options);
+const caller = ({ authInfo }) => authInfo && credential(authInfo.extra.user);
+const tasks = taskExtension({ ...options, ...(who === 'caller' ? { caller } : {}) });
 
 const state = requestStateCodec(createRequestStateCodec, options);
 
@@ -68,12 +72,12 @@ const name = {
 function createServer() {
   const server = new McpServer(
     { name: 'tasks', version: '1.0.0' },
-    { requestState: { verify: state.verify } },
+    { requestState: { verify: state.verify }, capabilities: { resources: { subscribe: true } } },
   );
   const inputSchema = fromJsonSchema({ type: 'object' });
   const tool = (name, call, more = {}) =>
     server.registerTool(name, { description: name, inputSchema, ...more }, call);
-  tool('add', ({ a, b, gate, pollMs, ttlMs }, context) =>
+  tool('add', ({ a, b, gate, pollMs, ttlMs, message = 'adding' }, context) =>
     tasks.run(
       context,
       async () => {
@@ -81,7 +85,7 @@ function createServer() {
         await opened(gate);
         return text(a + b);
       },
-      { message: 'adding', ...(pollMs && { pollMs }), ...(ttlMs && { ttlMs }) },
+      { message, ...(pollMs !== undefined && { pollMs }), ...(ttlMs !== undefined && { ttlMs }) },
     ),
   );
   tool('only', ({ gate }, context) =>
@@ -142,9 +146,9 @@ function createServer() {
       return text('too late');
     });
   });
-  tool('report', ({ gate, pollMs, ttlMs }, context) =>
+  tool('report', ({ gate, pollMs, ttlMs, message = 'half' }, context) =>
     tasks.run(context, async (work) => {
-      await work.update({ message: 'half', pollMs, ttlMs });
+      await work.update({ message, pollMs, ttlMs });
       await opened(gate);
       return text('whole');
     }),
@@ -170,8 +174,22 @@ if (port === 'stdio') {
   const made = createMcpHandler(createServer, { legacy, maxSubscriptions: 8 });
   const handler = tasks.listening(made);
   const node = toNodeHandler(handler);
+  const { default: express } = await import('express');
+  const app = express();
+  app.use(express.json());
+  app.post('/mcp', (request, response) => {
+    const user = request.get('x-user');
+    const extra = { user };
+    // The same client at any time; its token is another one each time, unless it is what tells who asks.
+    const token = who === 'auth' ? user : randomUUID();
+    if (user) request.auth = { token, clientId: 'tester', scopes: [], extra };
+    void node(request, response, request.body);
+  });
   const server = http.createServer((request, response) => {
+    if (who !== 'bearer' && request.url === '/mcp') return app(request, response);
     if (request.url === '/changed') made.notify.toolsChanged();
+    if (request.url.startsWith('/updated?'))
+      made.notify.resourceUpdated(decodeURIComponent(request.url.split('?')[1]));
     if (request.url === '/close') void handler.close();
     if (request.url === '/mcp') void node(request, response);
     else response.end();

@@ -97,8 +97,8 @@ impl Registry {
             session: id.clone(),
             epoch: session.epoch,
             outcome: Outcome::Resumed,
-            // A session that still has its backend has lost nothing.
-            because: recorded.filter(|_| session.keeper.is_none()),
+            // A session that still has its only backend has lost nothing.
+            because: recorded.filter(|_| session.keepers.of(None).is_none()),
             file: session.file,
         };
         self.effects.push(Effect::SaveSession(session.clone()));
@@ -146,7 +146,7 @@ impl Registry {
             digest: None,
             former: None,
             offered: false,
-            keeper: None,
+            keepers: crate::Keepers::default(),
         };
         let lease =
             Lease { session: session.id.clone(), epoch: session.epoch, outcome, because, file: session.file };

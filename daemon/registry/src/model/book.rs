@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mcp_sessiond_identity::{Key, ProcessId, Said};
 use mcp_sessiond_proto::types::Outcome;
-use mcp_sessiond_proto::{Epoch, Loss, SessionId, Siblings};
+use mcp_sessiond_proto::{BackendName, Epoch, Loss, SessionId, Siblings};
 
 use unreachable::supersedes;
 
+use super::keepers::backend_of;
 use crate::records::Spot;
 use crate::{Claim, Left, Millis, Policy, Records, SessionRecord, Ticket};
 
@@ -27,9 +28,9 @@ pub(super) struct Entry {
     pub(super) epoch: u64,
     pub(super) holder: Option<ProcessId>,
     freed: u64,
-    keeper: Option<ProcessId>,
-    stopped: bool,
-    left: Option<Left>,
+    /// By the name of the backend: the keeper, and whether it was stopped.
+    keepers: BTreeMap<Option<BackendName>, (ProcessId, bool)>,
+    left: BTreeMap<ProcessId, Left>,
     touched: bool,
 }
 
@@ -66,9 +67,9 @@ pub(super) struct Book {
 impl Book {
     /// Begins with what is on record.
     pub(super) fn new(policy: Policy, now: Millis, records: &Records) -> Self {
-        let keeper = |session: &SessionRecord| {
-            let mut keepers = records.keepers.values();
-            keepers.find(|(of, _)| of.as_ref() == Some(&session.id)).map(|(_, keeper)| keeper)
+        let keepers = |session: &SessionRecord| {
+            let kept = records.keepers.values().filter(|(of, _)| of.as_ref() == Some(&session.id));
+            kept.map(|(_, keeper)| (keeper.of.clone(), (keeper.process, keeper.ending))).collect()
         };
         let entry = |session: &SessionRecord| Entry {
             id: Some(session.id.clone()),
@@ -80,9 +81,8 @@ impl Book {
             epoch: session.epoch.0,
             holder: session.holder,
             freed: session.freed,
-            keeper: keeper(session).map(|keeper| keeper.process),
-            stopped: keeper(session).is_some_and(|keeper| keeper.ending),
-            left: None,
+            keepers: keepers(session),
+            left: BTreeMap::new(),
             touched: false,
         };
         let entries: BTreeMap<u64, Entry> =
@@ -175,12 +175,13 @@ impl Book {
 
     pub(super) fn exited(&mut self, dead: &[ProcessId]) {
         let mut changed: Vec<(u64, Loss)> = Vec::new();
-        for (number, entry) in &mut self.entries {
-            if let Some(keeper) = entry.keeper.filter(|keeper| dead.contains(keeper)) {
-                let words = self.words.get(&keeper).copied();
-                let why = if entry.stopped { Loss::Stopped } else { words.unwrap_or(Loss::Killed) };
-                (entry.keeper, entry.stopped) = (None, false);
-                changed.push((*number, why));
+        for keeper in dead {
+            for (number, entry) in &mut self.entries {
+                let kept = entry.keepers.values().find(|(kept, _)| kept == keeper);
+                let Some(stopped) = kept.map(|(_, stopped)| *stopped) else { continue };
+                entry.keepers.retain(|_, (kept, _)| kept != keeper);
+                let words = self.words.get(keeper).copied();
+                changed.push((*number, if stopped { Loss::Stopped } else { words.unwrap_or(Loss::Killed) }));
             }
         }
         self.words.retain(|keeper, _| !dead.contains(keeper));
@@ -234,23 +235,31 @@ impl Book {
     /// A keeper was registered.
     pub(super) fn registered(&mut self, id: &SessionId, keeper: ProcessId) {
         for entry in self.entries.values_mut().filter(|entry| entry.id.as_ref() == Some(id)) {
-            if entry.keeper != Some(keeper) {
-                (entry.keeper, entry.stopped) = (Some(keeper), false);
+            let kept = entry.keepers.entry(backend_of(&keeper)).or_insert((keeper, false));
+            if kept.0 != keeper {
+                *kept = (keeper, false);
             }
         }
     }
 
-    pub(super) fn stopped(&mut self, id: &SessionId) {
+    pub(super) fn stopped(&mut self, id: &SessionId, backend: Option<&BackendName>) {
         for entry in self.entries.values_mut().filter(|entry| entry.id.as_ref() == Some(id)) {
-            entry.stopped = entry.keeper.is_some();
+            let meant = |name: &Option<BackendName>| backend.is_none() || name.as_ref() == backend;
+            for (_, (_, stopped)) in entry.keepers.iter_mut().filter(|(name, _)| meant(name)) {
+                *stopped = true;
+            }
         }
     }
 
     /// A keeper tells how its front has left.
-    pub(super) fn left(&mut self, id: &SessionId, left: Left) {
+    pub(super) fn left(&mut self, id: &SessionId, keeper: ProcessId, left: Left) {
         let numbers = self.numbers(|entry| entry.id.as_ref() == Some(id));
         for number in &numbers {
-            self.entries.get_mut(number).expect("it was found just now").left = Some(left);
+            let entry = self.entries.get_mut(number).expect("it was found just now");
+            if entry.left.values().all(|known| known.epoch <= left.epoch) {
+                entry.left.retain(|_, former| former.epoch == left.epoch);
+                entry.left.insert(keeper, left);
+            }
         }
         for number in numbers {
             let entry = &self.entries[&number];
@@ -266,7 +275,7 @@ impl Book {
     }
 
     pub(super) fn touched(&mut self, id: &SessionId) {
-        let of = |entry: &&mut Entry| entry.id.as_ref() == Some(id) && entry.keeper.is_some();
+        let of = |entry: &&mut Entry| entry.id.as_ref() == Some(id) && !entry.keepers.is_empty();
         for entry in self.entries.values_mut().filter(of) {
             entry.touched = true;
         }

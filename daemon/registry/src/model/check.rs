@@ -34,7 +34,7 @@ pub(super) fn check(registry: &Registry) {
             let former = names.insert((session.owner, session.told().clone()), id());
             assert_eq!(former, None, "two sessions that their owner calls alike");
         }
-        if let Some(keeper) = &session.keeper {
+        for keeper in session.keepers.iter() {
             assert_eq!(kept_by.insert(keeper.process, id()), None, "a keeper of two sessions");
         }
         assert!(session.key.is_some() || session.holder.is_some(), "a doubtful session that nobody holds");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mcp_sessiond_identity::ProcessId;
-use mcp_sessiond_proto::SessionId;
+use mcp_sessiond_proto::{BackendName, SessionId};
 
 use crate::Records;
 use crate::Registry;
@@ -19,6 +19,18 @@ pub(super) enum Standing {
     Ending,
     /// It has exited, and what it left is being swept.
     Exited,
+}
+
+/// Which backend of its session a process keeps, if it is a keeper: one of three.
+pub(super) fn backend_of(keeper: &ProcessId) -> Option<BackendName> {
+    match keeper.inode.unwrap_or(0) % 3 {
+        0 => None,
+        number => Some(backend_name(number)),
+    }
+}
+
+pub(super) fn backend_name(number: u64) -> BackendName {
+    format!("backend-{number}").parse().expect("a name")
 }
 
 /// The keepers.
@@ -50,7 +62,14 @@ impl Shelf {
 
     /// The code with which a keeper must be refused that registers under a lease which is good.
     pub(super) fn refusal(&self, keeper: ProcessId, of: &SessionId) -> Option<&'static str> {
-        match self.keepers.get(&keeper)? {
+        let Some(standing) = self.keepers.get(&keeper) else {
+            let held = |standing: &Standing| matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
+            let mut others = self.keepers.iter().filter(|(_, standing)| held(standing));
+            let is_mixed =
+                others.any(|(other, _)| backend_of(other).is_some() != backend_of(&keeper).is_some());
+            return is_mixed.then_some("invalid_argument");
+        };
+        match standing {
             Standing::Of(session) if session == of => None,
             Standing::Stopped(session) if session == of => Some("unknown_backend"),
             Standing::Of(_) | Standing::Stopped(_) => Some("invalid_argument"),
@@ -62,7 +81,7 @@ impl Shelf {
         for (process, standing) in &mut self.keepers {
             let is_held =
                 matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
-            if is_held && *process != keeper {
+            if is_held && *process != keeper && backend_of(process) == backend_of(&keeper) {
                 *standing = Standing::Ending;
             }
         }
@@ -76,15 +95,18 @@ impl Shelf {
         }
     }
 
-    /// Whether there is one to be stopped.
-    pub(super) fn stop(&mut self, of: &SessionId) -> bool {
-        for standing in self.keepers.values_mut() {
-            if matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of) {
+    /// Whether there is one to be stopped. Without a name all are.
+    pub(super) fn stop(&mut self, of: &SessionId, backend: Option<&BackendName>) -> bool {
+        let mut is_there = false;
+        for (process, standing) in &mut self.keepers {
+            let is_held =
+                matches!(standing, Standing::Of(session) | Standing::Stopped(session) if session == of);
+            if is_held && backend.is_none_or(|backend| backend_of(process).as_ref() == Some(backend)) {
                 *standing = Standing::Stopped(of.clone());
-                return true;
+                is_there = true;
             }
         }
-        false
+        is_there
     }
 
     pub(super) fn exited(&mut self, dead: &[ProcessId]) {
@@ -119,8 +141,8 @@ impl Shelf {
             let standing = if keeper.ending { Standing::Stopped(id) } else { Standing::Of(id) };
             known.insert(keeper.process, standing);
         }
-        let with_keeper = registry.sessions().filter(|session| session.keeper.is_some());
-        assert_eq!(with_keeper.count(), known.len(), "a keeper is not in the index");
+        let with_keeper = registry.sessions().map(|session| session.keepers.iter().count());
+        assert_eq!(with_keeper.sum::<usize>(), known.len(), "a keeper is not in the index");
         known.extend(registry.ending.keys().map(|process| (*process, Standing::Ending)));
         known.extend(registry.exited_keepers.keys().map(|process| (*process, Standing::Exited)));
         assert_eq!(known, self.keepers, "keepers");

@@ -14,11 +14,11 @@ use mcp_sessiond_proto::{ClientName, Epoch, Error, Label, SessionId};
 
 use super::book::Book;
 use super::check::check;
-use super::keepers::Shelf;
+use super::keepers::{Shelf, backend_name, backend_of};
 use super::{Asks, Cast, Given, Named, Step, Told, host_row, spot, traits};
 use crate::Records;
 use crate::{
-    Claim, Claimant, Digest, Effect, KeeperRecord, Lease, Left, Millis, NO_TOKEN, Policy, Registry,
+    Claim, Claimant, Digest, Effect, KeeperRecord, Keepers, Lease, Left, Millis, NO_TOKEN, Policy, Registry,
     SessionRecord, Ticket, TokenFile, Wants,
 };
 
@@ -181,12 +181,14 @@ impl World {
                 let (keeper, backend) = (cast.processes[process].id, cast.processes[backend].id);
                 self.started(cast, keeper, backend);
             }
-            Step::Stop(session) => {
+            Step::Stop(session, backend) => {
                 self.take_in_exits(cast);
                 let Some(id) = self.told.iter().rev().nth(session).cloned() else { return };
-                let is_there = self.shelf.stop(&id);
-                self.book.stopped(&id);
-                assert_eq!(self.registry.stop_backend(&id).is_ok(), is_there, "whether it was stopped");
+                let backend = backend.map(backend_name);
+                let is_there = self.shelf.stop(&id, backend.as_ref());
+                self.book.stopped(&id, backend.as_ref());
+                let stopped = self.registry.stop_backend(&id, backend.as_ref());
+                assert_eq!(stopped.is_ok(), is_there, "whether it was stopped");
             }
             Step::Sweep(most) => {
                 self.take_in_exits(cast);

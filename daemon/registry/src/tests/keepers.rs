@@ -1,12 +1,12 @@
 //! Keepers, one example each.
 
+use mcp_sessiond_proto::BackendName;
 use mcp_sessiond_proto::backends::KeeperName;
 
 use super::*;
 
 fn keeper(pid: u32) -> KeeperRecord {
-    let (process, name) = (process(pid), KeeperName(pid));
-    KeeperRecord { process, name, program: "server".into(), backend: None, ending: false, service: None }
+    KeeperRecord::new(process(pid), KeeperName(pid), "server".into())
 }
 
 impl Bench {
@@ -36,7 +36,7 @@ impl Bench {
     }
 
     fn told_of(&self, lease: &Lease) -> Option<u32> {
-        let keeper = self.registry.session(&lease.session)?.keeper.as_ref();
+        let keeper = self.registry.session(&lease.session)?.keepers.of(None);
         keeper.map(|keeper| keeper.process.pid)
     }
 }
@@ -135,8 +135,8 @@ fn the_backend_of_a_doubtful_session_ends_with_its_holder() {
 fn nobody_is_led_to_a_backend_that_was_stopped() {
     let mut bench = Bench::new();
     let lease = bench.with_keeper(1, 50);
-    bench.registry.stop_backend(&lease.session).expect("there is one");
-    bench.registry.stop_backend(&lease.session).expect("it is still there");
+    bench.registry.stop_backend(&lease.session, None).expect("there is one");
+    bench.registry.stop_backend(&lease.session, None).expect("it is still there");
     assert_eq!(bench.asked(), (vec![50], vec![]));
     let front = bench.registry.front(&lease.session, KeeperName(50), process(50), lease.epoch);
     assert_eq!(front, Err(Error::UnknownBackend));
@@ -144,7 +144,7 @@ fn nobody_is_led_to_a_backend_that_was_stopped() {
     bench.registry.exited(&[process(50)]);
     assert_eq!(bench.asked(), (vec![], vec![50]));
     assert_eq!(bench.told_of(&lease), None);
-    assert_eq!(bench.registry.stop_backend(&lease.session), Err(Error::UnknownBackend));
+    assert_eq!(bench.registry.stop_backend(&lease.session, None), Err(Error::UnknownBackend));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn the_next_daemon_goes_on_ending_keepers() {
     let mut bench = Bench::new();
     let lease = bench.with_keeper(1, 50);
     bench.keep(&lease, 51).expect("the newest lease");
-    bench.registry.stop_backend(&lease.session).expect("there is one");
+    bench.registry.stop_backend(&lease.session, None).expect("there is one");
     let mut bench = bench.restart();
     let (mut asked, _) = bench.asked();
     asked.sort_unstable();
@@ -172,4 +172,56 @@ fn the_next_daemon_goes_on_ending_keepers() {
     let mut bench = bench.restart();
     bench.registry.exited(&[process(50)]);
     assert_eq!(bench.asked().1, [50]);
+}
+
+#[test]
+fn each_backend_of_a_session_has_a_keeper_and_a_life_of_its_own() {
+    let mut bench = Bench::new();
+    let lease = bench.claim(1);
+    let named = |name: &str, pid| KeeperRecord { of: Some(name.parse().expect("a name")), ..keeper(pid) };
+    for (name, pid) in [("files", 50), ("web", 51)] {
+        bench.registry.keep_backend(&lease.session, lease.epoch, named(name, pid)).expect("the newest");
+    }
+    assert_eq!(bench.asked(), (vec![], vec![]), "neither takes the place of the other");
+    let same = bench.registry.keep_backend(&lease.session, lease.epoch, named("web", 50));
+    assert!(matches!(same, Err(Error::InvalidArgument { .. })), "it keeps another backend: {same:?}");
+
+    let nameless = bench.keep(&lease, 52);
+    assert!(
+        matches!(nameless, Err(Error::InvalidArgument { .. })),
+        "it would not be the only one: {nameless:?}"
+    );
+
+    bench.registry.exited(&[process(50)]);
+    assert_eq!(bench.asked(), (vec![], vec![50]));
+    let [files, web] = ["files", "web"].map(|name| name.parse::<BackendName>().expect("a name"));
+    assert!(!bench.registry.is_way_free(&lease.session, Some(&files)), "it is being swept");
+    assert!(bench.registry.is_way_free(&lease.session, Some(&web)));
+    let kept = |bench: &Bench, name| {
+        let kept = bench.registry.session(&lease.session)?.keepers.of(Some(name))?;
+        Some((kept.process.pid, kept.ending))
+    };
+    assert_eq!((kept(&bench, &files), kept(&bench, &web)), (None, Some((51, false))));
+
+    let stopped = bench.registry.stop_backend(&lease.session, Some(&files));
+    assert_eq!(stopped, Err(Error::UnknownBackend));
+    bench.registry.stop_backend(&lease.session, None).expect("there is one");
+    assert_eq!((bench.asked(), kept(&bench, &web)), ((vec![51], vec![]), Some((51, true))));
+}
+
+#[test]
+fn a_session_has_so_many_backends_and_no_more() {
+    let mut bench = Bench::new();
+    let lease = bench.claim(1);
+    let mut keep = |name: u32, pid: u32| {
+        let of = Some(format!("backend-{name}").parse().expect("a name"));
+        bench.registry.keep_backend(&lease.session, lease.epoch, KeeperRecord { of, ..keeper(pid) })
+    };
+    for number in 0..256 {
+        keep(number, 1_000 + number).expect("there is room");
+    }
+    let limit = 256;
+    let what = "the number of backends of this session".into();
+    assert_eq!(keep(256, 2_000), Err(Error::QuotaExceeded { what, limit }));
+    keep(255, 2_001).expect("in the place of another");
 }

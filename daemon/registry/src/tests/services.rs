@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use mcp_sessiond_proto::backends::KeeperName;
-use mcp_sessiond_proto::{ServiceName, SessionId};
+use mcp_sessiond_proto::{BackendName, ServiceName, SessionId};
 use proptest::prelude::*;
 
 use super::*;
@@ -81,7 +81,7 @@ fn a_keeper_lets_only_the_services_leaseholder_attach() {
         .registry
         .backend_started(&of.1, KeeperName(50), process(50), process(60))
         .expect("it is its keeper");
-    let known = bench.registry.service_backend(&of).and_then(|keeper| keeper.backend);
+    let known = bench.registry.service_backend(&of, None).and_then(|keeper| keeper.backend);
     assert_eq!(known, Some(process(60)));
 }
 
@@ -96,13 +96,13 @@ fn a_keeper_ends_with_its_session_or_when_another_one_takes_its_place() {
     bench.registry.keep_service_backend(&of, Epoch(1), keeper(51)).expect("it serves");
     assert_eq!(bench.ended(), [50]);
     bench.registry.end_service_session(&of);
-    assert_eq!((bench.ended(), bench.registry.service_backend(&of)), (vec![51], None));
-    assert!(!bench.registry.is_service_way_free(&of), "what is left of it may be in the way");
+    assert_eq!((bench.ended(), bench.registry.service_backend(&of, None)), (vec![51], None));
+    assert!(!bench.registry.is_service_way_free(&of, None), "what is left of it may be in the way");
     bench.exit(&[50, 51]);
     bench.registry.swept(&process(50));
-    assert!(!bench.registry.is_service_way_free(&of));
+    assert!(!bench.registry.is_service_way_free(&of, None));
     bench.registry.swept(&process(51));
-    assert!(bench.registry.is_service_way_free(&of));
+    assert!(bench.registry.is_service_way_free(&of, None));
     bench.exit(&[1]);
     assert!(bench.registry.is_idle() && bench.registry.services().next().is_none(), "nothing is left");
 }
@@ -114,7 +114,7 @@ enum Step {
     Exit(u32),
     Keep { serves: u32, keeper: u32, session: u32 },
     End(u32),
-    Stop(u32),
+    Stop(u32, bool),
     Swept(u32),
     Crash,
 }
@@ -128,7 +128,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (serves, keepers.clone(), sessions.clone())
             .prop_map(|(serves, keeper, session)| Step::Keep { serves, keeper, session }),
         1 => sessions.clone().prop_map(Step::End),
-        1 => sessions.prop_map(Step::Stop),
+        1 => (sessions, any::<bool>()).prop_map(|(session, named)| Step::Stop(session, named)),
         2 => keepers.prop_map(Step::Swept),
         2 => Just(Step::Crash),
     ]
@@ -144,6 +144,18 @@ struct Book {
     /// The session of each keeper, and the keepers that have to end and are not swept.
     keeps: BTreeMap<u32, SessionId>,
     gone: Vec<u32>,
+}
+
+fn name(number: u32) -> BackendName {
+    format!("backend-{number}").parse().expect("a name")
+}
+
+/// Which backend of its session a keeper holds: one of three, of which the one without a name is alone.
+fn backend(keeper: u32) -> Option<BackendName> {
+    match keeper % 3 {
+        0 => None,
+        number => Some(name(number)),
+    }
 }
 
 proptest! {
@@ -189,17 +201,25 @@ proptest! {
                 Step::Keep { serves, keeper: pid, session: number } => {
                     let epoch = Epoch(book.told.get(&serves).copied().unwrap_or(9));
                     let of = session(number);
-                    let kept = bench.registry.keep_service_backend(&of, epoch, keeper(pid));
+                    let named = KeeperRecord { of: backend(pid), ..keeper(pid) };
+                    let kept = bench.registry.keep_service_backend(&of, epoch, named);
                     let is_newest = book.serves.is_some() && epoch.0 == book.newest;
-                    let stopped = bench.registry.service_backend(&of).is_some_and(|keeper| keeper.ending);
+                    let stopped = bench.registry.service_backend(&of, backend(pid).as_ref()).is_some_and(|keeper| keeper.ending);
                     let is_free = match book.keeps.get(&pid) {
                         Some(kept) => *kept == of.1 && !stopped,
-                        None => !book.gone.contains(&pid),
+                        None => {
+                            let is_mixed = |other: u32| backend(other).is_some() != backend(pid).is_some();
+                            let mut others = book.keeps.iter().filter(|(_, id)| **id == of.1);
+                            !book.gone.contains(&pid) && !others.any(|(other, _)| is_mixed(*other))
+                        }
                     };
                     prop_assert_eq!(kept.is_ok(), is_newest && is_free, "{:?}", kept);
                     if kept.is_ok() {
+                        let is_former = |other: u32, id: &SessionId| {
+                            other != pid && *id == of.1 && backend(other) == backend(pid)
+                        };
                         let former: Vec<u32> =
-                            book.keeps.iter().filter(|(other, id)| **other != pid && **id == of.1).map(|(other, _)| *other).collect();
+                            book.keeps.iter().filter(|(other, id)| is_former(**other, id)).map(|(other, _)| *other).collect();
                         for other in former {
                             book.keeps.remove(&other);
                             book.gone.push(other);
@@ -217,10 +237,12 @@ proptest! {
                         book.gone.push(pid);
                     }
                 }
-                Step::Stop(number) => {
+                Step::Stop(number, named) => {
                     let of = session(number);
-                    let known = book.keeps.values().any(|id| *id == of.1);
-                    prop_assert_eq!(bench.registry.stop_service_backend(&of).is_ok(), known);
+                    let is_meant = |pid: u32| !named || backend(pid) == Some(name(1));
+                    let known = book.keeps.iter().any(|(pid, id)| *id == of.1 && is_meant(*pid));
+                    let stopped = bench.registry.stop_service_backend(&of, named.then(|| name(1)).as_ref());
+                    prop_assert_eq!(stopped.is_ok(), known);
                 }
                 Step::Swept(pid) => {
                     // The edge calls this only after the keeper has exited.

@@ -45,6 +45,58 @@ fn an_unused_twin_that_goes_costs_the_other_nothing() {
     assert_eq!((next.session, next.because), (used.session, None));
 }
 
+/// A server of two backends, and its keepers, the second of which holds `web`.
+fn of_two(bench: &mut Bench, pid: u32, keepers: [u32; 2]) -> Lease {
+    let claim = Claim { key: Some(KEY), deadline: 0, ..bench.claim_of(HOST, pid) };
+    let lease = granted(bench.tell(claim));
+    for (keeper, name) in keepers.into_iter().zip(["files", "web"]) {
+        let record = KeeperRecord::new(process(keeper), KeeperName(keeper), "server".into());
+        let record = KeeperRecord { of: Some(name.parse().expect("a name")), ..record };
+        bench.registry.keep_backend(&lease.session, lease.epoch, record).expect("the newest lease");
+    }
+    lease
+}
+
+#[test]
+fn a_session_of_several_backends_is_unused_once_every_keeper_has_said_so() {
+    let mut bench = Bench::new();
+    bench.kept(1, 50, KEY);
+    let twin = of_two(&mut bench, 2, [51, 52]);
+    bench.exit(&[2]);
+    bench.left(&twin, 51, false, false);
+    assert!(bench.has(&twin), "the other keeper has not said yet");
+    bench.left(&twin, 52, false, false);
+    assert!(!bench.has(&twin));
+}
+
+#[test]
+fn a_late_word_of_one_keeper_does_not_undo_what_another_has_said_since() {
+    let mut bench = Bench::new();
+    let first = of_two(&mut bench, 1, [51, 52]);
+    bench.exit(&[1]);
+    bench.left(&first, 52, true, true);
+    let second = bench.claim(2);
+    assert_eq!(second.session, first.session);
+    bench.kept(3, 50, KEY);
+    bench.exit(&[2]);
+    bench.left(&second, 52, false, false);
+    bench.left(&first, 51, true, true);
+    bench.left(&second, 51, false, false);
+    assert!(!bench.has(&second), "nobody has used it");
+}
+
+#[test]
+fn the_loss_of_one_of_several_backends_is_told_to_the_next_front() {
+    let mut bench = Bench::new();
+    of_two(&mut bench, 1, [51, 52]);
+    bench.exit(&[1]);
+    bench.exit(&[51]);
+    let next = bench.claim(2);
+    assert_eq!((next.outcome, next.because), (Outcome::Resumed, Some(Loss::Killed)));
+    bench.exit(&[2]);
+    assert_eq!(bench.claim(3).because, None, "once");
+}
+
 #[test]
 fn the_keeper_s_word_may_come_before_the_exit_of_its_front() {
     let mut bench = Bench::new();
@@ -188,7 +240,7 @@ fn a_backend_that_is_lost_while_nobody_is_attached_is_told_to_the_next_front() {
     let mut bench = Bench::new();
     let lease = bench.kept(1, 50, KEY);
     bench.exit(&[1]);
-    bench.registry.stop_backend(&lease.session).expect("it is there");
+    bench.registry.stop_backend(&lease.session, None).expect("it is there");
     bench.exit(&[50]);
     assert_eq!(bench.claim(2).because, Some(Loss::Stopped));
 }
@@ -202,12 +254,12 @@ fn what_takes_the_place_of_another_waits_until_nothing_is_left_of_it() {
     let next = bench.claim(3);
     let other = Claim { key: Some(key(8)), ..bench.claim_of(HOST, 4) };
     let other = granted(bench.tell(other));
-    assert!(bench.registry.is_way_free(&other.session), "another program");
+    assert!(bench.registry.is_way_free(&other.session, None), "another program");
     for keeper in [50, 51] {
-        assert!(!bench.registry.is_way_free(&next.session));
+        assert!(!bench.registry.is_way_free(&next.session, None));
         bench.exit(&[keeper]);
-        assert!(!bench.registry.is_way_free(&next.session), "its backend is being swept");
+        assert!(!bench.registry.is_way_free(&next.session, None), "its backend is being swept");
         bench.registry.swept(&process(keeper));
     }
-    assert!(bench.registry.is_way_free(&next.session));
+    assert!(bench.registry.is_way_free(&next.session, None));
 }

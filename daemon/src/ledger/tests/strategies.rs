@@ -106,24 +106,28 @@ fn any_session() -> impl Strategy<Value = SessionRecord> {
             digest,
             former,
             offered,
-            keeper: None,
+            keepers: Keepers::default(),
             name: offered.then(SessionId::mint),
             made_by: offered.then(RequestId::mint),
         }
     })
 }
 
-/// Each with a session of its own, or none.
+/// One for each backend of some sessions, or of none.
 fn keeper() -> impl Strategy<Value = (Option<SessionId>, KeeperRecord)> {
     let sessions =
         select(vec!["a", "b", "~!'\""]).prop_map(|id| (id.len() as u32 + id.as_bytes()[0] as u32, id));
     let service = option::of(service().prop_map(|service| service.name));
-    (sessions, any::<bool>(), any::<u32>(), ".*", option::of(process()), any::<bool>(), service).prop_map(
-        |((pid, id), is_held, name, program, backend, ending, service)| {
+    let of = option::of(select(vec!["files", "the web"]));
+    let whose = (sessions, of, any::<bool>());
+    (whose, any::<u32>(), ".*", option::of(process()), any::<bool>(), service).prop_map(
+        |(((pid, id), of, is_held), name, program, backend, ending, service)| {
+            // Each has a process of its own, as keepers have.
+            let pid = pid + of.map_or(0, |of| 1_000 * of.len() as u32);
             let process = ProcessId { pid, start: StartTime(u64::MAX), inode: Some(u64::MAX) };
             let session = is_held.then(|| id.parse().expect("an id"));
-            let name = KeeperName(name);
-            (session, KeeperRecord { process, name, program, backend, ending, service })
+            let (name, of) = (KeeperName(name), of.map(|of| of.parse().expect("a name")));
+            (session, KeeperRecord { process, name, of, program, backend, ending, service })
         },
     )
 }

@@ -71,6 +71,11 @@ impl Facts {
         self.was.len() >= REMEMBERED && !base.is_some_and(|base| self.knows(base))
     }
 
+    /// Whether these are what the very next commit has made of `former`, whose items it has kept.
+    pub(super) fn follows(&self, former: &Self) -> bool {
+        self.generation == former.generation && self.count == former.count + 1
+    }
+
     /// Whether this version is in place, or was not long ago.
     pub(super) fn knows(&self, version: Version) -> bool {
         self.version == version || self.was.contains(&version)

@@ -49,42 +49,60 @@ impl DynamoDb {
         keys: &[Key],
     ) -> Result<Option<Record>, StorageError> {
         let mut seen = Vec::new();
+        let mut found = self.live_head(place).await?;
         for _ in 0..ATTEMPTS {
-            let Some(head) = self.live_head(place).await? else { return Ok(None) };
-            if let Some(items) = self.items_below(place, &head, keys).await? {
+            let Some(mut head) = found else { return Ok(None) };
+            let mut below = self.below(place, &head, keys).await?;
+            // One of several items is of a later version. All are, with the change that made it; but not where another came before it.
+            if below.len() > 1 && below.values().any(|entry| entry.count > head.facts.count) {
+                match self.live_head(place).await? {
+                    Some(next) if next.facts.follows(&head.facts) => head = next,
+                    next => {
+                        seen.push(head.facts.version);
+                        found = next;
+                        continue;
+                    }
+                }
+                overlay(&head, keys, &mut below);
+            }
+            if let Some(items) = self.items_of(place, &head, below, keys).await? {
                 return Ok(Some(Record { version: head.facts.version, head: head.bytes, items }));
             }
             seen.push(head.facts.version);
+            found = self.live_head(place).await?;
         }
         Err(self.torn(&seen))
     }
 
-    /// The items of these keys, as of this head or later. None: they have gone in between.
-    async fn items_below(
+    /// What there is of these keys, tombstones among it: each as of this head or later.
+    async fn below(
         &self,
         place: &Place,
         head: &Head,
         keys: &[Key],
-    ) -> Result<Option<Vec<Option<Item>>>, StorageError> {
-        let partition = head.facts.generation.partition(place);
+    ) -> Result<HashMap<Key, Entry>, StorageError> {
         // A batch must not ask for one row twice.
-        let distinct: HashSet<&Key> = keys.iter().collect();
-        let below: Vec<&Key> = distinct.iter().copied().collect();
-        let mut found: HashMap<Key, Option<Content>> = HashMap::new();
-        for entry in self.entries(&partition, &below).await? {
-            let entry = overlaid(head, entry);
-            found.insert(entry.key, entry.content);
-        }
-        for key in distinct {
-            if let Some(content) = head.pending.entries.get(key) {
-                found.entry(key.clone()).or_insert_with(|| content.clone());
-            }
-        }
-        let is_missing = keys.iter().any(|key| !found.contains_key(key));
+        let distinct: Vec<&Key> = keys.iter().collect::<HashSet<_>>().into_iter().collect();
+        let entries = self.entries(&head.facts.generation.partition(place), &distinct).await?;
+        let mut below = entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
+        overlay(head, keys, &mut below);
+        Ok(below)
+    }
+
+    /// The items of these keys. None: some have gone in between.
+    async fn items_of(
+        &self,
+        place: &Place,
+        head: &Head,
+        below: HashMap<Key, Entry>,
+        keys: &[Key],
+    ) -> Result<Option<Vec<Option<Item>>>, StorageError> {
+        let is_missing = keys.iter().any(|key| !below.contains_key(key));
         if is_missing && !self.is_still(place, head.facts.generation).await? {
             return Ok(None);
         }
-        let contents = found.into_iter().filter_map(|(key, content)| Some((key, content?))).collect();
+        let contents = below.into_iter().filter_map(|(key, entry)| Some((key, entry.content?))).collect();
+        let partition = head.facts.generation.partition(place);
         let Some(items) = self.items(&partition, contents).await? else { return Ok(None) };
         let items: HashMap<Key, Item> = items.into_iter().map(|item| (item.key.clone(), item)).collect();
         Ok(Some(keys.iter().map(|key| items.get(key).cloned()).collect()))
@@ -185,6 +203,18 @@ impl DynamoDb {
             return damaged();
         }
         StorageError::Unavailable("a record in DynamoDB changes faster than it can be read".into())
+    }
+}
+
+/// Lays what the pending change makes of these keys over what was read of them.
+fn overlay(head: &Head, keys: &[Key], below: &mut HashMap<Key, Entry>) {
+    let count = head.facts.count;
+    for key in keys {
+        if let Some(content) = head.pending.entries.get(key)
+            && below.get(key).is_none_or(|entry| entry.count < count)
+        {
+            below.insert(key.clone(), Entry { key: key.clone(), count, content: content.clone() });
+        }
     }
 }
 

@@ -44,8 +44,9 @@ pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Open
     }
     set_up(&connection, durability)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    writer::check_format(&connection, path)?;
     match version {
-        VERSION => writer::check(&connection, path)?,
+        VERSION => writer::check(&connection)?,
         0 => create(&mut connection)?,
         newer => return Ok(Opened::Newer(newer)),
     }

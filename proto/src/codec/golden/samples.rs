@@ -27,6 +27,7 @@ pub(super) fn append() -> AppendRequest {
         stream: "t1".parse().expect("id"),
         request: Some("r1".parse().expect("id")),
         messages: vec![None, Some(answer)],
+        close: false,
     }
 }
 

@@ -228,7 +228,19 @@ impl Visit {
         request: Option<RequestId>,
         messages: Vec<Option<Json>>,
     ) -> Result<Vec<Appended>, Error> {
-        let request = AppendRequest { of: self.of(), stream: stream(name), request, messages };
+        let request = AppendRequest { of: self.of(), stream: stream(name), request, messages, close: false };
+        self.contents.append(&self.access, &request).await
+    }
+
+    /// Appends messages, and closes the stream with them.
+    pub(super) async fn append_and_close(
+        &self,
+        name: &str,
+        request: Option<RequestId>,
+        messages: &[&str],
+    ) -> Result<Vec<Appended>, Error> {
+        let messages = messages.iter().map(|message| Some(json(message))).collect();
+        let request = AppendRequest { of: self.of(), stream: stream(name), request, messages, close: true };
         self.contents.append(&self.access, &request).await
     }
 

@@ -3,7 +3,7 @@
 use mcp_sessiond_daemon::storage::{Change, Item, Key, Place, Scan, Storage};
 
 use super::{
-    bytes, create, everything, item, items, keys, only, pairs, place, puts, range, read, tagged, text,
+    bytes, commit, create, everything, item, items, keys, only, pairs, place, puts, range, read, tagged, text,
 };
 use crate::contract::backends::Backend;
 
@@ -25,6 +25,31 @@ pub(crate) async fn read_in_the_order_asked<B: Backend>(backend: B) {
     let found = store.read(&place, &many).await.expect("readable").expect("a record").items;
     assert_eq!(found.iter().flatten().collect::<Vec<_>>(), [&item("b", "2")]);
     assert_eq!((found.len(), &found[128]), (129, &Some(item("b", "2"))));
+}
+
+/// Two items change together, while another daemon reads them.
+pub(crate) async fn read_of_one_version<B: Backend>(backend: B) {
+    const NAMES: [&str; 2] = ["a", "b"];
+    let (store, beside, place) = (backend.store(), backend.beside().await, place("together"));
+    let both =
+        |n: u32| puts(&NAMES.map(|name| (name, n.to_string())).each_ref().map(|(name, n)| (*name, &**n)));
+    let mut version = create(&*store, &place, both(0)).await;
+    let writes = async {
+        for n in 1..=60 {
+            version = commit(&*store, &place, Some(version), both(n)).await;
+        }
+    };
+    let reads = async {
+        loop {
+            let [a, b] = read(&*beside, &place, &NAMES).await.items.try_into().expect("two");
+            assert_eq!(a.expect("there").value, b.expect("there").value);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = writes => {}
+        () = reads => {}
+    }
 }
 
 /// Items `a0` to `a9` of ten bytes each, with the tags `even` and `odd`.
@@ -145,6 +170,6 @@ pub(crate) async fn records_do_not_see_each_other<B: Backend>(backend: B) {
     let version = create(&*store, &one, puts(&[("a", "one's"), ("b", "one's")])).await;
     create(&*store, &other, puts(&[("a", "other's")])).await;
     let change = Change { clear: true, forget: vec![everything()], ..only("head") };
-    super::commit(&*store, &one, Some(version), change).await;
+    commit(&*store, &one, Some(version), change).await;
     assert_eq!(items(&*store, &other).await, pairs(&[("a", "other's")]));
 }

@@ -1,6 +1,7 @@
 //! Messages that are too large: whoever waits is told.
 
 use super::*;
+use crate::{Oversized, words};
 
 const LARGE: &str = "the server's answer has more than 16 MiB and can't be relayed";
 
@@ -69,4 +70,23 @@ fn an_answer_of_the_host_that_is_too_large_fails_the_ask() {
     assert_eq!(bench.front_gets(), [""; 0]);
     let words = "the host's answer has more than 16 MiB and can't be relayed";
     assert_eq!(bench.backend_gets(), [failed("\"s\"", words)]);
+}
+
+#[test]
+fn without_a_relay_it_goes_the_same_ways() {
+    let failed = |id: &str, whose: &str| {
+        let why = format!("the {whose}'s answer has more than 16 MiB and can't be relayed");
+        Oversized::Failed(words::failed(id, &why))
+    };
+    let refused = |id: &str| Oversized::Refused(refused(id).into());
+    for (line, host, server) in [
+        (r#"{"id":3,"method":"x","params":"#, refused("3"), refused("3")),
+        (r#"{"id":3,"result":"#, failed("3", "host"), failed("3", "server")),
+        (r#"{"result":"#, Oversized::Dropped, Oversized::Dropped),
+        (r#"{"method":"x","params":"#, refused("null"), Oversized::Dropped),
+        ("[", refused("null"), Oversized::Dropped),
+    ] {
+        assert_eq!(Oversized::of_host(line.as_bytes(), b""), host, "{line}");
+        assert_eq!(Oversized::of_server(line.as_bytes(), b""), server, "{line}");
+    }
 }

@@ -206,3 +206,17 @@ fn calls_of_former_fronts_are_not_remembered_without_end() {
     bench.backend(&answer("77"));
     assert_eq!(bench.relay.view(bench.now).parked.len(), 1);
 }
+
+#[test]
+fn a_token_that_is_said_twice_is_not_passed_on() {
+    let mut bench = Bench::initialized();
+    for params in
+        [r#"{"_meta":{"progressToken":1},"_meta":{}}"#, r#"{"_meta":{"progressToken":1,"progressToken":2}}"#]
+    {
+        bench.front(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{params}}}"#));
+        let answers = bench.front_gets();
+        assert!(answers[0].contains(r#""id":7,"error":{"code":-32600"#), "{answers:?}");
+        assert_eq!((answers.len(), bench.backend_gets()), (1, Vec::new()), "{params}");
+    }
+    assert_eq!(bench.dropped(), 2);
+}

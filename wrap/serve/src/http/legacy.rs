@@ -49,7 +49,7 @@ pub(super) fn router(table: &Server) -> Router {
     Router::new()
         .route(STREAM, get(stream))
         .route(MESSAGES, post(message))
-        .layer(middleware::from_fn_with_state(table.clone(), admitted))
+        .layer(middleware::from_fn_with_state(table.shared().settings.clone(), admitted))
         .with_state(streams)
 }
 

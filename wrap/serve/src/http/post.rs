@@ -11,7 +11,9 @@ use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::accept::{EVENTS, JSON, is_json, takes};
-use super::{PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named, session};
+use super::{
+    At, PATH, RECONNECT, SESSION, Server, body, by_cookie, events, found, name_session, named, session,
+};
 use crate::live::Began;
 use crate::refusal::Refusal;
 use crate::response::json;
@@ -23,6 +25,7 @@ use crate::which::Id;
 pub(super) async fn post(
     State(table): State<Server>,
     Extension(caller): Extension<Caller>,
+    at: Option<Extension<At>>,
     headers: HeaderMap,
     sent: Body,
 ) -> Result<Response<Body>, Refusal> {
@@ -39,7 +42,8 @@ pub(super) async fn post(
     if messages.iter().any(|message| matches!(message.kind, PostedKind::Initialize(..))) {
         return match <[Posted; 1]>::try_from(messages) {
             Ok([Posted { kind: PostedKind::Initialize(id, params), .. }]) if !is_batch => {
-                initialize(&table, caller, &headers, &id, params).await
+                let path = at.as_ref().map_or(PATH, |Extension(At(path))| path);
+                initialize(&table, caller, path, &headers, &id, params).await
             }
             _ => Err(Refusal::invalid("`initialize` comes alone")),
         };
@@ -94,13 +98,14 @@ fn broken() -> Refusal {
 async fn initialize(
     table: &Server,
     caller: Caller,
+    path: &str,
     headers: &HeaderMap,
     id: &Id,
     params: Box<RawValue>,
 ) -> Result<Response<Body>, Refusal> {
     let settings = &table.shared().settings;
     if let Some(served) = known(table, &caller, headers).await? {
-        let mut response = handshaken(settings, &served, id);
+        let mut response = handshaken(settings, path, &served, id);
         // As for streams: what a cookie has named, scripts don't get to know.
         if !headers.contains_key(SESSION) && !headers.contains_key(RECONNECT) {
             response.headers_mut().remove(SESSION);
@@ -119,7 +124,7 @@ async fn initialize(
         }
     });
     match began.await.map_err(|_| broken())?? {
-        Began::Session(served) => Ok(handshaken(settings, &served, id)),
+        Began::Session(served) => Ok(handshaken(settings, path, &served, id)),
         Began::Refused(error) => Ok(json(said::error(id, &error))),
     }
 }
@@ -143,13 +148,13 @@ async fn known(table: &Server, caller: &Caller, headers: &HeaderMap) -> Result<O
 }
 
 /// The answer to `initialize` that is on record.
-fn handshaken(settings: &Settings, served: &Served, id: &Id) -> Response<Body> {
+fn handshaken(settings: &Settings, path: &str, served: &Served, id: &Id) -> Response<Body> {
     let mut response = json(said::result(id, &served.record().result));
     let headers = response.headers_mut();
     name_session(headers, served.id());
     if settings.cookie {
         let secure = settings.origins.iter().any(|origin| origin.starts_with("https://"));
-        SessionCookie::default().path(PATH).secure(secure).name_session(headers, served.id());
+        SessionCookie::default().path(path).secure(secure).name_session(headers, served.id());
     }
     response
 }

@@ -12,6 +12,9 @@ use crate::settings::{Behind, Settings};
 /// Characters of a client's name or version that are shown.
 const NAME_MAX: usize = 100;
 
+/// What is behind, where it is several servers.
+const SERVERS: &str = "servers of servers.json";
+
 /// The service's sessions, the newest first.
 #[derive(Debug, Serialize)]
 pub(super) struct List {
@@ -33,6 +36,7 @@ impl List {
     pub(super) fn new(settings: &Settings, sessions: Vec<Row>, others: usize, more: usize) -> Self {
         let server = match &settings.behind {
             Behind::Program(program) => program.shown(),
+            Behind::Servers(_) => SERVERS.to_owned(),
             Behind::Upstream(url) => url.to_string(),
         };
         let (service, version) = (settings.service.clone(), env!("CARGO_PKG_VERSION"));

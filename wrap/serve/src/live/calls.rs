@@ -180,11 +180,10 @@ impl Live {
             ends
         };
         // None: it was answered with all others that were open.
-        if let Some(ends) = ends {
-            self.say(stream, RequestId::mint(), words(id)).await;
-            if ends {
-                self.finish(stream).await;
-            }
+        match ends {
+            Some(true) => drop(self.say_last(stream, RequestId::mint(), words(id)).await),
+            Some(false) => drop(self.say(stream, RequestId::mint(), words(id)).await),
+            None => {}
         }
     }
 

@@ -57,19 +57,19 @@ impl Live {
         let (backend, handshaken, early) = match made.await {
             Ok(made) => made,
             Err(refusal) => {
-                drop(session.terminate().await);
+                shared.discard(&session).await;
                 return Err(refusal);
             }
         };
         let Some(result) = handshaken.result else {
             backend.end().await;
-            drop(session.terminate().await);
+            shared.discard(&session).await;
             return Ok(Began::Refused(refused(handshaken)?));
         };
         let record = Record::new(params, result);
         if let Err(refusal) = held(hold, record.store(&session)).await {
             backend.end().await;
-            drop(session.terminate().await);
+            shared.discard(&session).await;
             return Err(refusal);
         }
         let live = Self::new(shared.clone(), session, caller, record);
@@ -139,6 +139,12 @@ impl Live {
 }
 
 impl Shared {
+    /// Ends a session that has not begun.
+    async fn discard(&self, session: &Session) {
+        drop(session.terminate().await);
+        self.backends.forget(session.id());
+    }
+
     /// A new session of this service, bound to its caller. None: the daemon keeps none.
     ///
     /// # Errors

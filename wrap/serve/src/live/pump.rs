@@ -51,14 +51,15 @@ impl Live {
                 messages.push((nth, place, said, message));
             }
         });
+        let mark = backend.mark(number);
         for (nth, place, said, message) in messages {
-            let request = format!("{}-{number}-{nth}", backend.incarnation());
+            let request = format!("{mark}-{nth}");
             let request = request.parse().unwrap_or_else(|_| RequestId::mint());
             let bytes = message.len();
-            let stored = self.say(&place.stream, request, message).await;
-            if place.ends {
-                self.finish(&place.stream).await;
-            }
+            let stored = match place.ends {
+                true => self.say_last(&place.stream, request, message).await,
+                false => self.say(&place.stream, request, message).await,
+            };
             if let (Stored::No, Said::Ask(id)) = (stored, said) {
                 // Else the server would wait for ever.
                 let _ = backend.send(not_asked(&id, &too_large(bytes)).into()).await;
@@ -69,10 +70,28 @@ impl Live {
 
     /// Stores a message, however long that takes, and sends it to the stream's reader.
     pub(super) async fn say(&self, stream: &StreamId, request: RequestId, message: Json) -> Stored {
+        self.store(stream, request, message, false).await
+    }
+
+    /// The same with the last message of a stream, which is closed, and whose reader's connection ends.
+    pub(super) async fn say_last(&self, stream: &StreamId, request: RequestId, message: Json) -> Stored {
+        let stored = self.store(stream, request, message, true).await;
+        match stored {
+            Stored::Yes => self.state().finish(stream),
+            Stored::No => self.finish(stream).await,
+        }
+        stored
+    }
+
+    async fn store(&self, stream: &StreamId, request: RequestId, message: Json, closes: bool) -> Stored {
         let to = self.session.stream(stream.clone());
         let mut message = message;
         loop {
-            let appended = to.append_as(request.clone(), vec![Some(message.clone())]).await;
+            let messages = vec![Some(message.clone())];
+            let appended = match closes {
+                true => to.append_and_close_as(request.clone(), messages).await,
+                false => to.append_as(request.clone(), messages).await,
+            };
             let error = match appended.map(|appended| appended.into_iter().next()) {
                 Ok(Some(appended)) => {
                     let sent = Sent { position: appended.position, id: appended.id, message };
@@ -145,11 +164,15 @@ impl Live {
 
     /// Answers calls in these words, and closes their streams.
     pub(super) async fn give_up(&self, left: Vec<(StreamId, Vec<Id>)>, words: fn(&str) -> Json) {
-        for (stream, calls) in left {
+        for (stream, mut calls) in left {
+            let last = calls.pop();
             for id in calls {
                 self.say(&stream, RequestId::mint(), words(&id)).await;
             }
-            self.finish(&stream).await;
+            match last {
+                Some(id) => drop(self.say_last(&stream, RequestId::mint(), words(&id)).await),
+                None => self.finish(&stream).await,
+            }
         }
     }
 

@@ -117,7 +117,10 @@ impl Live {
         };
         let known: HashSet<Id> = known.into_iter().map(|id| normal(&id)).collect();
         let words = |left: &Left| {
-            let is_certain = !is_gone && left.is_whole && is_for(&left.stream, backend.incarnation());
+            let is_certain = !is_gone
+                && backend.knows_all()
+                && left.is_whole
+                && is_for(&left.stream, backend.incarnation());
             if is_certain { not_started } else { unknown }
         };
         let mut lost = Vec::new();

@@ -302,7 +302,7 @@ impl Server {
             if let Some(backend) = slot.take() {
                 backend.end().await;
             }
-            return;
+            return self.shared.backends.forget(self.session.id());
         }
         drop(slot);
         if let Err(error) = self.session.touch().await
@@ -320,6 +320,7 @@ impl Server {
         self.session.terminate().await?;
         self.close();
         self.backend.end().await;
+        self.shared.backends.forget(self.session.id());
         Ok(())
     }
 

@@ -237,7 +237,7 @@ async fn keep(session: &Session, values: Vec<(String, Option<String>)>) -> bool 
                 sleep(PAUSE).await;
                 continue;
             }
-            if !matches!(error.refusal(), Some(Error::UnknownSession | Error::SessionTerminated)) {
+            if !error.is_over() {
                 let of = session.id();
                 crate::complain(format_args!(
                     "what session {of} would go on by after a kill is not kept: {error}"

@@ -13,10 +13,10 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderVal
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use mcp_sessiond_client::tower::SESSION_HEADER as SESSION;
+use mcp_sessiond_relay::sse::{EVENT_MAX, Event, Parser};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::sse::{EVENT_MAX, Event, Parser};
 use super::url::Url;
 
 /// How long one attempt to connect may take.
@@ -309,9 +309,10 @@ impl Events {
                 return None;
             };
             let Ok(bytes) = frame.into_data() else { continue };
-            if let Err(error) = self.parser.read(&bytes, |event| self.events.push_back(event)) {
+            let mut rest = &bytes[..];
+            while let Err(error) = self.parser.read(rest, |event| self.events.push_back(event)) {
+                rest = &rest[error.read..];
                 crate::complain(error);
-                return self.events.pop_front();
             }
         }
     }

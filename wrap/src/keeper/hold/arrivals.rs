@@ -38,6 +38,10 @@ impl Keeper {
                 let status = KeeperReply::Status(Box::new(self.status()));
                 tokio::spawn(async move { reply(&mut writer, &status).await });
             }
+            Visit::Errors { after, mut writer } => {
+                let written = KeeperReply::Errors(self.ring.after(after));
+                tokio::spawn(async move { reply(&mut writer, &written).await });
+            }
             Visit::Remember { mut writer } => {
                 let remembered = KeeperReply::Remembered(self.remembered());
                 tokio::spawn(async move { reply(&mut writer, &remembered).await });

@@ -10,9 +10,9 @@ from typing import Literal
 from ..options import Options
 from ..values import Caller, Lifetimes
 from .app import Durable, session_of
-from .settings import App, Scope, Settings, bearer
+from .settings import App, Scope, SessionCookie, Settings, bearer
 
-__all__ = ["Durable", "bearer", "durable", "session_of"]
+__all__ = ["Durable", "SessionCookie", "bearer", "durable", "session_of"]
 
 
 def durable(
@@ -21,6 +21,7 @@ def durable(
     service: str,
     path: str = "/mcp",
     caller: Callable[[Scope], Caller | None] = bearer,
+    cookie: SessionCookie | None = None,
     modern: Literal["refuse", "pass"] = "refuse",
     retry_ms: int = 5_000,
     idle: float = 1_800.0,
@@ -34,7 +35,8 @@ def durable(
     `service` is the name under which the daemon keeps the sessions; every process that says it serves them.
     `path` is where MCP is served; all else goes to the app as it is. `caller` tells from a request's scope
     who sends it: a session belongs to the caller that has made it. By default that is the hash of the
-    bearer token, and nobody without one. `modern`: MCP 2026-07-28 has no sessions. `refuse` leads its
+    bearer token, and nobody without one. `cookie`, as `SessionCookie()`: sessions are named in the cookie
+    `mcp_session_id`, too, which is read where the header is missing. `modern`: MCP 2026-07-28 has no sessions. `refuse` leads its
     clients to `initialize`; `pass` leaves them to the app. `retry_ms` is how long a client waits before it
     comes back. A session without requests for `idle` seconds leaves the app inside, and its next request
     restores it. After `keep_alive` seconds without an event a comment is sent. `lifetimes` says when the
@@ -44,6 +46,7 @@ def durable(
         service=service,
         path=path,
         caller=caller,
+        cookie=cookie,
         modern=modern,
         retry_ms=retry_ms,
         idle=idle,

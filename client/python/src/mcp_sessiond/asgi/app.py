@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import SessiondError
 from ..session import Session
-from . import get, post
+from . import cookie, get, post
 from .http import (
     INVALID,
     NO_METHOD,
@@ -63,15 +63,22 @@ class Durable:
         is_modern = version is not None and version > PRIMES
         if method == "OPTIONS" or (is_modern and self._settings.modern == "pass"):
             await self._app(scope, receive, send)
-        elif method == "POST":
+            return
+        missing = Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
+        if session is None and self._settings.cookie:
+            session, refusal = await cookie.find(self.table, self._settings.caller(scope), scope)
+            missing = refusal or missing
+            if session is not None:
+                scope, send = cookie.with_header(scope, session), cookie.without_header(send)
+        if method == "POST":
             body = await read_body(receive, self._settings.body_max)
             message = parse(body)
             id[0] = message.get("id") if isinstance(message, dict) and "method" in message else None
-            await self._post(message, body, session, scope, receive, send)
+            await self._post(message, body, session or missing, scope, receive, send)
         elif method not in ("GET", "DELETE"):
             raise Refusal(405, INVALID, f"the method {method} is not allowed")
         elif session is None:
-            raise Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
+            raise missing
         elif method == "DELETE":
             live = await self.table.live(session, scope)
             if refused := await live.refused(scope):
@@ -102,12 +109,14 @@ class Durable:
         await get.serve(self._settings, session, record, readers, scope, receive, send)
 
     async def _post(
-        self, message: Any, body: bytes, id: str | None, scope: Scope, receive: Receive, send: Send
+        self, message: Any, body: bytes, id: str | Refusal, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        """`id` names the session, or is the refusal for a message that needs one."""
         method = message.get("method") if isinstance(message, dict) else None
         version = header(scope, VERSION)
         if method == "initialize" and "id" in message:
-            await self._initialize(message, body, id, scope, send)
+            named = id if isinstance(id, str) else None
+            await self._initialize(message, body, named, scope, send)
         elif method == "server/discover" and self._settings.modern == "pass":
             await self._app(scope, _read(body, receive), send)
         elif method == "server/discover":
@@ -116,8 +125,8 @@ class Durable:
         elif version is not None and version > PRIMES:
             data = {"supported": VERSIONS, "requested": version}
             raise Refusal(400, UNSUPPORTED, "the server keeps sessions: begin with `initialize`", data=data)
-        elif id is None:
-            raise Refusal(400, INVALID, "the header `Mcp-Session-Id` is missing: send `initialize` first")
+        elif isinstance(id, Refusal):
+            raise id
         elif not isinstance(message, dict):
             raise Refusal(400, INVALID, "batches are not supported")
         else:
@@ -171,7 +180,10 @@ class Durable:
             raise Refusal(502, -32000, "the server did not answer `initialize`")
         live = await self.table.begin(scope, message.get("params", {}), call, result)
         said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        await respond_json(send, 200, said, [(SESSION, live.session.id.encode())])
+        named = [(SESSION, live.session.id.encode())]
+        if self._settings.cookie:
+            named.append(self._settings.cookie.naming(live.session.id))
+        await respond_json(send, 200, said, named)
 
 
 def _read(body: bytes, receive: Receive) -> Receive:

@@ -104,7 +104,8 @@ class Tail:
                 continue
             async for part in self._page(said):
                 yield part
-            # What may come after the answer is the will of a process that was killed before it closed the stream.
+            # With a daemon that is older than `close` of `append`, a will may come after the answer: that of a
+            # process that was killed before it closed the stream.
             if self._stream in said.ended or any(
                 is_answer(one.json.text, self._asked) for one in said.events
             ):

@@ -19,25 +19,33 @@ class Ids:
         self._prefix = secrets.token_hex(4)
         # By the id that the app has: the client's own.
         self._open: dict[str, Any] = {}
+        # Of these, those that the app has answered: it may not have done with them yet.
+        self._answered: set[str] = set()
 
     def begin(self, message: dict[str, Any], stream: str) -> str:
         """Gives a request of the client's the id that the app gets. Returns the latter as JSON."""
         own = message["id"]
-        taken = {_key(one) for one in (*self._open.values(), *map(json.loads, self._open))}
-        if _key(own) in taken:
+        if _key(own) in self._taken():
             message["id"] = f"{stream}/{json.dumps(own)}"
         key = json.dumps(message["id"])
         self._open[key] = own
         return key
 
+    def answered(self, key: str) -> None:
+        """The app has answered the request of this id: it can't be cancelled any more. Its id stays taken
+        until `end`.
+        """
+        self._answered.add(key)
+
     def end(self, key: str) -> None:
-        """The request of this id was answered."""
+        """The app has done with the request of this id."""
         self._open.pop(key, None)
+        self._answered.discard(key)
 
     @property
     def is_busy(self) -> bool:
         """Whether a call is open."""
-        return bool(self._open)
+        return len(self._open) > len(self._answered)
 
     def to_client(self, message: dict[str, Any]) -> bool:
         """Changes a message of the app's into what the client gets. Whether anything was changed."""
@@ -63,7 +71,8 @@ class Ids:
 
     def to_app(self, message: dict[str, Any]) -> bool:
         """Changes an answer or a notification of the client's into what the app gets. False: it is for a
-        former app.
+        former app, or cancels one of several calls or none that is open. Two pages may share a session, and
+        neither may cancel what the other has asked.
         """
         params = message.get("params")
         if "method" not in message:
@@ -76,11 +85,15 @@ class Ids:
             return is_ours
         if message["method"] == "notifications/cancelled" and "requestId" in params:
             asked = _key(params["requestId"])
-            # The newest of that id.
-            named = [key for key, own in self._open.items() if _key(own) == asked]
-            if named:
-                params["requestId"] = json.loads(named[-1])
+            meant = [key for key in self._open.keys() - self._answered if _key(self._open[key]) == asked]
+            if len(meant) != 1:
+                # Nor does it cancel another one that the app knows by this id.
+                return asked not in self._taken()
+            params["requestId"] = json.loads(meant[0])
         return True
+
+    def _taken(self) -> set[str]:
+        return {_key(one) for one in (*self._open.values(), *map(json.loads, self._open))}
 
     def _tagged(self, id: object) -> str:
         return f"{self._prefix}/{json.dumps(id)}"

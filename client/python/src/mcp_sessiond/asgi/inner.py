@@ -30,6 +30,7 @@ class Call:
         self.headers: Headers = []
         self._body = body
         self._was_read = False
+        self._has_ended = False
         self._hung_up = asyncio.Event()
         self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(_PARTS_MAX)
         self._task = asyncio.create_task(self._run(app, scope))
@@ -69,13 +70,19 @@ class Call:
         return next((value.decode("latin-1") for key, value in self.headers if key == name), None)
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The parts of the body, up to its end."""
-        while (part := await self._parts.get()) is not None:
+        """The parts of the body, up to its end: the app has done with the request then."""
+        while not self._has_ended and (part := await self._parts.get()) is not None:
             yield part
+        self._has_ended = True
 
     async def whole(self) -> bytes:
         """The whole body."""
         return b"".join([part async for part in self.parts()])
+
+    async def ended(self) -> None:
+        """Waits until the app has done with the request. What it still says is dropped."""
+        async for _ in self.parts():
+            pass
 
     async def messages(self) -> AsyncIterator[str]:
         """The JSON-RPC messages of the body: of a stream of events, or the one that it is."""

@@ -115,25 +115,31 @@ class Live:
         return stream, (await stream.prime()).id if self.primes else None
 
     async def carry(self, call: Call, stream: Stream, key: str, request: Any) -> None:
-        """Stores what the app says to a request, and closes the stream."""
+        """Stores what the app says to a request; the answer closes the stream."""
         pump = Pump(stream, self.ids, self.readers, key)
         try:
             await pump.run(call.messages())
             if not pump.answered:
-                await pump.store([as_json(unknown(request))])
+                await pump.store([as_json(unknown(request))], close=True)
         except StreamClosed:
             pass  # The daemon has carried out the stream's will.
         except SessiondError as error:
             logger.warning("A call of session %s is lost: %s", self.session.id, error)
         finally:
-            self.ids.end(key)
             self.use()
-        await self.close(stream)
+            self.spawn(self._forget(call, key))
+        await self.close(stream, is_closed=pump.closed)
 
-    async def close(self, stream: Stream) -> None:
-        """Closes a stream; its reader goes."""
+    async def _forget(self, call: Call, key: str) -> None:
+        # Not before: when the app has answered, it still deletes what it knows by the request's id.
+        await call.ended()
+        self.ids.end(key)
+
+    async def close(self, stream: Stream, *, is_closed: bool = False) -> None:
+        """Closes a stream, unless it is; its reader goes."""
         try:
-            await stream.close()
+            if not is_closed:
+                await stream.close()
         except SessiondError as error:
             logger.debug("A stream could not be closed: %s", error)
         if reader := self.readers.of(stream.id):

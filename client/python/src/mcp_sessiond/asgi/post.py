@@ -62,11 +62,14 @@ class Request:
         try:
             status = await self._status(call)
             if status not in (200, None):
-                live.ids.end(key)
+                live.ids.answered(key)
                 live.spawn(live.close(stream))
                 if status == 404:
                     return False
-                await pass_on(call, live.session.id, send)
+                try:
+                    await pass_on(call, live.session.id, send)
+                finally:
+                    live.ids.end(key)
                 return True
             live.spawn(live.carry(call, stream, key, self._own))
             await self._send(stream, primed, reader, receive, send)

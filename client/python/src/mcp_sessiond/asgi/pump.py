@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ..errors import InvalidArgument, QuotaExceeded, SessiondError
+from ..insisting import insisting
+from ..session import mint
 from ..streams import Stream
 from ..values import Json
 from .ids import Ids
@@ -19,7 +21,6 @@ logger = logging.getLogger("mcp_sessiond")
 
 _QUEUE = 256
 _BATCH_BYTES = 2 << 20
-_AWAY = 1.0
 _KEEP_EVENTS = (256, 16)
 """How many events stay in a session whose owner has used up the memory: many small ones, then few."""
 
@@ -29,7 +30,9 @@ class Pump:
 
     def __init__(self, stream: Stream, ids: Ids, readers: Readers, key: str | None = None) -> None:
         self.answered = False
-        """Whether the answer to the stream's request was stored."""
+        """Whether the app has answered the stream's request."""
+        self.closed = False
+        """Whether the stream was closed: the answer closes it."""
         self._stream = stream
         self._ids = ids
         self._readers = readers
@@ -63,10 +66,10 @@ class Pump:
             texts = [await self._queue.get()]
             while not self._queue.empty() and sum(len(text or "") for text in texts) < _BATCH_BYTES:
                 texts.append(self._queue.get_nowait())
-            is_last = None in texts
             told = [self._translated(text) for text in texts if text is not None]
+            is_last = None in texts or self.answered
             if told:
-                await self.store(told)
+                await self.store(told, close=self.answered)
 
     def _translated(self, text: str) -> str:
         try:
@@ -79,47 +82,51 @@ class Pump:
             "method" not in message and self._key is not None and json.dumps(message.get("id")) == self._key
         )
         changed = self._ids.to_client(message)
-        self.answered = self.answered or is_answer
+        if is_answer and self._key is not None:
+            self.answered = True
+            self._ids.answered(self._key)
         return json.dumps(message, separators=(",", ":"), ensure_ascii=False) if changed else text
 
-    async def store(self, texts: list[str]) -> None:
-        """Stores messages. Nobody is given what is not stored. Raises `SessiondError`."""
+    async def store(self, texts: list[str], *, close: bool = False) -> None:
+        """Stores messages, and closes the stream with the last of them. Nobody is given what is not stored.
+        Raises `SessiondError`.
+        """
         try:
-            await self._append(texts)
+            await self._append(texts, close)
         except (QuotaExceeded, InvalidArgument) as error:
             if len(texts) > 1:
-                for text in texts:
+                for text in texts[:-1]:
                     await self.store([text])
+                await self.store(texts[-1:], close=close)
                 return
-            await self._make_room(texts[0], error)
+            await self._make_room(texts[0], error, close)
 
-    async def _append(self, texts: list[str]) -> None:
-        while True:
-            try:
-                appended = await self._stream.append_all([Json(text) for text in texts])
-                break
-            except SessiondError as error:
-                if not error.passes:
-                    raise
-                logger.warning("Messages wait to be stored: %s", error)
-                await asyncio.sleep(_AWAY)
+    async def _append(self, texts: list[str], close: bool) -> None:
+        # By this a repetition is known.
+        request = mint()
+        messages = [Json(text) for text in texts]
+        appended = await insisting(
+            lambda: self._stream.append_all(messages, request, close=close), "Messages wait to be stored"
+        )
+        self.closed = self.closed or close
         for one, text in zip(appended, texts, strict=True):
             if reader := self._readers.of(one.stream):
                 reader.give(one.id, text)
 
-    async def _make_room(self, text: str, error: SessiondError) -> None:
+    async def _make_room(self, text: str, error: SessiondError, close: bool) -> None:
         """Deletes the oldest events; without room even then, a short error takes the place of an answer."""
         for keep in _KEEP_EVENTS:
             if not (isinstance(error, QuotaExceeded) and error.of_memory):
                 break
             await self._stream.prune_session(keep)
             try:
-                await self._append([text])
+                await self._append([text], close)
                 return
             except (QuotaExceeded, InvalidArgument) as still:
                 error = still
         message: dict[str, Any] = json.loads(text)
         if "method" not in message:
-            await self._append([json.dumps(not_kept(message.get("id"), len(text.encode()), str(error)))])
+            short = not_kept(message.get("id"), len(text.encode()), str(error))
+            await self._append([json.dumps(short)], close)
         else:
             logger.warning("A message of %d bytes could not be stored, and is lost: %s", len(text), error)

@@ -21,6 +21,10 @@ dates.
 """
 
 
+COOKIE = "mcp_session_id"
+"""The cookie that names a session, where cookies are on."""
+
+
 def header(scope: Scope, name: bytes) -> str | None:
     """A header of a request. `name` is in lower case."""
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
@@ -33,12 +37,37 @@ def bearer(scope: Scope) -> Caller | None:
 
 
 @dataclass(frozen=True)
+class SessionCookie:
+    """How the cookie `mcp_session_id` is set: `HttpOnly`, until the browser is closed."""
+
+    path: str = "/"
+    """For this path and those below it."""
+    secure: bool = False
+    """Whether browsers send it over TLS alone."""
+    same_site: Literal["Strict", "Lax", "None"] = "Strict"
+    """From which pages browsers send it (RFC 6265bis, section 4.1.2.7). With `None` it is `Secure`, too."""
+
+    def __post_init__(self) -> None:
+        if self.same_site not in ("Strict", "Lax", "None"):
+            raise ValueError("`same_site` of a cookie is Strict, Lax or None")
+        if not all("!" <= sign <= "~" and sign != ";" for sign in self.path) or self.path[:1] != "/":
+            raise ValueError("`path` of a cookie begins with / and has visible ASCII characters, without ;")
+
+    def naming(self, id: str) -> tuple[bytes, bytes]:
+        """The header of a response that sets it."""
+        secure = "; Secure" if self.secure or self.same_site == "None" else ""
+        cookie = f"{COOKIE}={id}; Path={self.path}; HttpOnly; SameSite={self.same_site}{secure}"
+        return b"set-cookie", cookie.encode()
+
+
+@dataclass(frozen=True)
 class Settings:
     """The options of `durable`. Times are in seconds unless their names say otherwise."""
 
     service: str
     path: str = "/mcp"
     caller: Callable[[Scope], Caller | None] = bearer
+    cookie: SessionCookie | None = None
     modern: Literal["refuse", "pass"] = "refuse"
     retry_ms: int = 5_000
     idle: float = 1_800.0

@@ -202,6 +202,10 @@ class Sessions:
         """Takes a session up by its id: one that lives."""
         return Session(run(self._inner.open(id)))
 
+    def open_or_create(self, id: str, lifetimes: Lifetimes | None = None) -> Session:
+        """Takes up the session of this id, which is made if there is none, `ready` and with these lifetimes."""
+        return Session(run(self._inner.open_or_create(id, lifetimes)))
+
     def open_viewed(self, id: str) -> tuple[Session, SessionView]:
         """As `open`. Tells also how the session is now."""
         opened, view = run(self._inner.open_viewed(id))

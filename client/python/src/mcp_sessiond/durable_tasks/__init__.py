@@ -5,25 +5,23 @@ survive the process, in the daemon. `durable_tasks.fastmcp` has the same for Fas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
 from mcp_types import CallToolRequestParams, InputRequiredResult
 
-from ..options import Options
-from .call import POLL_MS, TTL_MS, Call, begin_task
-from .kept import KeptTasks
+from .call import begin_task
 from .listening import Listening
-from .methods import VERSIONS, CallerOf, TaskMethods, caller_of, has_declared
+from .methods import Serving, caller_of
 from .running import RunningTask
-from .wire import IDENTIFIER, TaskParams, UpdateParams, no_input_required
+from .wire import IDENTIFIER, no_input_required
 
 __all__ = ["DurableTasks", "RunningTask", "begin_task", "caller_of"]
 
 
-class DurableTasks(Extension):
+class DurableTasks(Serving, Extension):
     """`MCPServer("notes", extensions=[DurableTasks("notes", tools=["report"])])`.
 
     A call of one of `tools` is answered by a task at once, where its client takes tasks. In any other tool
@@ -36,46 +34,25 @@ class DurableTasks(Extension):
 
     identifier = IDENTIFIER
 
-    def __init__(
-        self,
-        service: str,
-        *,
-        tools: Collection[str] = (),
-        caller: CallerOf = caller_of,
-        ttl_ms: int = TTL_MS,
-        poll_ms: int = POLL_MS,
-        options: Options | None = None,
-    ) -> None:
-        self._kept = KeptTasks(service, options)
-        self._tools = frozenset(tools)
-        self._caller = caller
-        self._ttl_ms = ttl_ms
-        self._poll_ms = poll_ms
-        self.listening = Listening(self._kept, caller)
+    @property
+    def listening(self) -> Listening:
         """Middleware, `MCPServer(…, middleware=[tasks.listening])`: tells clients that listen how their tasks
         change, by `notifications/tasks`. Without it they ask.
         """
+        return Listening(self._kept, self._caller)
 
     def methods(self) -> Sequence[MethodBinding]:
         """`tasks/get`, `tasks/update` and `tasks/cancel`."""
-        does = TaskMethods(self._kept, self._caller)
-        return [
-            MethodBinding("tasks/get", TaskParams, does.get, VERSIONS),
-            MethodBinding("tasks/update", UpdateParams, does.update, VERSIONS),
-            MethodBinding("tasks/cancel", TaskParams, does.cancel, VERSIONS),
-        ]
+        return self._bound(MethodBinding)
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """Runs the tool so that it may go on as a task."""
-        call = Call(
-            self._kept, self._caller(ctx), has_declared(ctx), ttl_ms=self._ttl_ms, poll_ms=self._poll_ms
-        )
         at_once = params.name in self._tools
+        call = self._call(ctx)
         answer: HandlerResult = await call.serve(lambda: call_next(ctx), _outcome, at_once=at_once)
         return answer
-
 
 
 def _outcome(work: asyncio.Task[HandlerResult]) -> HandlerResult:

@@ -51,7 +51,7 @@ class Call:
         self._caller = caller
         self._ttl_ms = ttl_ms
         self._poll_ms = poll_ms
-        self._beginning = asyncio.Lock()
+        self._creating: asyncio.Task[None] | None = None
         self._running: RunningTask | None = None
         self._is_over = False
         self._begun: asyncio.Future[CreateTaskResult] = asyncio.get_running_loop().create_future()
@@ -101,25 +101,27 @@ class Call:
         self, message: str | None = None, ttl_ms: int | None = None, poll_ms: int | None = None
     ) -> RunningTask:
         """The task of this call, which is kept when this returns."""
-        async with self._beginning:
-            if self._running is None:
-                if self._is_over:
-                    raise LookupError(_TOO_LATE)
-                creating = _held(asyncio.create_task(self._create(message, ttl_ms, poll_ms)))
-                # What the daemon has made is known also where the call is cancelled meanwhile.
-                await asyncio.shield(creating)
-            assert self._running
-            return self._running
+        if self._running is None:
+            if self._creating is None and not self._is_over:
+                self._creating = _held(asyncio.create_task(self._create(message, ttl_ms, poll_ms)))
+            if self._creating:
+                # It goes on where its caller is cancelled meanwhile: the daemon may have made the task already.
+                await asyncio.shield(self._creating)
+        if self._running is None:
+            raise LookupError(_TOO_LATE)
+        return self._running
 
     async def _create(self, message: str | None, ttl_ms: int | None, poll_ms: int | None) -> None:
-        self._running = RunningTask(why_not=not_kept() if self.declared else not_declared())
         if not self.declared:
+            self._running = RunningTask(why_not=not_declared())
             return
-        ttl, poll = ttl_ms or self._ttl_ms, poll_ms or self._poll_ms
-        created = await self._kept.create(self._caller, message, ttl, poll)
-        if created is None:
+        ttl = self._ttl_ms if ttl_ms is None else ttl_ms
+        poll = self._poll_ms if poll_ms is None else poll_ms
+        try:
+            id, task, view = await self._kept.create(self._caller, message, ttl, poll)
+        except SessiondError as error:
+            self._running = RunningTask(why_not=not_kept(error))
             return
-        id, task, view = created
         if self._is_over:
             with contextlib.suppress(SessiondError):
                 await task.cancel()
@@ -138,11 +140,11 @@ async def begin_task(
     """Lets the call that is being served go on as a task: its client is answered now, and what the tool
     returns is the task's result. Called again it gives the same task.
 
-    `message` is what people are told, `ttl_ms` how long the task is kept at most, `poll_ms` how often clients
-    should ask for it. Where the client does not take tasks, or the daemon can't keep one, the call is
-    answered directly, and the `id` of what this returns is None; with `required` the client gets an error of
-    MCP then. Raises `LookupError` outside of a call, after its answer, and where the server
-    has no `DurableTasks` among its extensions.
+    `message` is what people are told, of which 4,096 bytes are kept, `ttl_ms` how long the task is kept at
+    most, `poll_ms` how often clients should ask for it. Where the client does not take tasks, or the daemon
+    can't keep one, the call is answered directly, and the `id` of what this returns is None; with `required`
+    the client gets an error of MCP then. Raises `LookupError` outside of a call, after its answer, and where
+    the server has no `DurableTasks` among its extensions.
     """
     call = _CURRENT.get()
     if call is None:

@@ -5,7 +5,7 @@ in the daemon.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastmcp.exceptions import FastMCPError
@@ -13,12 +13,10 @@ from fastmcp.server.extensions import MethodBinding, ServerExtension, ToolCallCo
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from mcp_types import CallToolRequestParams, CallToolResult, TextContent
 
-from ..options import Options
-from .call import POLL_MS, TTL_MS, Call, begin_task
-from .kept import KeptTasks
-from .methods import VERSIONS, CallerOf, TaskMethods, caller_of, has_declared
+from .call import begin_task
+from .methods import Serving, caller_of
 from .running import RunningTask
-from .wire import IDENTIFIER, TaskParams, UpdateParams, no_input_required
+from .wire import IDENTIFIER, no_input_required
 
 if TYPE_CHECKING:
     from fastmcp.server.context import Context
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["DurableTasks", "RunningTask", "begin_task", "caller_of"]
 
 
-class DurableTasks(ServerExtension):
+class DurableTasks(Serving, ServerExtension):
     """`server.add_extension(DurableTasks("notes"))`. A tool with `task=True` goes on as a task from its
     beginning on, where its client takes tasks; any other one by `begin_task`. The options are those of
     `mcp_sessiond.durable_tasks.DurableTasks`.
@@ -34,30 +32,9 @@ class DurableTasks(ServerExtension):
 
     identifier = IDENTIFIER
 
-    def __init__(
-        self,
-        service: str,
-        *,
-        tools: Collection[str] = (),
-        caller: CallerOf = caller_of,
-        ttl_ms: int = TTL_MS,
-        poll_ms: int = POLL_MS,
-        options: Options | None = None,
-    ) -> None:
-        self._kept = KeptTasks(service, options)
-        self._tools = frozenset(tools)
-        self._caller = caller
-        self._ttl_ms = ttl_ms
-        self._poll_ms = poll_ms
-
     def methods(self) -> Sequence[MethodBinding]:
         """`tasks/get`, `tasks/update` and `tasks/cancel`."""
-        does = TaskMethods(self._kept, self._caller)
-        return [
-            MethodBinding("tasks/get", TaskParams, does.get, VERSIONS),
-            MethodBinding("tasks/update", UpdateParams, does.update, VERSIONS),
-            MethodBinding("tasks/cancel", TaskParams, does.cancel, VERSIONS),
-        ]
+        return self._bound(MethodBinding)
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, context: Context, call_next: ToolCallContinuation
@@ -68,8 +45,7 @@ class DurableTasks(ServerExtension):
             return await call_next()
         tool = await context.fastmcp.get_tool(params.name)
         mode = "forbidden" if tool is None else tool.task_config.mode
-        caller, declared = self._caller(ctx), has_declared(ctx)
-        call = Call(self._kept, caller, declared, ttl_ms=self._ttl_ms, poll_ms=self._poll_ms)
+        call = self._call(ctx)
         at_once, required = mode != "forbidden" or params.name in self._tools, mode == "required"
         answer: ToolCallOutcome = await call.serve(call_next, _outcome, at_once=at_once, required=required)
         return answer

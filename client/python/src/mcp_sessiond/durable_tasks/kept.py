@@ -16,7 +16,7 @@ from ..errors import (
 )
 from ..options import Options
 from ..sessions import Sessions
-from ..tasks import Task, TaskView
+from ..tasks import Task, TaskView, clipped
 from ..values import Caller, Lifetimes
 
 logger = logging.getLogger("mcp_sessiond")
@@ -25,6 +25,8 @@ logger = logging.getLogger("mcp_sessiond")
 _ID = re.compile(r"([\w-]{22})\.([\w-]{1,128})", re.ASCII)
 # How long the session of a task stays once the task's own time is over.
 _IDLE_MS = 60_000
+# What the protocol has room for.
+_TTL_MAX, _POLL_MAX = 2**64 - 1, 2**32 - 1
 _NO_TASK = "there is no such task, or its time is over"
 
 
@@ -39,24 +41,27 @@ class KeptTasks:
         self._has_warned = False
 
     async def create(
-        self, caller: Caller | None, message: str | None, ttl_ms: int | None, poll_ms: int | None
-    ) -> tuple[str, Task, TaskView] | None:
-        """Makes a task of this caller's. Its id may be told when this returns. None where the daemon can't
-        keep it, and then one line of the log says why.
+        self, caller: Caller | None, message: str | None, ttl_ms: int, poll_ms: int
+    ) -> tuple[str, Task, TaskView]:
+        """Makes a task of this caller's. Its id may be told when this returns. Raises `SessiondError` where
+        the daemon can't keep it, and then one line of the log says why.
         """
         try:
+            # First: a session that was made for nothing counts for a while, also if it is ended.
+            _check(ttl_ms, poll_ms)
             session = await self._sessions.create(
                 secrets.token_urlsafe(16),
                 binding=caller,
                 lifetimes=Lifetimes(_IDLE_MS, 0, 0),
                 status="ready",
             )
-            task, view = await session.create_task(message=message, ttl_ms=ttl_ms, poll_ms=poll_ms)
+            told = None if message is None else clipped(message)
+            task, view = await session.create_task(message=told, ttl_ms=ttl_ms, poll_ms=poll_ms)
         except SessiondError as error:
             if not self._has_warned:
                 self._has_warned = True
                 logger.warning("Calls are answered directly, and not as tasks: %s", error)
-            return None
+            raise
         self._has_warned = False
         return f"{session.id}.{task.id}", task, view
 
@@ -72,6 +77,13 @@ class KeptTasks:
         except (UnknownSession, SessionTerminated, BindingMismatch, InvalidArgument):
             pass
         raise unknown_task()
+
+
+def _check(ttl_ms: int, poll_ms: int) -> None:
+    for name, least, most, given in (("ttl_ms", 1, _TTL_MAX, ttl_ms), ("poll_ms", 0, _POLL_MAX, poll_ms)):
+        if not isinstance(given, int) or not least <= given <= most:
+            sentence = f"`{name}` is a whole number from {least} to {most}"
+            raise InvalidArgument(sentence, "invalid_argument", 400, {})
 
 
 def unknown_task() -> UnknownTask:

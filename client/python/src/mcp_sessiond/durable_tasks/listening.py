@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
+import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, Notification, RequestId
 
-from ..errors import SessiondError, UnknownTask
+from ..errors import SessiondError, SessionTerminated, UnknownSession, UnknownTask
 from ..insisting import AWAY
 from ..tasks import Task
 from .kept import KeptTasks
@@ -53,6 +54,9 @@ class Listening:
         finally:
             for one in telling:
                 one.cancel()
+            with anyio.CancelScope(shield=True):
+                # What they could not send to a client that has gone is nobody's concern.
+                await asyncio.gather(*telling, return_exceptions=True)
 
     async def _found(self, ids: list[str], ctx: ServerRequestContext[Any, Any]) -> dict[str, Task]:
         found = {}
@@ -60,7 +64,7 @@ class Listening:
             try:
                 found[id] = await self._kept.find(id, self._caller(ctx))
                 await found[id].view()
-            except UnknownTask:
+            except (UnknownTask, UnknownSession, SessionTerminated):
                 found.pop(id, None)
             except SessiondError as error:
                 raise refusal(error) from None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Collection
+from typing import Any, Protocol, TypeVar
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import principal_components
@@ -13,8 +13,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..asgi.settings import bearer
 from ..errors import SessiondError, TaskEnded
+from ..options import Options
 from ..tasks import Task
 from ..values import Caller, Credential
+from .call import POLL_MS, TTL_MS, Call
 from .kept import KeptTasks
 from .wire import IDENTIFIER, TaskParams, UpdateParams, detailed, not_declared, refusal
 
@@ -39,6 +41,7 @@ class Context(Protocol):
 
 
 CallerOf = Callable[[Context], Caller | None]
+Binding = TypeVar("Binding")
 
 VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
 """The versions of MCP that have the extension."""
@@ -64,6 +67,38 @@ def has_declared(ctx: Context) -> bool:
     capabilities = ctx.session.client_capabilities
     extensions = (capabilities.extensions if capabilities else None) or {}
     return ctx.protocol_version in VERSIONS and IDENTIFIER in extensions
+
+
+class Serving:
+    """What the extensions for both SDKs have in common: their options, and the methods that they serve."""
+
+    def __init__(
+        self,
+        service: str,
+        *,
+        tools: Collection[str] = (),
+        caller: CallerOf = caller_of,
+        ttl_ms: int = TTL_MS,
+        poll_ms: int = POLL_MS,
+        options: Options | None = None,
+    ) -> None:
+        self._kept = KeptTasks(service, options)
+        self._tools = frozenset(tools)
+        self._caller = caller
+        self._ttl_ms = ttl_ms
+        self._poll_ms = poll_ms
+
+    def _bound(self, binding: Callable[..., Binding]) -> list[Binding]:
+        does = TaskMethods(self._kept, self._caller)
+        return [
+            binding("tasks/get", TaskParams, does.get, VERSIONS),
+            binding("tasks/update", UpdateParams, does.update, VERSIONS),
+            binding("tasks/cancel", TaskParams, does.cancel, VERSIONS),
+        ]
+
+    def _call(self, ctx: Context) -> Call:
+        caller, declared = self._caller(ctx), has_declared(ctx)
+        return Call(self._kept, caller, declared, ttl_ms=self._ttl_ms, poll_ms=self._poll_ms)
 
 
 class TaskMethods:

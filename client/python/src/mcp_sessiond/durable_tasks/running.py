@@ -12,10 +12,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 from pydantic import BaseModel
 
-from ..errors import SessiondError, TaskEnded, UnknownTask
+from ..errors import SessiondError, SessionTerminated, TaskEnded, UnknownSession, UnknownTask
 from ..insisting import AWAY, insisting
-from ..tasks import Task, TaskView
-from .wire import refusal
+from ..tasks import Task, TaskView, clipped
 
 logger = logging.getLogger("mcp_sessiond")
 
@@ -43,16 +42,16 @@ class RunningTask:
         self._task = task
         self._view = view
         self._news = asyncio.Event()
-        self._asked = 0
+        self._names: set[str] = set()
 
     async def tell(self, message: str, *, poll_ms: int | None = None) -> None:
-        """Tells people how far the work is: at most 4,096 bytes. `poll_ms` is how often clients should ask
+        """Tells people how far the work is: 4,096 bytes are kept. `poll_ms` is how often clients should ask
         from now on. Never raises.
         """
         if self._task is None:
             return
         try:
-            self._see(await self._task.update(message=message, poll_ms=poll_ms))
+            self._see(await self._task.update(message=clipped(message), poll_ms=poll_ms))
         except (TaskEnded, UnknownTask):
             pass  # The work is about to be cancelled.
         except SessiondError as error:
@@ -69,8 +68,8 @@ class RunningTask:
         if self.why_not:
             raise self.why_not
         assert self._task
-        self._asked += 1
-        name = key or f"request-{self._asked}"
+        name = key or self._name()
+        self._names.add(name)
         request = {name: {"method": method, "params": dict(params)}}
         task = self._task
         self._see(await insisting(lambda: task.update(ask=request)))
@@ -82,6 +81,12 @@ class RunningTask:
                 if one.key == name and one.response is not None:
                     return one.response.value()
             await self._news.wait()
+
+    def _name(self) -> str:
+        number = 1
+        while f"request-{number}" in self._names:
+            number += 1
+        return f"request-{number}"
 
     def _see(self, view: TaskView) -> None:
         if self._view is None or view.version > self._view.version:
@@ -124,18 +129,25 @@ class RunningTask:
         work.cancel()
 
     async def _fail(self, error: MCPError) -> None:
-        told = error.error.model_dump(mode="json", by_alias=True, exclude_none=True)
-        with contextlib.suppress(MCPError):
-            await self._end(lambda task: task.fail(told))
+        def fail(error: MCPError) -> Awaitable[None]:
+            told = error.error.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return self._end(lambda task: task.fail(told))
+
+        try:
+            await fail(error)
+        except MCPError as refused:
+            # It is too large. Why it is says less.
+            with contextlib.suppress(MCPError):
+                await fail(refused)
 
     async def _end(self, end: Callable[[Task], Awaitable[TaskView]]) -> None:
         """Kept in memory until the daemon is back. Raises `MCPError` where it can't be kept at all."""
         assert self._task
         task = self._task
         try:
-            await insisting(lambda: end(task))
-        except (TaskEnded, UnknownTask):
+            await insisting(lambda: end(task), "The end of a task waits to be kept")
+        except (TaskEnded, UnknownTask, UnknownSession, SessionTerminated):
             pass  # Its client has cancelled it, or its time is over.
         except SessiondError as error:
             logger.warning("The end of a task is not kept: %s", error)
-            raise refusal(error) from None
+            raise MCPError(INTERNAL_ERROR, str(error)) from None

@@ -95,8 +95,10 @@ def not_declared() -> MCPError:
     return MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, message, data)
 
 
-def not_kept() -> MCPError:
+def not_kept(error: SessiondError) -> MCPError:
     """The daemon can't keep a new task."""
+    if isinstance(error, InvalidArgument):
+        return MCPError(INTERNAL_ERROR, f"a task can't be kept: {error}")
     return MCPError(INTERNAL_ERROR, "a task can't be kept at the moment: try again")
 
 

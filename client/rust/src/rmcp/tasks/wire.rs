@@ -36,10 +36,7 @@ pub(super) fn undeclared() -> ErrorData {
 
 /// Whether a task is not there, as far as its caller may know.
 pub(super) fn is_gone(error: &SessionError) -> bool {
-    matches!(
-        error.refusal(),
-        Some(Error::UnknownTask | Error::UnknownSession | Error::SessionTerminated | Error::BindingMismatch)
-    )
+    error.is_over() || matches!(error.refusal(), Some(Error::UnknownTask | Error::BindingMismatch))
 }
 
 /// Whether a task has ended, so that it can't be changed any more.

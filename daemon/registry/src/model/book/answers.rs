@@ -76,7 +76,11 @@ impl Book {
             });
             if let [only] = of_spot[..] {
                 let old = &self.entries[&only];
-                let orderly = old.left.is_some_and(|left| left.epoch.0 == old.epoch && left.orderly);
+                let left = || old.left.values().filter(|left| left.epoch.0 == old.epoch);
+                let said =
+                    |keeper: &ProcessId| old.left.get(keeper).is_some_and(|left| left.epoch.0 == old.epoch);
+                let all_said = old.keepers.values().all(|(keeper, _)| said(keeper));
+                let orderly = all_said && left().count() > 0 && left().all(|left| left.orderly);
                 if old.holder.is_none()
                     && orderly
                     && old.key.is_some_and(|old| key.is_another_program_for(&old))
@@ -91,7 +95,7 @@ impl Book {
         let former = claim.former.and_then(|former| losses.remove(&former));
         let recorded = recorded.or(former);
         let because = match entry {
-            Some(number) => recorded.filter(|_| self.entries[&number].keeper.is_none()),
+            Some(number) => recorded.filter(|_| !self.entries[&number].keepers.contains_key(&None)),
             None => because.or(edited).or(recorded),
         };
         self.answer(claim, entry, outcome, because);
@@ -161,7 +165,7 @@ impl Book {
         if of_owner.len() >= self.policy.sessions_per_owner {
             let spare = of_owner.into_iter().filter(|number| {
                 let entry = &self.entries[number];
-                entry.holder.is_none() && entry.keeper.is_none() && entry.key.is_some()
+                entry.holder.is_none() && entry.keepers.is_empty() && entry.key.is_some()
             });
             let longest = spare.min_by_key(|number| self.entries[number].freed)?;
             let key = self.entries.remove(&longest).and_then(|entry| entry.key);
@@ -178,9 +182,8 @@ impl Book {
             epoch: 1,
             holder: Some(claim.process),
             freed: 0,
-            keeper: None,
-            stopped: false,
-            left: None,
+            keepers: BTreeMap::new(),
+            left: BTreeMap::new(),
             touched: false,
         };
         self.entries.insert(self.order, entry);

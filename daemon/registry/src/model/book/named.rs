@@ -53,7 +53,8 @@ impl Book {
         let losses = &mut self.hosts.entry(claim.host).or_default().losses;
         let loss =
             if outcome == Outcome::Held { None } else { claim.key.and_then(|key| losses.remove(&key)) };
-        let because = loss.filter(|_| entry.is_none_or(|number| self.entries[&number].keeper.is_none()));
+        let because =
+            loss.filter(|_| entry.is_none_or(|number| !self.entries[&number].keepers.contains_key(&None)));
         self.answer(claim, entry, outcome, because);
     }
 

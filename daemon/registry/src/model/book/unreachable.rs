@@ -52,10 +52,13 @@ impl Book {
     /// None: not known until its keeper says so.
     fn was_used(&self, entry: &Entry) -> Option<bool> {
         let has_token = entry.id.as_ref().is_some_and(|id| self.tokens.contains(id));
-        if entry.keeper.is_none() || has_token || entry.touched {
+        if entry.keepers.is_empty() || has_token || entry.touched {
             return Some(true);
         }
-        entry.left.filter(|left| left.epoch.0 == entry.epoch).map(|left| left.used)
+        let said = |keeper: &ProcessId| entry.left.get(keeper).filter(|left| left.epoch.0 == entry.epoch);
+        let said: Vec<Option<&Left>> = entry.keepers.values().map(|(keeper, _)| said(keeper)).collect();
+        let all: Option<Vec<&Left>> = said.into_iter().collect();
+        all.map(|all| all.iter().any(|left| left.used))
     }
 }
 

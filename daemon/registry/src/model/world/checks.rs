@@ -18,7 +18,7 @@ impl World {
                 .former
                 .filter(|_| self.registry.sessions.get(id).is_some_and(|now| now.former.is_some()));
         }
-        let alone = |record: &SessionRecord| SessionRecord { keeper: None, ..record.clone() };
+        let alone = |record: &SessionRecord| SessionRecord { keepers: Keepers::default(), ..record.clone() };
         let sessions = self.registry.sessions.values().map(alone);
         assert!(records.sessions.into_values().eq(sessions), "sessions on record");
         let claimants: BTreeMap<_, _> =

@@ -46,7 +46,8 @@ impl World {
     pub(super) fn register(&mut self, cast: &Cast, id: &SessionId, epoch: Epoch) -> Result<(), Error> {
         let Some(process) = self.registering.take() else { return Ok(()) };
         let name = KeeperName(process.inode.map_or(0, |inode| inode as u32));
-        let keeper = KeeperRecord::new(process, name, "server".into());
+        let keeper =
+            KeeperRecord { of: backend_of(&process), ..KeeperRecord::new(process, name, "server".into()) };
         let refusal = self.shelf.refusal(process, id);
         match self.registry.keep_backend(id, epoch, keeper) {
             Ok(()) => assert_eq!(refusal, None, "not refused"),
@@ -90,7 +91,7 @@ impl World {
             Told::Left { orderly, used } => {
                 let left = Left { epoch: Epoch(epoch.of(newest.0)), orderly, used };
                 if is_held {
-                    self.book.left(&id, left);
+                    self.book.left(&id, keeper, left);
                 }
                 self.registry.front_left(&id, name, keeper, left)
             }

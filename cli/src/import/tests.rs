@@ -1,0 +1,129 @@
+use serde_json::json;
+
+use super::*;
+
+fn converted(host: Host, server: &Value) -> Result<Value, String> {
+    convert::converted(host, server).map(Value::Object)
+}
+
+#[test]
+fn each_host_s_form_becomes_ours() {
+    let cases = [
+        (
+            Host::Claude,
+            json!({"type": "stdio", "command": "x", "args": [], "env": {"K": "${K}"}}),
+            json!({"command": "x", "env": {"K": "${env:K}"}}),
+        ),
+        (
+            Host::Codex,
+            json!({"command": "x", "enabled": false, "enabled_tools": ["a"]}),
+            json!({"command": "x", "disabled": true, "only": ["a"]}),
+        ),
+        (
+            Host::Codex,
+            json!({"url": "https://x", "bearer_token_env_var": "T"}),
+            json!({"type": "http", "url": "https://x", "headers": {"Authorization": "Bearer ${env:T}"}}),
+        ),
+        (
+            Host::Gemini,
+            json!({"httpUrl": "https://x", "excludeTools": ["b"]}),
+            json!({"type": "http", "url": "https://x", "without": ["b"]}),
+        ),
+        // As `gemini mcp add --transport http` writes it.
+        (
+            Host::Gemini,
+            json!({"url": "https://x", "type": "http"}),
+            json!({"type": "http", "url": "https://x"}),
+        ),
+        (
+            Host::Opencode,
+            json!({"type": "local", "command": ["x", "-y"], "environment": {"K": "{env:K} {x}"}}),
+            json!({"command": "x", "args": ["-y"], "env": {"K": "${env:K} {x}"}}),
+        ),
+        (
+            Host::Gemini,
+            json!({"command": "x", "args": ["$A-${B}$C_1", "$1 $ $$D ${"]}),
+            json!({"command": "x", "args": ["${env:A}-${env:B}${env:C_1}", "$1 $ $${env:D} ${"]}),
+        ),
+        (
+            Host::Opencode,
+            json!({"command": ["x"], "environment": {"A": "{file:/a}", "B": "{file:~/b}", "C": "$C"}}),
+            json!({"command": "x", "env": {"A": "${file:/a}", "B": "${file:~/b}", "C": "$C"}}),
+        ),
+        (
+            Host::Cursor,
+            json!({"command": "x", "cwd": "~/work", "tools": ["a"]}),
+            json!({"command": "x", "cwd": "~/work"}),
+        ),
+        (Host::Copilot, json!({"command": "x", "tools": ["a"]}), json!({"command": "x", "only": ["a"]})),
+        (
+            Host::Zed,
+            json!({"command": {"path": "x", "args": ["y"], "env": {"K": "1"}}}),
+            json!({"command": "x", "args": ["y"], "env": {"K": "1"}}),
+        ),
+        (Host::Windsurf, json!({"serverUrl": "https://x"}), json!({"type": "http", "url": "https://x"})),
+        (Host::Copilot, json!({"type": "local", "command": "x", "tools": ["*"]}), json!({"command": "x"})),
+        (Host::Cline, json!({"command": "x", "disabled": true}), json!({"command": "x", "disabled": true})),
+        (
+            Host::Cursor,
+            json!({"command": "/usr/bin/mcp-sessiond", "args": ["wrap", "--name", "n", "x", "-y"]}),
+            json!({"command": "x", "args": ["-y"]}),
+        ),
+    ];
+    for (host, theirs, ours) in cases {
+        assert_eq!(converted(host, &theirs), Ok(ours), "{host}: {theirs}");
+    }
+}
+
+#[test]
+fn what_would_not_be_the_same_server_is_refused() {
+    for (host, server, why) in [
+        (Host::Gemini, json!({"url": "https://x"}), "HTTP with SSE"),
+        (Host::Roo, json!({"type": "sse", "url": "https://x"}), "HTTP with SSE"),
+        (Host::Vscode, json!({"command": "x", "args": ["${input:k}"]}), "${input:…}"),
+        (Host::Vscode, json!({"command": "x", "args": ["${workspaceFolder}"]}), "only the host knows"),
+        (Host::Claude, json!({"command": "x", "args": ["${K:-secret}"]}), "${K:-…}"),
+        (Host::Cursor, json!({"command": "mcp-sessiond", "args": ["wrap", "@a"]}), "it runs @a"),
+        (Host::Cursor, json!({"command": "mcp-sessiond", "args": ["wrap", "--all"]}), "it runs all servers"),
+        (Host::Cursor, json!({"command": "x", "args": [1]}), "have to be texts"),
+        (Host::Gemini, json!({"command": "x", "args": ["${K:-secret}"]}), "${K:-…}"),
+        (Host::Opencode, json!({"command": ["x", "{file:./secret}"]}), "opencode's own file"),
+        (Host::Vscode, json!({"command": "x", "cwd": "secret"}), "its `cwd` depends on"),
+        (Host::Vscode, json!({"command": "x", "envFile": "./secret"}), "its `envFile` depends on"),
+        (Host::Codex, json!({"command": "x", "env_vars": ["K"]}), "`env_vars`"),
+        (Host::Goose, json!({"type": "stdio", "cmd": "x", "env_keys": ["K"]}), "`env_keys`"),
+        (Host::Goose, json!({"type": "sse", "uri": "https://x"}), "HTTP with SSE"),
+        (Host::Goose, json!({"type": "builtin", "name": "memory"}), "neither a command nor an address"),
+        (Host::Goose, Value::Null, "an anchor, an alias or a tag"),
+    ] {
+        let said = converted(host, &server).expect_err("it is refused");
+        assert!(said.contains(why) && !said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn what_looks_like_a_secret_is_named() {
+    let entry = json!({"env": {"GITHUB_TOKEN": "x", "API_KEY": "x", "KEYBOARD": "x", "OTHER": "sk-x", "MY_TOKEN": "${keyring:a/b}", "PATH": "/"},
+        "headers": {"Authorization": "x"}});
+    let secrets = convert::secrets(entry.as_object().expect("an object"));
+    assert_eq!(secrets, ["API_KEY", "GITHUB_TOKEN", "OTHER", "Authorization"]);
+}
+
+#[test]
+fn a_file_is_replaced_only_where_it_says_what_it_said() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("servers.json");
+    write::replace(&path, "", "one").expect("written");
+    let error = write::replace(&path, "", "two").expect_err("it is there by now");
+    assert!(error.to_string().contains("edited meanwhile"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).expect("a text"), "one");
+    write::replace(&path, "one", "two").expect("written");
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).expect("linked");
+    write::replace(&link, "two", "three").expect("written");
+    assert!(link.is_symlink() && std::fs::read_to_string(&path).expect("a text") == "three");
+    std::fs::remove_file(&path).expect("removed");
+    let error = write::replace(&link, "", "four").expect_err("it leads nowhere");
+    assert!(error.to_string().contains("not there") && link.is_symlink(), "{error}");
+    assert_eq!(std::fs::read_dir(directory.path()).expect("a list").count(), 1, "nothing is left");
+}

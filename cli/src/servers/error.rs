@@ -1,0 +1,43 @@
+//! Why a server of the file can't be run.
+
+use std::path::PathBuf;
+
+use super::FILE;
+
+#[derive(Debug, thiserror::Error)]
+pub(in super::super) enum ServersError {
+    /// There is no home directory to look in.
+    #[error("there is no home directory, and so no {FILE}")]
+    NoHome,
+    /// The file is not there, or can't be read.
+    #[error("could not read {}: {error}", path.display())]
+    Unread { path: PathBuf, error: std::io::Error },
+    /// It is no JSON, or not of the form.
+    #[error("{}: {error}", path.display())]
+    Form { path: PathBuf, error: serde_json::Error },
+    #[error("there is no server {name:?} in {}; {}", path.display(), there_are(names))]
+    Unknown { path: PathBuf, name: String, names: Vec<String> },
+    /// The entry can't be run, and why.
+    #[error("the server {name:?} in {}: {why}", path.display())]
+    Entry { path: PathBuf, name: String, why: String },
+    /// What is to be added to its servers can't be.
+    #[error("{}: {why}", path.display())]
+    Undecorated { path: PathBuf, why: String },
+    #[error("could not start again as {}: {error}", path.display())]
+    Exec { path: PathBuf, error: std::io::Error },
+}
+
+impl ServersError {
+    /// The exit code, of sysexits.h: EX_NOINPUT, EX_DATAERR, EX_OSERR.
+    pub(in super::super) fn code(&self) -> u8 {
+        match self {
+            Self::NoHome | Self::Unread { .. } | Self::Unknown { .. } => 66,
+            Self::Form { .. } | Self::Entry { .. } | Self::Undecorated { .. } => 65,
+            Self::Exec { .. } => 71,
+        }
+    }
+}
+
+fn there_are(names: &[String]) -> String {
+    if names.is_empty() { "it has none".to_owned() } else { format!("there are: {}", names.join(", ")) }
+}

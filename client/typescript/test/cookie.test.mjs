@@ -1,0 +1,234 @@
+// Sessions that a cookie names, as `mcp-sessiond serve --cookie` and the layer in Rust have it.
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import { after, before, test } from 'node:test';
+import { Cookie } from '../dist/durable/cookie.js';
+import { durable, Sessions } from '../dist/index.js';
+import { kill, World } from './lib/daemon.mjs';
+import { connect } from './lib/host.mjs';
+import { all, events, messages, refused, serveIn, Wire } from './lib/server.mjs';
+
+const NAME = 'mcp_session_id';
+/** The latest version of MCP that every SDK here speaks. */
+const VERSION = '2025-06-18';
+let world, server;
+before(async () => {
+  world = await new World().start();
+  server = await serveIn(world, '1.32', 0, 'raw', NAME);
+});
+after(async () => {
+  await kill(server.child);
+  await world.end();
+});
+
+/** A client that knows no id: it sends these cookies. */
+const page = (cookies, { url = server.url, headers = {} } = {}) =>
+  Object.assign(new Wire(url, VERSION), {
+    headers: { ...headers, cookie: cookies, 'mcp-protocol-version': VERSION },
+  });
+/** A session of a client's, and the cookie that it was given. */
+async function begun(headers = {}, url = server.url) {
+  const client = Object.assign(new Wire(url, VERSION), { headers });
+  const response = await client.initialize();
+  await all(events(response));
+  client.session = response.headers.get('mcp-session-id');
+  assert.equal((await client.notify('notifications/initialized')).status, 202);
+  const [pair, ...attributes] = response.headers.get('set-cookie').split('; ');
+  assert.equal(pair, `${NAME}=${client.session}`);
+  assert.deepEqual(attributes, ['Path=/', 'HttpOnly', 'SameSite=Strict']);
+  return { client, pair };
+}
+const told = (response) => ['mcp-session-id', 'set-cookie'].map((name) => response.headers.get(name));
+
+for (const [version, framework] of [
+  ['1.13', 'http'],
+  ['1.32', 'express'],
+  ['1.32', 'fastify'],
+  ['1.32', 'hono'],
+  ['2', 'raw'],
+])
+  test(`SDK ${version} on ${framework}: a cookie alone names a session, which no response tells, also of a server that was killed`, async () => {
+    const first = await serveIn(world, version, 0, framework, NAME);
+    const { client, pair } = await begun({}, first.url);
+    assert.equal(await client.text('visit'), '1');
+    const own = page(`a=b; ${pair}`, first);
+    const posted = await own.call('visit');
+    assert.deepEqual(told(posted), [null, null]);
+    const visited = await all(messages(posted));
+    assert.equal(visited.at(-1).result.content[0].text, '2');
+    const got = await own.get(visited.at(-1).event);
+    assert.deepEqual([got.status, ...told(got)], [204, null, null]);
+    const stop = new AbortController();
+    const reading = await own.get(undefined, { signal: stop.signal });
+    assert.deepEqual([reading.status, ...told(reading)], [200, null, null]);
+    stop.abort();
+    await kill(first.child);
+    const second = await serveIn(world, version, first.port, framework, NAME);
+    assert.equal(await own.text('visit'), '3');
+    assert.equal(await own.text('session'), client.session);
+    // A page that was reloaded begins again.
+    const again = await own.initialize();
+    assert.deepEqual([again.status, ...told(again)], [200, null, null]);
+    assert.equal((await again.json()).result.serverInfo.name, 'durable');
+    assert.equal((await own.request('DELETE')).status, 200);
+    assert.deepEqual(await refused(client.call('visit')), [404, -32001]);
+    await kill(second.child);
+  });
+
+for (const version of ['1.32', '2'])
+  test(`client ${version}: a page that is reloaded in the middle of a call goes on by its cookie, with the same ids`, async () => {
+    // What a browser does for the pages of a site.
+    let jar;
+    const browser = async (url, given) => {
+      const headers = new Headers(given.headers);
+      if (jar) headers.set('cookie', jar);
+      const response = await fetch(url, { ...given, headers });
+      const set = response.headers.get('set-cookie');
+      if (set) jar = set.split(';')[0];
+      return response;
+    };
+    const gates = ['former', 'later'].map((name) => path.join(world.base, `${name}-${version}`));
+    const former = await connect(version, server.url, { fetch: browser });
+    assert.equal(await former.text('visit'), '1');
+    /** A call under way, once it has begun. */
+    const begun = async (page, n, gate) => {
+      let answer;
+      await new Promise((resolve) => {
+        answer = page.text('steps', { n, gate }, { onprogress: resolve });
+      });
+      return { answer };
+    };
+    const one = await begun(former, 2, gates[0]);
+    const later = await connect(version, server.url, { fetch: browser });
+    assert.equal(later.transport.sessionId, undefined, 'no script is told what the cookie names');
+    assert.equal(await later.text('visit'), '2');
+    const two = await begun(later, 3, gates[1]);
+    writeFileSync(gates[1], '');
+    assert.equal(await two.answer, '3');
+    writeFileSync(gates[0], '');
+    assert.equal(await one.answer, '2');
+    await Promise.all([former.client.close(), later.client.close()]);
+  });
+
+test('a forged cookie, or one of a session that has ended, is refused, and `initialize` replaces it', async () => {
+  const ended = await begun();
+  await ended.client.request('DELETE');
+  // Its handshake could not be kept.
+  const bare = await Sessions.ofService('test', world.options).create();
+  for (const pair of [`${NAME}=forged`, `${NAME}=`, `${NAME}=%00"`, `${NAME}=${bare.id}`, ended.pair]) {
+    const forged = page(pair);
+    assert.deepEqual(await refused(forged.call('visit')), [404, -32001]);
+    assert.deepEqual(await refused(forged.get()), [404, -32001]);
+    assert.deepEqual(await refused(forged.request('DELETE')), [404, -32001]);
+    assert.deepEqual(await refused(forged.post('server/discover')), [404, -32601]);
+    const response = await forged.initialize();
+    const [id, set] = told(response);
+    assert.ok(set.startsWith(`${NAME}=${id}; `), set);
+    await all(events(response));
+    assert.equal(await page(set.split(';')[0]).text('visit'), '1');
+  }
+});
+
+test('of several cookies of the name the first of use counts, of four', async () => {
+  const { client, pair } = await begun();
+  const other = `${NAME}=other`;
+  const session = (cookies) => page(cookies).text('session');
+  assert.equal(await session(`${other}; ${pair}`), client.session);
+  assert.equal(await session(`${other}; ${other}; ${other}; ${pair}`), client.session);
+  const late = page(`${other}; ${other}; ${other}; ${other}; ${pair}`);
+  assert.deepEqual(await refused(late.call('session')), [404, -32001]);
+  assert.deepEqual(await refused(page(`${NAME}x=1; x${pair}`).call('session')), [400, -32600]);
+});
+
+test('the headers that a response is sent with are kept, however `writeHead` gets them', async () => {
+  const ways = [
+    [200, { a: 'b' }],
+    [200, ['a', 'b']],
+    [200, 'Fine', { a: 'b' }],
+    [200, undefined, { a: 'b' }],
+  ];
+  const site = http.createServer((request, response) => {
+    new Cookie(NAME).set(response, 'id');
+    response.writeHead(...ways[request.url.slice(1)]).end();
+  });
+  await new Promise((resolve) => site.listen(0, '127.0.0.1', resolve));
+  for (const at of ways.keys()) {
+    const { headers } = await fetch(`http://127.0.0.1:${site.address().port}/${at}`);
+    assert.equal(headers.get('a'), 'b', `way ${at}`);
+    assert.match(headers.get('set-cookie'), /^mcp_session_id=id;/);
+  }
+  site.close();
+});
+
+test('the header comes before the cookie', async () => {
+  const [one, two] = [await begun(), await begun()];
+  const both = Object.assign(page(one.pair), { session: two.client.session });
+  const response = await both.call('session');
+  assert.deepEqual(told(response), [two.client.session, null]);
+  assert.equal((await all(messages(response))).at(-1).result.content[0].text, two.client.session);
+  both.session = '0f5c5b0e-0000-4000-8000-000000000000';
+  assert.deepEqual(await refused(both.call('session')), [404, -32001]);
+});
+
+test("the cookie of another caller's session is refused, and `initialize` replaces it", async () => {
+  const { pair } = await begun({ authorization: 'Bearer one' });
+  for (const headers of [{ authorization: 'Bearer two' }, {}]) {
+    const other = page(pair, { headers });
+    assert.deepEqual(await refused(other.call('visit')), [403, -32000]);
+    const [id, set] = told(await other.initialize());
+    assert.ok(set.startsWith(`${NAME}=${id}; `) && !set.startsWith(pair), set);
+  }
+});
+
+test('a cookie of a session that was begun without a caller is not taken from one who has a name', async () => {
+  const { pair } = await begun();
+  const named = page(pair, { headers: { authorization: 'Bearer one' } });
+  assert.deepEqual(await refused(named.call('visit')), [404, -32001]);
+  const [id, set] = told(await named.initialize());
+  assert.ok(set.startsWith(`${NAME}=${id}; `) && !set.startsWith(pair), set);
+});
+
+test('an `initialize` that is refused sets no cookie, and where cookies are off none counts', async () => {
+  const client = new Wire(server.url);
+  const accept = { accept: 'application/json' };
+  const response = await client.post('initialize', {}, { headers: accept });
+  assert.deepEqual([response.status, ...told(response)], [406, null, null]);
+  const off = await serveIn(world, '1.32', 0, 'raw');
+  const plain = await new Wire(off.url).begin();
+  const again = await new Wire(off.url).initialize();
+  assert.equal(again.headers.get('set-cookie'), null);
+  const named = page(`${NAME}=${plain.session}`, off);
+  assert.deepEqual(await refused(named.call('visit')), [400, -32600]);
+  await kill(off.child);
+});
+
+test('while the daemon is away a cookie is not held to be of no use', { timeout: 60_000 }, async () => {
+  const own = await new World().start();
+  const alone = await serveIn(own, '1.32', 0, 'raw', NAME);
+  const { pair } = await begun({}, alone.url);
+  await own.kill();
+  const away = await page(pair, alone).initialize();
+  assert.deepEqual([away.status, ...told(away)], [503, null, null]);
+  await own.start();
+  assert.equal(await page(pair, alone).text('visit'), '1');
+  await kill(alone.child);
+  await own.end();
+});
+
+test('the cookie has the attributes that it is given, and wrong ones are said', async () => {
+  const cookie = { name: 'sid', path: '/mcp', secure: true, sameSite: 'Lax' };
+  for (const [given, expected] of [
+    [cookie, 'Path=/mcp; HttpOnly; SameSite=Lax; Secure'],
+    [{ name: 'sid', sameSite: 'None' }, 'Path=/; HttpOnly; SameSite=None; Secure'],
+  ]) {
+    const own = await serveIn(world, '1.32', 0, 'raw', given);
+    const [id, set] = told(await new Wire(own.url).initialize());
+    assert.equal(set, `sid=${id}; ${expected}`);
+    await kill(own.child);
+  }
+  const wrong = ['', 'a b', 'a=b', { name: 'a', path: 'mcp' }, { name: 'a', path: '/;b' }];
+  for (const cookie of [...wrong, { name: 'a', sameSite: 'strict' }])
+    assert.throws(() => durable(() => undefined, { service: 'test', cookie }), { code: 'invalid_argument' });
+});

@@ -1,0 +1,33 @@
+//! Remote servers over Streamable HTTP: a process that is connected to one is killed, and the next one goes on; the server is killed;
+//! a user is logged in.
+
+mod front;
+mod listening;
+mod login;
+mod oauth_example;
+mod pipe;
+mod strangers;
+
+use mcp_sessiond_tests::{Upstream, World};
+
+use crate::fixture;
+
+/// Servers on the official SDKs, each of which numbers its events and says them again.
+fn resumable(world: &World) -> Vec<(&'static str, Upstream)> {
+    vec![
+        ("TypeScript", express(world, &["events"])),
+        (
+            "Python",
+            world.upstream(
+                &[fixture("../target/fastmcp/bin/python"), fixture("python/upstream.py")],
+                &["events"],
+            ),
+        ),
+        ("Rust", world.upstream(&[env!("CARGO_BIN_EXE_rmcp-server").into()], &[])),
+    ]
+}
+
+/// A server on the official TypeScript SDK, under Express.
+pub(crate) fn express(world: &World, options: &[&str]) -> Upstream {
+    world.upstream(&["node".into(), fixture("node/express.mjs")], options)
+}

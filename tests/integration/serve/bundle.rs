@@ -1,0 +1,279 @@
+//! `serve` of several servers of `servers.json`: all of them as one, and each for itself.
+
+mod edits;
+mod kills;
+mod told;
+
+use mcp_sessiond_tests::{Daemon, HttpClient, Raw, Reply, Serve, World};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::several::{able, entry, small, write_down};
+use crate::world;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Three servers that do what tests ask of them, behind one `serve`.
+fn serving(configuration: &str) -> (World, Daemon, Serve) {
+    let world = world(configuration);
+    let daemon = world.daemon();
+    write_down(&world, &NAMES.map(|name| (name, able(&world))));
+    let serve = world.serve(&["--name", "test", "--all"], &[]);
+    (world, daemon, serve)
+}
+
+/// What a list has, by name.
+fn listed(client: &mut HttpClient) -> Vec<String> {
+    let answer = client.request("tools/list", &json!({})).answer();
+    let listed = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    listed.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// By which names a tool that all of them have is called at each.
+fn of_each(client: &mut HttpClient, tool: &str) -> [String; 3] {
+    let listed = listed(client);
+    NAMES.map(|name| {
+        let prefixed = format!("{name}_{tool}");
+        if listed.contains(&prefixed) { prefixed } else { tool.to_owned() }
+    })
+}
+
+fn count(client: &mut HttpClient, tool: &str) -> u64 {
+    client.text(tool, &json!({})).parse().expect("a number")
+}
+
+/// A call of this tool that waits at a gate, and has begun: the event by which it is resumed.
+fn begin(client: &mut HttpClient, tool: &str, gate: &str) -> (u64, String) {
+    let mut call = client.call(tool, &json!({"gate": gate}));
+    let begun = call.said();
+    assert_eq!(begun.message()["params"]["data"], format!("begun {gate}"));
+    (client.last, begun.id.expect("an id"))
+}
+
+/// The text of an answer to a call of a tool.
+fn text(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// A server that says what the test tells it, which nobody keeps.
+fn raw() -> (World, Serve, Raw) {
+    let world = world("");
+    let mut raw = world.raw("server");
+    // It has a tool then.
+    raw.command.push("modern".to_owned());
+    write_down(&world, &[("a", entry(&raw.command))]);
+    let serve = world.serve(&["--unkept", "--all"], &[]);
+    (world, serve, raw)
+}
+
+/// The id of what a server asks its client next.
+fn asked(reply: &mut Reply) -> Value {
+    loop {
+        // Lists may have changed, too.
+        let said = reply.said().message();
+        if said["method"] == "sampling/createMessage" {
+            return said["id"].clone();
+        }
+    }
+}
+
+/// Answers that.
+fn answer(client: &HttpClient, id: &Value, text: &str) {
+    let result = json!({"role": "assistant", "content": {"type": "text", "text": text}, "model": "none"});
+    client.post(&json!({"jsonrpc": "2.0", "id": id, "result": result})).must_be(202);
+}
+
+#[test]
+fn what_is_kept_out_of_the_whole_can_not_be_called_at_one_server_either() {
+    // Else who comes first has the bare name.
+    let world = world("bundle.names = \"always\"");
+    let _daemon = world.daemon();
+    write_down(&world, &["a", "b"].map(|name| (name, small(&world))));
+    let serve = world.serve(&["--name", "test", "--all", "--without", "b_increment"], &[]);
+    let mut all = serve.connected("2025-11-25");
+    let names = listed(&mut all);
+    let has = |name: &str| names.iter().any(|listed| listed == name);
+    assert_eq!(["a_increment", "b_increment", "b_get"].map(has), [true, false, true], "{names:?}");
+    let mut alone = serve.connected_at("/servers/b");
+    assert_eq!(listed(&mut alone), ["get", "parent", "echo"]);
+    let answer = alone.call("increment", &json!({})).answer();
+    assert_eq!(answer["error"]["message"], "Unknown tool: increment", "{answer}");
+    assert_eq!(alone.text("get", &json!({})), "0");
+    assert_eq!(count(&mut serve.connected_at("/servers/a"), "increment"), 1);
+}
+
+#[test]
+fn all_as_one_and_each_for_itself() {
+    let (_world, _daemon, serve) = serving("");
+    let mut all = serve.connected("2025-11-25");
+    let counting = of_each(&mut all, "increment");
+    assert_eq!(counting.iter().filter(|tool| *tool == "increment").count(), 1, "{counting:?}");
+    for (nth, tool) in (1..).zip(&counting) {
+        for _ in 0..nth {
+            count(&mut all, tool);
+        }
+    }
+    // Its own session has a server of its own, and its names are bare.
+    let mut alone = serve.connected_at("/servers/b");
+    assert!(listed(&mut alone).contains(&"increment".to_owned()));
+    assert_eq!(count(&mut alone, "increment"), 1);
+    assert_eq!(counting.map(|tool| count(&mut all, &tool)), [2, 3, 4]);
+
+    // A session is found where it has begun, and nowhere else.
+    for other in ["/servers/a", "/servers/c", "/mcp"] {
+        let stray = HttpClient { path: other.to_owned(), ..alone.clone() };
+        let mut reply = stray.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"}));
+        reply.must_be(404);
+    }
+    let stray = HttpClient { path: "/servers/b".to_owned(), ..all.clone() };
+    stray.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"})).must_be(404);
+    serve.client().ask_at("POST", "/servers/none", &[], "{}").must_be(404);
+
+    alone.ask("DELETE", &[], "").must_be(204);
+    alone.post(&json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"})).must_be(404);
+    assert_eq!(of_each(&mut all, "increment").map(|tool| count(&mut all, &tool)), [3, 4, 5]);
+}
+
+#[test]
+fn which_servers_are_meant_is_said_by_name() {
+    let world = world("");
+    let _daemon = world.daemon();
+    let mut off = able(&world);
+    off["disabled"] = json!(true);
+    write_down(&world, &[("a", able(&world)), ("b", able(&world)), ("off", off)]);
+    let serve = world.serve(&["--only", "*get", "a", "@off"], &[]);
+    let mut client = serve.connected("2025-11-25");
+    let mut names = listed(&mut client);
+    names.sort();
+    assert!(names == ["a_get", "get"] || names == ["get", "off_get"], "{names:?}");
+    serve.client().ask_at("POST", "/servers/b", &[], "{}").must_be(404);
+
+    // Behind two dashes it is a command.
+    for (words, code, why) in [
+        (&["a", "none"][..], 66, "there is no server \"none\""),
+        (&["@none"], 66, "there is no server \"none\""),
+        (&["--only", "x", "--", "a"], 64, "--only and --without are for servers of servers.json"),
+        (&["--all", "a"], 64, "cannot be used with"),
+        (&["--name", "x/a", "--", "cat"], 64, "--name: a name can't have a \"/\""),
+        (&["--name", "x/a", "--all"], 64, "--name: a name can't have a \"/\""),
+    ] {
+        let output = world.sessiond(&[&["serve", "--no-start"], words].concat()).output().expect("it runs");
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!((output.status.code(), said.contains(why)), (Some(code), true), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn a_cookie_is_for_the_address_at_which_its_session_was_begun() {
+    let world = world("");
+    let _daemon = world.daemon();
+    write_down(&world, &[("a b", small(&world)), ("c", small(&world))]);
+    let serve = world.serve(&["--all", "--cookie"], &[]);
+    for path in ["/mcp", "/servers/a%20b", "/servers/c"] {
+        let mut client = HttpClient { path: path.to_owned(), ..serve.client() };
+        let begun = client.begin("2025-11-25", &[]);
+        let cookie = begun.header("set-cookie").expect("a cookie");
+        assert!(cookie.split("; ").any(|part| part == format!("Path={path}")), "{cookie}");
+        let again = client.begin("2025-11-25", &[("Cookie", cookie.split(';').next().expect("a pair"))]);
+        assert_eq!((again.status, again.header("mcp-session-id")), (200, None), "the same session");
+    }
+}
+
+#[test]
+fn who_has_no_token_learns_no_names() {
+    let world = world("");
+    let _daemon = world.daemon();
+    write_down(&world, &[("a", able(&world))]);
+    let serve = world.serve(&["--all", "--token"], &[]);
+    let [there, missing] = ["/servers/a", "/servers/none"].map(|path| {
+        let client = serve.client();
+        ["POST", "GET", "DELETE", "OPTIONS", "PUT"]
+            .map(|method| client.ask_at(method, path, &[], "{}").status)
+    });
+    assert_eq!(there, missing);
+    assert_eq!(missing[0], 401);
+}
+
+/// The client answers what a server has asked that is gone: the one that was started instead has asked something under the same id.
+#[test]
+fn an_answer_to_an_unkept_server_is_not_for_its_successor() {
+    let world = world("");
+    write_down(&world, &["a", "b"].map(|name| (name, able(&world))));
+    let serve = world.serve(&["--unkept", "--all"], &[]);
+    let mut client = serve.connected_at("/servers/a");
+    let mut lost = client.call("ask", &json!({"prompt": "first"}));
+    let former = asked(&mut lost);
+    client.request("tools/call", &json!({"name": "die", "arguments": {"code": 1}})).answer();
+    assert_eq!(lost.answer()["error"]["data"]["outcome"], "unknown");
+    let mut asking = client.call("ask", &json!({"prompt": "second"}));
+    let now = asked(&mut asking);
+    for (id, text) in [(former, "for the first"), (now, "for the second")] {
+        answer(&client, &id, text);
+    }
+    assert_eq!(text(&asking.answer()), "for the second");
+}
+
+#[test]
+fn what_an_unkept_server_asks_in_a_batch_is_answered() {
+    let (_world, serve, raw) = raw();
+    let client = serve.connected("2025-11-25");
+    let mut stream = client.listen();
+    let ask = r#"{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{"messages":[]}}"#;
+    raw.say(&format!(r#"[{{"jsonrpc":"2.0","method":"x"}},{ask}]"#));
+    let id = asked(&mut stream);
+    answer(&client, &id, "for the batch");
+    let heard = raw.wait_heard("for the batch");
+    assert!(heard.contains(r#""id":"q""#), "{heard}");
+}
+
+#[test]
+fn an_unkept_server_that_closes_its_input_is_ended_and_no_call_waits_for_ever() {
+    let (_world, serve, raw) = raw();
+    let mut client = serve.connected("2025-11-25");
+    let mut deaf = client.request("deaf", &json!({}));
+    raw.wait_heard("closed");
+    let mut unheard = client.request("x", &json!({}));
+    for call in [&mut deaf, &mut unheard] {
+        assert_eq!(call.answer()["error"]["data"]["outcome"], "unknown");
+    }
+    let answer = client.request("y", &json!({})).answer();
+    assert_eq!(answer["result"], json!({}), "a fresh one answers");
+}
+
+#[test]
+fn what_waits_for_an_unkept_server_that_does_not_read_is_bounded() {
+    let (world, serve, _raw) = raw();
+    let mut client = serve.connected("2025-11-25");
+    client.request("x", &json!({})).answer();
+    let pid = world.processes().into_iter().find(|pid| *pid != serve.pid()).expect("a server");
+    let signal = |signal| nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), signal);
+    signal(Signal::SIGSTOP).expect("ours");
+    let large = json!({"large": "x".repeat(3 << 20)});
+    let mut calls: Vec<Reply> = (0..16).map(|_| client.request("x", &large)).collect();
+    let last = calls.pop().expect("a call").answer();
+    assert_eq!(last["error"]["data"]["outcome"], "not_sent", "{last}");
+    let message = last["error"]["message"].to_string();
+    assert!(message.contains("the server does not read"), "{message}");
+    signal(Signal::SIGCONT).expect("ours");
+    let answers: Vec<Value> = calls.iter_mut().map(Reply::answer).collect();
+    assert!(answers.iter().filter(|answer| answer["result"].is_object()).count() >= 10);
+    // What was taken makes room.
+    assert_eq!(client.request("x", &large).answer()["result"], json!({}));
+    client.notify("notifications/roots/list_changed", &json!({}));
+}
+
+#[test]
+fn without_a_daemon_they_are_served_and_not_kept() {
+    let world = world("");
+    write_down(&world, &["a", "b"].map(|name| (name, able(&world))));
+    let serve = world.serve(&["--unkept", "--all"], &[]);
+    let mut all = serve.connected("2025-11-25");
+    let mut alone = serve.connected_at("/servers/b");
+    let counting: Vec<String> =
+        listed(&mut all).into_iter().filter(|tool| tool.ends_with("increment")).collect();
+    assert_eq!(counting.len(), 2);
+    for tool in &counting {
+        assert_eq!((count(&mut all, tool), count(&mut all, tool)), (1, 2));
+    }
+    assert_eq!(count(&mut alone, "increment"), 1);
+}

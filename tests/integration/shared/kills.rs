@@ -1,0 +1,197 @@
+//! Everything is killed in turn.
+
+use mcp_sessiond_tests::{Client, Front, Pipe as _, World, gone, until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use super::{able, begin_slow, connect, connect_as, gate, greet, mark, open, pid, sharing, wait_hosts};
+
+#[test]
+fn a_front_that_is_killed_leaves_the_others_alone_and_comes_back_to_the_same_server() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let (mut one, mut other) = (connect(&world), connect(&world));
+    let gates = ["one", "other"].map(|name| gate(&world, name));
+    begin_slow(&mut one, "one", &gates[0]);
+    let id = begin_slow(&mut other, "other", &gates[1]);
+    let server = pid(&mut other);
+    assert_eq!(one.call("increment", json!({})), "1");
+    one.pipe.kill();
+    wait_hosts(&world, 1);
+    // The call of the one that is gone goes on, and nobody hears of it.
+    open(&gates[0]);
+    assert_eq!(other.call("increment", json!({})), "2");
+    open(&gates[1]);
+    assert_eq!(other.text(id).as_deref(), Ok("other"));
+    let mut again = connect(&world);
+    assert_eq!(pid(&mut again), server);
+    assert_eq!(again.call("increment", json!({})), "3");
+    for client in [&mut again, &mut other] {
+        client.ping();
+        assert_eq!(client.rest(), Vec::<serde_json::Value>::new());
+    }
+}
+
+/// The sharer of the only server.
+fn sharer(world: &World) -> u32 {
+    world.backend().status().front.expect("the sharer")
+}
+
+#[test]
+fn the_daemon_is_killed_and_no_call_notices() {
+    let world = sharing();
+    let mut daemon = world.daemon();
+    let (mut one, mut other) = (connect(&world), connect(&world));
+    let gates = ["one", "other"].map(|name| gate(&world, name));
+    let ids = [begin_slow(&mut one, "one", &gates[0]), begin_slow(&mut other, "other", &gates[1])];
+    daemon.kill();
+    gates.iter().for_each(|gate| open(gate));
+    assert_eq!(one.text(ids[0]).as_deref(), Ok("one"));
+    assert_eq!(other.text(ids[1]).as_deref(), Ok("other"));
+    let _daemon = world.daemon();
+    assert_eq!(connect(&world).call("increment", json!({})), "1");
+    assert_eq!(one.call("increment", json!({})), "2");
+}
+
+#[test]
+fn the_sharer_is_killed_and_the_next_one_finds_the_server_as_it_was() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let (mut one, mut other) = (connect(&world), connect(&world));
+    let server = pid(&mut one);
+    assert_eq!(one.call("increment", json!({})), "1");
+    let gate = gate(&world, "gate");
+    let id = begin_slow(&mut one, "one", &gate);
+    let former = sharer(&world);
+    kill(Pid::from_raw(former.cast_signed()), Signal::SIGKILL).expect("it runs");
+    gone(former);
+    let error = one.text(id).expect_err("nobody knows what became of it");
+    assert_eq!(error["data"]["outcome"], "unknown", "{error}");
+    // A call that is on its way to a connection that has just ended is answered so, too.
+    for client in [&one, &other] {
+        client.pipe.errors.wait("the connection to the shared server had ended; there is a new one");
+    }
+    assert_eq!(other.call("increment", json!({})), "2");
+    assert_eq!(one.call("increment", json!({})), "3");
+    assert_eq!([pid(&mut one), pid(&mut other)], [server, server]);
+    // What the former sharer had asked is answered now, to nobody.
+    open(&gate);
+    for client in [&mut one, &mut other] {
+        client.call("echo", json!({"tag": ""}));
+        let rest = client.rest();
+        assert!(
+            rest.iter().all(|said| said["method"].as_str().is_some_and(|of| of.ends_with("list_changed"))),
+            "{rest:?}"
+        );
+    }
+}
+
+#[test]
+fn the_server_dies_and_every_host_is_told() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let (mut one, mut other) = (connect(&world), connect(&world));
+    let first = pid(&mut one);
+    let id = begin_slow(&mut other, "other", &gate(&world, "gate"));
+    let error = one.try_call("die", json!({})).expect_err("it dies");
+    assert_eq!(error["data"]["outcome"], "unknown", "{error}");
+    let error = other.text(id).expect_err("it has died");
+    assert_eq!(error["data"]["outcome"], "unknown", "{error}");
+    for client in [&mut one, &mut other] {
+        client.said(|message| message["method"] == "notifications/tools/list_changed");
+        assert_ne!(pid(client), first);
+    }
+    assert_eq!(pid(&mut one), pid(&mut other));
+}
+
+#[test]
+fn the_keeper_is_killed_and_a_fresh_server_is_shared() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let (mut one, mut other) = (connect(&world), connect(&world));
+    let first = pid(&mut one);
+    let id = begin_slow(&mut other, "other", &gate(&world, "gate"));
+    world.backend().kill_keeper();
+    let error = other.text(id).expect_err("the server ends with its keeper");
+    assert_eq!(error["data"]["outcome"], "unknown", "{error}");
+    let second = pid(&mut other);
+    assert_ne!(first, second);
+    assert_eq!(pid(&mut one), second);
+    gone(first);
+}
+
+/// The next server asks under the same id.
+#[test]
+fn what_the_host_answers_to_a_lost_server_reaches_no_other_one() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let mut client = connect(&world);
+    let ask = |client: &mut Client<Front>| {
+        let id = client.begin("ask", json!({"tag": "which"}));
+        (id, client.said(|message| message["method"] == "elicitation/create")["id"].clone())
+    };
+    let (lost, former) = ask(&mut client);
+    world.backend().kill_keeper();
+    client.text(lost).expect_err("the server ends with its keeper");
+    let (call, now) = ask(&mut client);
+    for (id, tag) in [(former, "late"), (now, "in time")] {
+        let result = json!({"action": "accept", "content": {"tag": tag}});
+        client.pipe.write(&json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string());
+    }
+    assert_eq!(client.text(call).as_deref(), Ok("in time"));
+}
+
+#[test]
+fn a_server_that_refuses_to_be_initialised_once_is_shared_after_it() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let (mut one, mut other) = (connect(&world), connect(&world));
+    let first = pid(&mut one);
+    let refuse = mark(&world, "refuse");
+    world.backend().kill_keeper();
+    for client in [&one, &other] {
+        client.pipe.errors.wait("the connection to the shared server had ended; there is a new one");
+    }
+    assert!(!refuse.exists());
+    let second = pid(&mut one);
+    assert_ne!(first, second);
+    assert_eq!(pid(&mut other), second);
+    wait_hosts(&world, 2);
+}
+
+#[test]
+fn a_stop_while_a_host_arrives_gives_it_no_server_of_its_own() {
+    let world = sharing();
+    let _daemon = world.daemon();
+    let hold = mark(&world, "hold");
+    let held = world.root().join("held");
+    let until_held = || until("initialize", || std::fs::remove_file(&held).ok());
+    let words = world.wrapping(&[], &["@crowd".to_owned()]);
+    let mut one = Client::new(world.front(&words));
+    let id = one.begin_initialize("test");
+    until_held();
+    let output = world.sessiond(&["stop", "crowd"]).output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    // It still wants the server, as a host that comes after the stop does.
+    until_held();
+    std::fs::remove_file(hold).expect("it is there");
+    one.initialized(id);
+    let mut other = connect_as(&world, "crowd", &json!({"sampling": {}}), "2025-06-18").0;
+    assert_eq!(pid(&mut one), pid(&mut other));
+    wait_hosts(&world, 2);
+}
+
+#[test]
+fn where_no_daemon_runs_one_is_started() {
+    let world = sharing();
+    let words = world.wrapping(&["--no-start"], &["@crowd".to_owned()]);
+    let mut alone = Client::new(world.front(&words));
+    greet(&mut alone, &able(), "2025-06-18");
+    alone.pipe.errors.wait("is run without being kept: it will not survive a reconnect");
+    let own = pid(&mut alone);
+    let (mut one, mut other) = (connect(&world), connect(&world));
+    assert_eq!(pid(&mut one), pid(&mut other));
+    assert_ne!(pid(&mut one), own);
+    wait_hosts(&world, 2);
+}

@@ -1,0 +1,255 @@
+//! One backend of a bundle: its handshake, what it has, and how it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, watch};
+
+use crate::call::{Item, List};
+use crate::connection::Connection;
+use crate::message::{Message, RpcError};
+use crate::object::Object;
+use crate::pace::Pace;
+use crate::pipe::{End, Source};
+use crate::status::{Failure, FailureCode, State};
+
+/// Pages of one list. A server that never comes to an end has no list.
+pub(crate) const PAGES_MAX: usize = 1_000;
+
+/// The versions of MCP that a bundle speaks, the newest first.
+pub(crate) const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// One backend.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    pub(crate) source: Arc<dyn Source>,
+    state: watch::Sender<State>,
+    live: Mutex<Option<Arc<Live>>>,
+    /// Notified when it is to be tried again at once.
+    pub(crate) again: Notify,
+    /// Notified when it has left the bundle.
+    pub(crate) removed: Notify,
+    /// What has said before it was ready that lists have changed.
+    pub(crate) early: Mutex<BTreeSet<&'static str>>,
+    /// How that is ended which `source` has opened last.
+    end: Mutex<Option<End>>,
+}
+
+/// A backend that can be used.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// The backend's name.
+    name: String,
+    pub(crate) connection: Connection,
+    pub(crate) instructions: Option<String>,
+    capabilities: Object,
+    lists: Mutex<[Arc<[Item]>; 4]>,
+    /// Lists that it has answered with an error, and has not given since.
+    refused: Mutex<BTreeMap<List, Failure>>,
+    /// Whether these are asked for again.
+    pub(crate) is_retried: AtomicBool,
+    /// How often lists are fetched, by the notification that says that they have changed.
+    paces: Mutex<BTreeMap<&'static str, Pace>>,
+    /// URIs that the host has subscribed to.
+    pub(crate) subscriptions: Mutex<BTreeSet<String>>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Backend {
+    pub(crate) fn new(source: Arc<dyn Source>) -> Self {
+        Self {
+            source,
+            state: watch::Sender::default(),
+            live: Mutex::default(),
+            again: Notify::new(),
+            removed: Notify::new(),
+            early: Mutex::default(),
+            end: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// It is like that from now on. Only one that is ready has a connection.
+    pub(crate) fn set(&self, state: State, live: Option<Arc<Live>>) {
+        *lock(&self.live) = live;
+        self.state.send_replace(state);
+    }
+
+    /// The connection, while there is one.
+    pub(crate) fn live(&self) -> Option<Arc<Live>> {
+        lock(&self.live).clone()
+    }
+
+    /// It was opened, and this is how it is ended.
+    pub(crate) fn opened(&self, end: End) {
+        *lock(&self.end) = Some(end);
+    }
+
+    /// Ends what was opened last, once, and to its end, whether or not somebody waits for it.
+    pub(crate) async fn end(&self) {
+        let end = self.let_go();
+        if let Some(end) = end {
+            let _ = tokio::spawn(end.run()).await;
+        }
+    }
+
+    /// What was opened last is not ended by us any more.
+    pub(crate) fn let_go(&self) -> Option<End> {
+        lock(&self.end).take()
+    }
+
+    /// Whether it was not tried to the end yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state.borrow().is_new()
+    }
+
+    /// Waits until it was tried to the end for the first time.
+    pub(crate) async fn tried(&self) {
+        // Its sender is this object's.
+        let _ = self.state.subscribe().wait_for(|state| !state.is_new()).await;
+    }
+
+    /// Waits until this connection, which is over, is not its own any more.
+    pub(crate) async fn has_lost(&self, former: &Arc<Live>) {
+        let is_other = |_: &State| self.live().is_none_or(|live| !Arc::ptr_eq(&live, former));
+        // Its sender is this object's.
+        let _ = self.state.subscribe().wait_for(is_other).await;
+    }
+
+    /// Waits for it, if it is being started.
+    ///
+    /// # Errors
+    /// Why it can't be used.
+    pub(crate) async fn ready(&self) -> Result<Arc<Live>, Failure> {
+        self.tried().await;
+        self.live().ok_or_else(|| match self.state() {
+            State::Failed(failure) => failure,
+            _ => Failure::new(FailureCode::Exited, "it is being started again"),
+        })
+    }
+}
+
+impl Live {
+    /// Introduces the host to a backend that is connected, and gets all its lists.
+    ///
+    /// # Errors
+    /// What it refused, or that it is gone.
+    pub(crate) async fn introduce(
+        name: &str,
+        connection: Connection,
+        handshake: &RawValue,
+    ) -> Result<Self, Failure> {
+        let refused = |error: RpcError| {
+            Failure::new(FailureCode::Refused, format!("it refused to be initialised: {}", error.message))
+        };
+        let result = connection.own("initialize", Some(handshake.to_owned())).await.ok_or_else(gone)?;
+        let result = Object::read(&result.map_err(refused)?).unwrap_or_default();
+        let version = result.text("protocolVersion").unwrap_or_default();
+        if !VERSIONS.contains(&&*version) {
+            let why =
+                format!("it speaks version {version:?} of MCP; a bundle speaks {}", VERSIONS.join(", "));
+            return Err(Failure::new(FailureCode::Refused, why));
+        }
+        connection.tell(&Message::notification("notifications/initialized")).await;
+        let live = Self {
+            name: name.to_owned(),
+            connection,
+            instructions: result.text("instructions").filter(|text| !text.trim().is_empty()),
+            capabilities: result.object("capabilities").unwrap_or_default(),
+            lists: Mutex::new(std::array::from_fn(|_| Arc::from([]))),
+            refused: Mutex::default(),
+            is_retried: AtomicBool::new(false),
+            paces: Mutex::default(),
+            subscriptions: Mutex::default(),
+        };
+        for list in List::ALL {
+            match live.fetch(list).await {
+                Err(why) if why.code != FailureCode::Refused => return Err(why),
+                // Its other lists may be what it is for.
+                _ => {}
+            }
+        }
+        let is_empty = List::ALL.iter().all(|list| live.list(*list).is_empty());
+        match live.refused().into_iter().next() {
+            Some((_, why)) if is_empty => Err(why),
+            _ => Ok(live),
+        }
+    }
+
+    /// Lists that it has answered with an error, and why.
+    pub(crate) fn refused(&self) -> BTreeMap<List, Failure> {
+        lock(&self.refused).clone()
+    }
+
+    /// Whether it has declared a capability.
+    pub(crate) fn has(&self, capability: &str) -> bool {
+        self.capabilities.get(capability).is_some()
+    }
+
+    /// What it has listed last.
+    pub(crate) fn list(&self, list: List) -> Arc<[Item]> {
+        lock(&self.lists)[list as usize].clone()
+    }
+
+    /// Gets a list, all pages of it. One that it refuses stays as it was.
+    pub(crate) async fn fetch(&self, list: List) -> Result<(), Failure> {
+        let fetched = self.pages(list).await;
+        let mut refused = lock(&self.refused);
+        match &fetched {
+            Err(why) if why.code == FailureCode::Refused => drop(refused.insert(list, why.clone())),
+            _ => drop(refused.remove(&list)),
+        }
+        fetched
+    }
+
+    async fn pages(&self, list: List) -> Result<(), Failure> {
+        if !self.has(list.capability()) {
+            return Ok(());
+        }
+        let wrong = |why: &str| Failure::new(FailureCode::Refused, format!("{}: {why}", list.method()));
+        let mut items = Vec::new();
+        let mut cursor: Option<Box<RawValue>> = None;
+        for _ in 0..PAGES_MAX {
+            let params = cursor.take().map(|cursor| {
+                let mut params = Object::default();
+                params.set("cursor", cursor);
+                params.write()
+            });
+            let page = match self.connection.own(list.method(), params).await.ok_or_else(gone)? {
+                Ok(page) => Object::read(&page).ok_or_else(|| wrong("the answer is no object"))?,
+                // Many servers with resources have no templates, and say so like this.
+                Err(error) if error.code == crate::message::code::NO_METHOD => return Ok(()),
+                Err(error) => return Err(wrong(&error.message)),
+            };
+            let page_items =
+                page.array(list.key()).ok_or_else(|| wrong(&format!("there is no {:?}", list.key())))?;
+            items.extend(page_items.iter().filter_map(|item| Item::read(&self.name, list, item)));
+            cursor = page.get("nextCursor").filter(|cursor| cursor.get() != "null").map(ToOwned::to_owned);
+            if cursor.is_none() {
+                lock(&self.lists)[list as usize] = items.into();
+                return Ok(());
+            }
+        }
+        Err(wrong(&format!("it has more than {PAGES_MAX} pages")))
+    }
+
+    pub(crate) fn pace<T>(&self, method: &'static str, does: impl FnOnce(&mut Pace) -> T) -> T {
+        does(lock(&self.paces).entry(method).or_default())
+    }
+}
+
+pub(crate) fn gone() -> Failure {
+    Failure::new(FailureCode::Exited, "it ended before it was ready")
+}

@@ -1,0 +1,204 @@
+//! A bundle itself.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use futures::future::{BoxFuture, join_all};
+use tokio::sync::{OnceCell, Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::backend::{Backend, lock};
+use crate::bundle::{Bundle, Error, Handshake, Settings};
+use crate::call::{Call, Item, List, Target};
+use crate::connection::Answer;
+use crate::core::{Core, Running};
+use crate::life;
+use crate::message::{Id, Message};
+use crate::names::{Named, Own};
+use crate::pipe::{Host, Memory, Source};
+use crate::status::{Failure, FailureCode, State, Status};
+
+/// A bundle: its backends, and by which names they are known.
+#[derive(Debug)]
+pub struct Backends {
+    core: Arc<Core>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Backends {
+    /// Begins to start all backends.
+    #[must_use]
+    pub fn start(
+        id: String,
+        sources: Vec<Arc<dyn Source>>,
+        handshake: Handshake,
+        host: Arc<dyn Host>,
+        memory: Arc<dyn Memory>,
+        settings: Settings,
+    ) -> Self {
+        let core = Arc::new(Core {
+            id,
+            slots: Semaphore::new(settings.init_concurrency.max(1)),
+            settings,
+            handshake,
+            host,
+            memory,
+            backends: RwLock::default(),
+            names: Mutex::default(),
+            loaded: OnceCell::new(),
+            naming: tokio::sync::Mutex::default(),
+            running: watch::Sender::default(),
+            is_closed: watch::Sender::default(),
+            told: Mutex::default(),
+            replaced: Mutex::default(),
+            keeping: tokio::sync::Mutex::default(),
+            version: AtomicU64::new(0),
+            tokens: Mutex::default(),
+            nonce: RandomState::new().build_hasher().finish(),
+        });
+        let bundle = Self { core, tasks: Mutex::default() };
+        bundle.set_sources(sources, |_| true);
+        bundle
+    }
+
+    /// These are the backends from now on. Those that were there stay as they are, unless `is_same` says that they are not what
+    /// they were; who is not in the list is ended. A bundle that was closed has none any more.
+    pub fn set_sources(&self, sources: Vec<Arc<dyn Source>>, is_same: impl Fn(&str) -> bool) {
+        self.replace(sources, is_same, true);
+    }
+
+    fn replace(&self, sources: Vec<Arc<dyn Source>>, is_same: impl Fn(&str) -> bool, forgets: bool) {
+        let core = &self.core;
+        let mut tasks = lock(&self.tasks);
+        if core.has_closed() {
+            return;
+        }
+        while tasks.try_join_next().is_some() {}
+        let mut backends = core.backends.write().unwrap_or_else(PoisonError::into_inner);
+        let mut former = std::mem::take(&mut *backends);
+        for source in sources {
+            let at =
+                former.iter().position(|backend| backend.name() == source.name() && is_same(backend.name()));
+            backends.push(match at {
+                Some(at) => former.swap_remove(at),
+                None => {
+                    let backend = Arc::new(Backend::new(source));
+                    tasks.spawn(life::live(core.clone(), backend.clone()));
+                    backend
+                }
+            });
+        }
+        drop(backends);
+        if forgets {
+            core.forget_told(&former.iter().map(|backend| backend.name().to_owned()).collect());
+        }
+        core.change();
+        for backend in former {
+            backend.removed.notify_one();
+        }
+    }
+
+    /// Tells the host that what is listed is different now, though no backend has said so.
+    pub async fn tell_changed(&self) {
+        self.core.tell_changed(List::ALL).await;
+    }
+
+    /// Ends all backends, and waits until they are gone.
+    pub async fn end(&self) {
+        // It may be begun again with the same servers.
+        self.replace(Vec::new(), |_| false, false);
+        let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// Tries a backend that has failed again at once. False: there is none of this name.
+    #[must_use]
+    pub fn retry(&self, name: &str) -> bool {
+        let backend = self.core.backends().into_iter().find(|backend| backend.name() == name);
+        backend.inspect(|backend| backend.again.notify_one()).is_some()
+    }
+}
+
+impl Bundle for Backends {
+    fn id(&self) -> &str {
+        &self.core.id
+    }
+
+    fn status(&self) -> Status {
+        self.core.status()
+    }
+
+    fn instructions(&self) -> String {
+        let live = self.core.all_live();
+        let own = live.iter().filter_map(|(backend, live)| {
+            Some(format!("# {}\n\n{}", backend.name(), live.instructions.as_deref()?.trim()))
+        });
+        let refused = live.iter().flat_map(|(backend, live)| {
+            let sentence =
+                |why| format!("The server {:?} did not give one of its lists: {why}.", backend.name());
+            live.refused().into_values().map(sentence).collect::<Vec<_>>()
+        });
+        let missing = self.status().missing().into_iter().chain(refused).collect::<Vec<_>>().join("\n");
+        own.chain((!missing.is_empty()).then_some(missing)).collect::<Vec<_>>().join("\n\n")
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let backends = self.core.backends();
+            let all = join_all(backends.iter().map(|backend| backend.tried()));
+            let _ = tokio::time::timeout(self.core.settings.ready_wait, all).await;
+        })
+    }
+
+    fn list(&self, list: List) -> BoxFuture<'_, Result<Vec<Item>, Error>> {
+        let listed = Running::begin(&self.core).map(|_| self.core.listed(list));
+        Box::pin(std::future::ready(listed))
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
+        Box::pin(self.core.call(call))
+    }
+
+    fn settled<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.core.settled(uri))
+    }
+
+    fn tell(&self, message: Message) -> BoxFuture<'_, ()> {
+        self.core.tell(message);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn give_up(&self, id: &Id, why: &str) -> bool {
+        self.core.give_up(id, why)
+    }
+
+    fn whose(&self, target: &Target) -> Option<Own> {
+        self.core.whose(target)
+    }
+
+    fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
+        lock(&self.core.names).listed_as(named, own).map(str::to_owned)
+    }
+
+    fn version(&self) -> u64 {
+        self.core.version.load(Ordering::SeqCst)
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.core.is_closed.send_replace(true);
+            self.core.change();
+            // Its sender is this object's.
+            let _ = self.core.running.subscribe().wait_for(|running| *running == 0).await;
+            let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+            // One that is just being made ready must not be so afterwards.
+            tasks.shutdown().await;
+            for backend in self.core.backends() {
+                let closed = Failure::new(FailureCode::NotStarted, "the session was closed");
+                backend.set(State::Failed(closed), None);
+                drop(backend.let_go());
+            }
+        })
+    }
+}

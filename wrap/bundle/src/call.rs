@@ -1,0 +1,382 @@
+//! What a host can ask of a bundle, other than lists.
+
+use serde_json::value::RawValue;
+
+use crate::message::{Id, RpcError, code};
+use crate::names::{Named, Own};
+use crate::object::Object;
+
+/// What there are lists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum List {
+    /// `tools/list`.
+    Tools,
+    /// `resources/list`.
+    Resources,
+    /// `resources/templates/list`.
+    Templates,
+    /// `prompts/list`.
+    Prompts,
+}
+
+impl List {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tools, Self::Resources, Self::Templates, Self::Prompts];
+
+    /// The method that asks for it.
+    #[must_use]
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Tools => "tools/list",
+            Self::Resources => "resources/list",
+            Self::Templates => "resources/templates/list",
+            Self::Prompts => "prompts/list",
+        }
+    }
+
+    /// The list that a method asks for.
+    #[must_use]
+    pub fn of(method: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|list| list.method() == method)
+    }
+
+    /// The notification that says that it has changed.
+    #[must_use]
+    pub fn changed(self) -> &'static str {
+        match self {
+            Self::Tools => "notifications/tools/list_changed",
+            Self::Resources | Self::Templates => "notifications/resources/list_changed",
+            Self::Prompts => "notifications/prompts/list_changed",
+        }
+    }
+
+    /// The member of the result that has it.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::Templates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// The capability of those who have it.
+    pub(crate) fn capability(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources | Self::Templates => "resources",
+            Self::Prompts => "prompts",
+        }
+    }
+
+    /// The member of an item by which it is asked for.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tools | Self::Prompts => "name",
+            Self::Resources => "uri",
+            Self::Templates => "uriTemplate",
+        }
+    }
+
+    pub(crate) fn named(self) -> Option<Named> {
+        match self {
+            Self::Tools => Some(Named::Tool),
+            Self::Prompts => Some(Named::Prompt),
+            Self::Resources | Self::Templates => None,
+        }
+    }
+}
+
+/// An item of a list: a tool, a resource, a template, a prompt.
+#[derive(Debug, Clone)]
+pub struct Item {
+    /// By which it is asked for: a name, an URI, the template of one.
+    pub name: String,
+    /// The whole item.
+    pub members: Object,
+    /// Whose it is, and by which name it is asked for there.
+    pub own: Own,
+}
+
+impl Item {
+    /// Reads what a backend has listed.
+    pub(crate) fn read(backend: &str, list: List, text: &RawValue) -> Option<Self> {
+        let members = Object::read(text)?;
+        let name = members.text(list.name())?;
+        let own = Own { backend: backend.to_owned(), name: name.clone() };
+        Some(Self { name, members, own })
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn renamed(mut self, list: List, name: &str) -> Self {
+        if self.name != name {
+            name.clone_into(&mut self.name);
+            self.members.set_text(list.name(), name);
+        }
+        self
+    }
+}
+
+/// What a call is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// `tools/call` of this tool.
+    Tool(String),
+    /// `prompts/get` of this prompt.
+    Prompt(String),
+    /// `resources/read` of this URI.
+    Read(String),
+    /// `resources/subscribe` to this URI.
+    Subscribe(String),
+    /// `resources/unsubscribe` from this URI.
+    Unsubscribe(String),
+    /// `completion/complete` of an argument of this prompt.
+    CompletePrompt(String),
+    /// `completion/complete` of a variable of this template.
+    CompleteResource(String),
+    /// `logging/setLevel`.
+    Level,
+    /// Any other method.
+    Other(String),
+}
+
+impl Target {
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        match self {
+            Self::Tool(_) => "tools/call",
+            Self::Prompt(_) => "prompts/get",
+            Self::Read(_) => "resources/read",
+            Self::Subscribe(_) => "resources/subscribe",
+            Self::Unsubscribe(_) => "resources/unsubscribe",
+            Self::CompletePrompt(_) | Self::CompleteResource(_) => "completion/complete",
+            Self::Level => "logging/setLevel",
+            Self::Other(method) => method,
+        }
+    }
+
+    /// What it is, in words.
+    #[must_use]
+    pub fn what(&self) -> &'static str {
+        match self {
+            Self::Tool(_) => "tool",
+            Self::Prompt(_) | Self::CompletePrompt(_) => "prompt",
+            Self::Read(_) | Self::Subscribe(_) | Self::Unsubscribe(_) | Self::CompleteResource(_) => {
+                "resource"
+            }
+            Self::Level | Self::Other(_) => "method",
+        }
+    }
+
+    /// By which name it is asked for: a name, an URI, a template, a method.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match (self.named(), self.uri()) {
+            (Some((_, name)), _) | (None, Some(name)) => name,
+            (None, None) => self.method(),
+        }
+    }
+
+    /// The name of the tool or the prompt.
+    #[must_use]
+    pub fn named(&self) -> Option<(Named, &str)> {
+        match self {
+            Self::Tool(name) => Some((Named::Tool, name)),
+            Self::Prompt(name) | Self::CompletePrompt(name) => Some((Named::Prompt, name)),
+            _ => None,
+        }
+    }
+
+    /// The URI, or the template of one.
+    #[must_use]
+    pub fn uri(&self) -> Option<&str> {
+        match self {
+            Self::Read(uri) | Self::Subscribe(uri) | Self::Unsubscribe(uri) | Self::CompleteResource(uri) => {
+                Some(uri)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The host's id of it, by which it can be cancelled, and which the backend gets unchanged.
+    pub id: Id,
+    /// What it is about.
+    pub target: Target,
+    /// Its parameters. The name of a tool or a prompt in them is `target`'s, whatever stands there.
+    pub params: Object,
+}
+
+impl Call {
+    /// Reads a request of the host.
+    ///
+    /// # Errors
+    /// Where the parameters don't say what the method needs.
+    pub fn read(id: Id, method: &str, params: Option<&RawValue>) -> Result<Self, RpcError> {
+        let wrong = |what: &str| RpcError::new(code::INVALID_PARAMS, format!("{method}: {what}"));
+        let params = match params {
+            None => Object::default(),
+            Some(params) => Object::read(params).ok_or_else(|| wrong("`params` is no object"))?,
+        };
+        let text = |key: &str| params.text(key).ok_or_else(|| wrong(&format!("`params.{key}` is no string")));
+        let target = match method {
+            "tools/call" => Target::Tool(text("name")?),
+            "prompts/get" => Target::Prompt(text("name")?),
+            "resources/read" => Target::Read(text("uri")?),
+            "resources/subscribe" => Target::Subscribe(text("uri")?),
+            "resources/unsubscribe" => Target::Unsubscribe(text("uri")?),
+            "logging/setLevel" => Target::Level,
+            "completion/complete" => {
+                let of = params.object("ref").unwrap_or_default();
+                match (of.text("type").as_deref(), of.text("name"), of.text("uri")) {
+                    (Some("ref/prompt"), Some(name), _) => Target::CompletePrompt(name),
+                    (Some("ref/resource"), _, Some(uri)) => Target::CompleteResource(uri),
+                    _ => return Err(wrong("`params.ref` names no prompt and no resource")),
+                }
+            }
+            _ => Target::Other(method.to_owned()),
+        };
+        Ok(Self { id, target, params })
+    }
+
+    /// A call of a tool, as programs make it.
+    #[must_use]
+    pub fn tool(id: Id, name: &str, arguments: Box<RawValue>) -> Self {
+        let mut params = Object::default();
+        params.set_text("name", name);
+        params.set("arguments", arguments);
+        Self { id, target: Target::Tool(name.to_owned()), params }
+    }
+
+    /// Reads a resource, as programs do it.
+    #[must_use]
+    pub fn read_resource(id: Id, uri: &str) -> Self {
+        let mut params = Object::default();
+        params.set_text("uri", uri);
+        Self { id, target: Target::Read(uri.to_owned()), params }
+    }
+
+    /// Gets a prompt, as programs do it.
+    #[must_use]
+    pub fn prompt(id: Id, name: &str, arguments: Box<RawValue>) -> Self {
+        let mut params = Object::default();
+        params.set_text("name", name);
+        params.set("arguments", arguments);
+        Self { id, target: Target::Prompt(name.to_owned()), params }
+    }
+
+    /// The same for another name of the tool or the prompt.
+    #[must_use]
+    pub fn renamed(mut self, name: &str) -> Self {
+        match &mut self.target {
+            Target::Tool(own) | Target::Prompt(own) => {
+                name.clone_into(own);
+                self.params.set_text("name", name);
+            }
+            Target::CompletePrompt(own) => {
+                name.clone_into(own);
+                let mut of = self.params.object("ref").unwrap_or_default();
+                of.set_text("name", name);
+                self.params.set("ref", of.write());
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
+/// Whether an URI is one of this template (RFC 6570). A variable stands for anything but a slash; one with an operator
+/// (`{+path}`, `{?query}`) for anything. Returns the number of characters that are not a variable's: more is a better match.
+#[must_use]
+pub fn matches(template: &str, uri: &str) -> Option<usize> {
+    let uri = uri.as_bytes();
+    // Where in the URI that may end which was read of the template: all places at once, as a template of many variables could otherwise
+    // be tried in more ways than anybody can wait for.
+    let mut ends = vec![false; uri.len() + 1];
+    ends[0] = true;
+    let (mut rest, mut literals) = (template, 0);
+    loop {
+        let (literal, after) =
+            rest.split_once('{').map_or((rest, None), |(literal, after)| (literal, Some(after)));
+        literals += literal.len();
+        let mut begins = vec![false; uri.len() + 1];
+        for at in (0..=uri.len()).filter(|at| ends[*at] && uri[*at..].starts_with(literal.as_bytes())) {
+            begins[at + literal.len()] = true;
+        }
+        let Some(after) = after else { return begins[uri.len()].then_some(literals) };
+        let (variable, after) = after.split_once('}')?;
+        let is_whole = variable.starts_with(|first: char| !first.is_ascii_alphanumeric() && first != '_');
+        let mut is_open = false;
+        for at in 0..=uri.len() {
+            is_open |= begins[at];
+            ends[at] = is_open;
+            is_open &= is_whole || uri.get(at) != Some(&b'/');
+        }
+        rest = after;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates() {
+        for (template, uri, length) in [
+            ("file:///{path}", "file:///a.txt", Some(8)),
+            ("file:///{path}", "file:///a/b.txt", None),
+            ("file:///{+path}", "file:///a/b.txt", Some(8)),
+            ("db://{table}/rows/{id}", "db://t/rows/7", Some(11)),
+            ("db://{table}/rows/{id}", "db://t/cells/7", None),
+            ("a://x{?q}", "a://x?q=1", Some(5)),
+            ("a://x{?q}", "a://x", Some(5)),
+            ("a://x", "a://x", Some(5)),
+            ("a://{x", "a://y", None),
+            ("é://{x}é", "é://üé", Some(7)),
+            ("a://{x}{y}/{+z}", "a://b/c/d", Some(5)),
+            ("a://{x}{y}", "a://b/c", None),
+            (&"{+x}a".repeat(50), &"ab".repeat(200), None),
+            (&"{+x}a".repeat(50), &"ba".repeat(200), Some(50)),
+        ] {
+            assert_eq!(matches(template, uri), length, "{template} {uri}");
+        }
+    }
+
+    #[test]
+    fn a_call_names_what_it_is_about() {
+        let read = |method: &str, params: &str| {
+            let params: Box<RawValue> = serde_json::from_str(params).expect("JSON");
+            Call::read(Id::number(1), method, Some(&params)).map(|call| call.target)
+        };
+        let text = || "x".to_owned();
+        let is = |method, params, target: Target| assert_eq!(read(method, params).expect("a call"), target);
+        is("tools/call", r#"{"name":"x"}"#, Target::Tool(text()));
+        is("resources/read", r#"{"uri":"x"}"#, Target::Read(text()));
+        is(
+            "completion/complete",
+            r#"{"ref":{"type":"ref/prompt","name":"x"}}"#,
+            Target::CompletePrompt(text()),
+        );
+        is(
+            "completion/complete",
+            r#"{"ref":{"type":"ref/resource","uri":"x"}}"#,
+            Target::CompleteResource(text()),
+        );
+        is("x", "{}", Target::Other(text()));
+        for (method, params) in [
+            ("tools/call", "{}"),
+            ("tools/call", "[]"),
+            ("resources/read", r#"{"uri":1}"#),
+            ("completion/complete", "{}"),
+        ] {
+            assert_eq!(read(method, params).expect_err("wrong").code, code::INVALID_PARAMS);
+        }
+    }
+}

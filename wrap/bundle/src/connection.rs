@@ -1,0 +1,261 @@
+//! A connection to one backend: requests and their answers, and what else the backend says.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep;
+
+use crate::message::{Id, Message, Outcome, RpcError, code};
+use crate::object::Object;
+use crate::pipe::{Receipt, Said};
+
+/// Ids of our own requests begin with this, so that an answer which comes late is not taken for one of the host's.
+const OWN: &str = "mcp-sessiond/";
+
+/// How long a backend that takes nothing any more may still speak: what it was asked before may be answered, and its pipe has the time
+/// to end it.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// An answer, and what to do once it was passed on.
+#[derive(Debug)]
+pub struct Answer {
+    /// The result or the error.
+    pub outcome: Outcome,
+    /// To be confirmed.
+    pub receipt: Receipt,
+}
+
+/// Hears what is no answer to a request of this process.
+pub(crate) trait Ear: Send + Sync {
+    fn hear(&self, message: Message, receipt: Receipt) -> BoxFuture<'_, ()>;
+}
+
+/// Who waits for the answer to which request.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// None: nobody waits any more, and the answer is dropped when it comes.
+    answers: Mutex<HashMap<Id, Option<oneshot::Sender<Answer>>>>,
+    is_over: AtomicBool,
+}
+
+impl Waiting {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Id, Option<oneshot::Sender<Answer>>>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection. It is over when the backend's channel ends.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    to: mpsc::Sender<Bytes>,
+    waiting: Arc<Waiting>,
+    own: AtomicU64,
+    prefix: String,
+}
+
+/// A request that waits for its answer. Dropped, it waits no more.
+#[derive(Debug)]
+struct Asked<'a> {
+    waiting: &'a Waiting,
+    id: Id,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut answers = self.waiting.lock();
+        if answers.get(&self.id).is_some_and(Option::is_some) {
+            answers.remove(&self.id);
+        }
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// The backend has got it, and is gone: nobody knows what it has done.
+    Lost,
+    /// The backend was gone before it got it.
+    NotSent,
+    /// It can't be made.
+    Refused(RpcError),
+}
+
+/// Marks the end of a connection, however it comes: what was asked and not answered has no answer then.
+struct Over(Arc<Waiting>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        self.0.lock().clear();
+    }
+}
+
+impl Connection {
+    /// `nonce` tells the ids of this process from those of another one.
+    pub(crate) fn new(to: mpsc::Sender<Bytes>, nonce: u64) -> Self {
+        let prefix = format!("{OWN}{nonce:x}/");
+        Self { to, waiting: Arc::default(), own: AtomicU64::new(0), prefix }
+    }
+
+    /// Carries what the backend says, in its order, until it is gone, or takes nothing any more. What was asked and not answered has no
+    /// answer then.
+    pub(crate) fn carry(
+        &self,
+        mut from: mpsc::Receiver<Said>,
+        ear: Arc<dyn Ear>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        // Made here, so that it is dropped even if the future never runs.
+        let over = Over(self.waiting.clone());
+        let to = self.to.clone();
+        async move {
+            let Over(waiting) = &over;
+            let deaf = async {
+                to.closed().await;
+                sleep(LAST_WORDS).await;
+            };
+            tokio::pin!(deaf);
+            loop {
+                let said = tokio::select! {
+                    biased;
+                    said = from.recv() => said,
+                    () = &mut deaf => None,
+                };
+                let Some(Said { line, receipt }) = said else { return };
+                let mut messages = Message::read_all(&line).into_iter().peekable();
+                let mut receipt = Some(receipt);
+                while let Some(message) = messages.next() {
+                    // It was passed on when its last message was.
+                    let receipt = receipt.take_if(|_| messages.peek().is_none()).unwrap_or_default();
+                    match message {
+                        Ok(message) => hear(waiting, &*ear, message, receipt).await,
+                        Err(unread) => match (unread.may_answer(), unread.id) {
+                            (true, Some(id)) => {
+                                let outcome = Err(RpcError::unreadable("server"));
+                                hear(waiting, &*ear, Message::Answer { id, outcome }, receipt).await;
+                            }
+                            (false, Some(id)) => {
+                                let why = "Parse error: this can't be read as JSON-RPC";
+                                let outcome = Err(RpcError::new(code::UNREADABLE, why));
+                                push(&to, Message::Answer { id, outcome }.write());
+                                receipt.confirm();
+                            }
+                            (_, None) => receipt.confirm(),
+                        },
+                    }
+                }
+                // A line without messages.
+                if let Some(receipt) = receipt {
+                    receipt.confirm();
+                }
+            }
+        }
+    }
+
+    /// Whether the backend is gone.
+    pub(crate) fn is_over(&self) -> bool {
+        self.waiting.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Makes a request, once there is room for it.
+    pub(crate) async fn ask(
+        &self,
+        id: Id,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> Result<Answer, Unanswered> {
+        let Ok(room) = self.to.reserve().await else { return Err(Unanswered::NotSent) };
+        let (tell, answer) = oneshot::channel();
+        {
+            let mut answers = self.waiting.lock();
+            if answers.contains_key(&id) {
+                let message = format!("a request with the id {id} is not answered yet");
+                return Err(Unanswered::Refused(RpcError::new(code::INVALID_REQUEST, message)));
+            }
+            answers.insert(id.clone(), Some(tell));
+        }
+        let asked = Asked { waiting: &self.waiting, id: id.clone() };
+        // It may have ended between the two.
+        if self.is_over() {
+            return Err(Unanswered::NotSent);
+        }
+        room.send(Message::Request { id, method: method.to_owned(), params }.write());
+        let answer = answer.await.map_err(|_| Unanswered::Lost);
+        drop(asked);
+        answer
+    }
+
+    /// Makes a request of our own.
+    pub(crate) async fn own(&self, method: &str, params: Option<Box<RawValue>>) -> Option<Outcome> {
+        let id = Id::text(&format!("{}{}", self.prefix, self.own.fetch_add(1, Ordering::Relaxed)));
+        let Answer { outcome, receipt } = self.ask(id, method, params).await.ok()?;
+        receipt.confirm();
+        Some(outcome)
+    }
+
+    /// Whether this process waits for the answer to this request.
+    pub(crate) fn waits_for(&self, id: &Id) -> bool {
+        self.waiting.lock().get(id).is_some_and(Option::is_some)
+    }
+
+    /// Whether this process has made this request, and it is not answered yet.
+    pub(crate) fn has_asked(&self, id: &Id) -> bool {
+        self.waiting.lock().contains_key(id)
+    }
+
+    /// Cancels a request. Its answer is dropped, should it come nevertheless. False: there is no such request.
+    pub(crate) fn give_up(&self, id: &Id, why: &str) -> bool {
+        match self.waiting.lock().get_mut(id) {
+            Some(answer @ Some(_)) => *answer = None,
+            _ => return false,
+        }
+        let mut params = Object::default();
+        params.set("requestId", id.raw());
+        params.set_text("reason", why);
+        let method = "notifications/cancelled".to_owned();
+        self.push(Message::Notification { method, params: Some(params.write()) }.write());
+        true
+    }
+
+    /// Passes a message on, after all before it. Nobody is told where the backend is gone.
+    pub(crate) async fn tell(&self, message: &Message) {
+        let _ = self.to.send(message.write()).await;
+    }
+
+    /// Passes a line on. A backend that reads nothing keeps nobody waiting for that: it gets the line when it reads again.
+    pub(crate) fn push(&self, line: Bytes) {
+        push(&self.to, line);
+    }
+}
+
+fn push(to: &mpsc::Sender<Bytes>, line: Bytes) {
+    if let Err(mpsc::error::TrySendError::Full(line)) = to.try_send(line) {
+        let to = to.clone();
+        tokio::spawn(async move { to.send(line).await });
+    }
+}
+
+async fn hear(waiting: &Waiting, ear: &dyn Ear, message: Message, receipt: Receipt) {
+    let Message::Answer { id, outcome } = message else { return ear.hear(message, receipt).await };
+    let asked = waiting.lock().remove(&id);
+    match asked {
+        Some(Some(asked)) => {
+            if let Err(Answer { receipt, .. }) = asked.send(Answer { outcome, receipt }) {
+                receipt.confirm();
+            }
+        }
+        Some(None) => receipt.confirm(),
+        // Of a former process of ours.
+        None if is_own(&id) => receipt.confirm(),
+        None => ear.hear(Message::Answer { id, outcome }, receipt).await,
+    }
+}
+
+fn is_own(id: &Id) -> bool {
+    id.as_json().strip_prefix('"').is_some_and(|text| text.starts_with(OWN))
+}

@@ -1,0 +1,441 @@
+//! What the tasks of a bundle share: which backends there are, by which names they are known, and whom a call is for.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use tokio::sync::{OnceCell, Semaphore, watch};
+
+use crate::backend::{Backend, Live, lock};
+use crate::bundle::{Error, Handshake, Settings};
+use crate::call::{Call, Item, List, Target, matches};
+use crate::connection::{Answer, Unanswered};
+use crate::message::{Id, Message, RpcError, code};
+use crate::names::{Named, Names, Own};
+use crate::object::Object;
+use crate::pipe::{Host, Memory, Receipt, Told};
+use crate::status::{Failure, FailureCode, Status};
+
+/// How often names are given again because another process has given some, before they are not remembered.
+const SAVES_MAX: usize = 16;
+
+/// What the tasks of a bundle share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) id: String,
+    pub(crate) settings: Settings,
+    pub(crate) handshake: Handshake,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) memory: Arc<dyn Memory>,
+    /// In the order of the file.
+    pub(crate) backends: RwLock<Vec<Arc<Backend>>>,
+    pub(crate) names: Mutex<Names>,
+    /// Whether the names that were remembered have been asked for.
+    pub(crate) loaded: OnceCell<()>,
+    /// One at a time gives names and remembers them.
+    pub(crate) naming: tokio::sync::Mutex<()>,
+    pub(crate) slots: Semaphore,
+    /// Calls under way; none once it was closed and they are answered.
+    pub(crate) running: watch::Sender<usize>,
+    pub(crate) is_closed: watch::Sender<bool>,
+    /// What a backend that is started again has to hear again.
+    pub(crate) told: Mutex<Told>,
+    /// Whose name was another server's before: of what a former process has remembered, they get nothing.
+    pub(crate) replaced: Mutex<BTreeSet<String>>,
+    /// One at a time keeps that.
+    pub(crate) keeping: tokio::sync::Mutex<()>,
+    /// How often what is listed has changed.
+    pub(crate) version: AtomicU64,
+    /// The progress tokens of calls under way, and at which backend each is.
+    pub(crate) tokens: Mutex<Vec<(Id, String)>>,
+    /// Tells the ids of our requests from those of another process.
+    pub(crate) nonce: u64,
+}
+
+/// A call under way.
+pub(crate) struct Running<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Running<'a> {
+    pub(crate) fn begin(core: &'a Core) -> Result<Self, Error> {
+        // Counted first, so that whoever closes waits for this one, or this one sees that it was closed.
+        core.running.send_modify(|running| *running += 1);
+        let running = Self(&core.running);
+        if core.has_closed() { Err(Error::Closed) } else { Ok(running) }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running -= 1);
+    }
+}
+
+/// The progress token of a call under way.
+struct Token<'a>(&'a Mutex<Vec<(Id, String)>>, Option<(Id, String)>);
+
+impl<'a> Token<'a> {
+    fn of(core: &'a Core, call: &Call, backend: &Backend) -> Self {
+        let token = call.params.object("_meta").and_then(|meta| Id::read(meta.get("progressToken")?));
+        let token = token.map(|token| (token, backend.name().to_owned()));
+        lock(&core.tokens).extend(token.clone());
+        Self(&core.tokens, token)
+    }
+}
+
+impl Drop for Token<'_> {
+    fn drop(&mut self) {
+        let Some(token) = &self.1 else { return };
+        let mut tokens = lock(self.0);
+        if let Some(at) = tokens.iter().position(|one| one == token) {
+            tokens.swap_remove(at);
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn backends(&self) -> Vec<Arc<Backend>> {
+        self.backends.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn backend(&self, name: &str) -> Option<Arc<Backend>> {
+        self.backends().into_iter().find(|backend| backend.name() == name)
+    }
+
+    pub(crate) fn all_live(&self) -> Vec<(Arc<Backend>, Arc<Live>)> {
+        let live =
+            self.backends().into_iter().filter_map(|backend| backend.live().map(|live| (backend, live)));
+        live.collect()
+    }
+
+    /// Waits until it is being closed.
+    pub(crate) async fn closed(&self) {
+        // Its sender is this object's.
+        let _ = self.is_closed.subscribe().wait_for(|is_closed| *is_closed).await;
+    }
+
+    /// Gives names to what a backend has, and remembers them before anybody sees them.
+    pub(crate) async fn give_names(&self, backend: &str, live: &Live) {
+        let _turn = self.naming.lock().await;
+        // Those of the others, too: another process may have freed them, or given them to somebody else.
+        let others = self.all_live();
+        let others = others.iter().filter(|(other, _)| other.name() != backend);
+        let all: Vec<(&str, &Live)> =
+            others.map(|(other, live)| (other.name(), &**live)).chain([(backend, live)]).collect();
+        let assign = |names: &mut Names| {
+            let mut has_changed = false;
+            for (backend, live) in &all {
+                for list in List::ALL {
+                    let Some(named) = list.named() else { continue };
+                    let items = live.list(list);
+                    let own = items.iter().map(|item| &*item.name);
+                    has_changed |= names.assign(named, self.settings.names, backend, own);
+                }
+            }
+            has_changed
+        };
+        let of_others = |names: &Names| {
+            let others = all.iter().filter(|(other, _)| *other != backend);
+            let listed = |(other, _): &(&str, &Live)| {
+                [Named::Tool, Named::Prompt].map(|named| names.listed_owned(named, other))
+            };
+            others.map(listed).collect::<Vec<_>>()
+        };
+        let file: BTreeSet<String> =
+            self.backends().iter().map(|backend| backend.name().to_owned()).collect();
+        let mut names = lock(&self.names).clone();
+        for _ in 0..SAVES_MAX {
+            let was_freed = names.retain(|backend| file.contains(backend));
+            let was_given = assign(&mut names);
+            if !was_freed && !was_given {
+                break;
+            }
+            // Another process may have given one of these names to another backend.
+            match self.memory.save(names.clone()).await {
+                Some(theirs) => names = theirs,
+                None => break,
+            }
+        }
+        assign(&mut names);
+        let have_others_moved = {
+            let mut current = lock(&self.names);
+            let former = of_others(&current);
+            *current = names;
+            former != of_others(&current)
+        };
+        self.change();
+        if have_others_moved {
+            self.tell_changed([List::Tools, List::Prompts]).await;
+        }
+    }
+
+    /// What was listed before may not be so any more.
+    pub(crate) fn change(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Tells the host that lists have changed.
+    pub(crate) async fn tell_changed(&self, lists: impl IntoIterator<Item = List>) {
+        self.change();
+        let changed: BTreeSet<&str> = lists.into_iter().map(List::changed).collect();
+        for method in changed {
+            self.host.hear(Message::notification(method), Receipt::none()).await;
+        }
+    }
+
+    pub(crate) fn listed(&self, list: List) -> Vec<Item> {
+        let names = lock(&self.names).clone();
+        let mut seen = BTreeSet::new();
+        let mut items = Vec::new();
+        for (backend, live) in self.all_live() {
+            let listed = list.named().map(|named| names.listed(named, backend.name()));
+            for item in live.list(list).iter() {
+                let item = match &listed {
+                    Some(listed) => match listed.get(&*item.name) {
+                        Some(name) => item.clone().renamed(list, name),
+                        None => continue,
+                    },
+                    None => item.clone(),
+                };
+                if seen.insert(item.name.clone()) {
+                    items.push(item);
+                }
+            }
+        }
+        items
+    }
+
+    fn unknown(&self, target: &Target) -> Error {
+        Error::unknown(target, &self.status())
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let states =
+            self.backends().iter().map(|backend| (backend.name().to_owned(), backend.state())).collect();
+        Status::of(self.has_closed(), states)
+    }
+
+    pub(crate) fn has_closed(&self) -> bool {
+        *self.is_closed.borrow()
+    }
+
+    /// Whose it is that a call is about.
+    pub(crate) fn whose(&self, target: &Target) -> Option<Own> {
+        if let Some((named, name)) = target.named() {
+            return lock(&self.names).own(named, name).cloned();
+        }
+        let own =
+            |backend: &Backend| Own { backend: backend.name().to_owned(), name: target.name().to_owned() };
+        if *target == Target::Level {
+            return None;
+        }
+        if let [backend] = &self.backends()[..] {
+            return Some(own(backend));
+        }
+        whose(&self.with_resources(), target.uri()?).map(|(backend, _)| own(backend))
+    }
+
+    fn with_resources(&self) -> Vec<(Arc<Backend>, Arc<Live>)> {
+        let mut live = self.all_live();
+        live.retain(|(_, live)| live.has("resources") || live.has("completions"));
+        live
+    }
+
+    /// Whether a backend answers a call, or tells its progress, that was made at another one.
+    pub(crate) fn is_not_its(&self, backend: &Backend, message: &Message) -> bool {
+        match message {
+            Message::Request { .. } => false,
+            Message::Answer { id, .. } => {
+                !self.settings.has_former
+                    || self
+                        .all_live()
+                        .iter()
+                        .any(|(other, live)| other.name() != backend.name() && live.connection.has_asked(id))
+            }
+            Message::Notification { method, .. } if method == "notifications/progress" => {
+                let token = message.params().and_then(|params| Id::read(params.get("progressToken")?));
+                let tokens = lock(&self.tokens);
+                let mut of = tokens.iter().filter(|(one, _)| Some(one) == token.as_ref()).peekable();
+                of.peek().is_some() && of.all(|(_, name)| name != backend.name())
+            }
+            Message::Notification { .. } => false,
+        }
+    }
+
+    /// Cancels a call whose answer nobody waits for any more. False: no backend has got it.
+    pub(crate) fn give_up(&self, id: &Id, why: &str) -> bool {
+        self.all_live().iter().any(|(_, live)| live.connection.give_up(id, why))
+    }
+
+    pub(crate) async fn call(&self, call: Call) -> Result<Answer, Error> {
+        let _running = Running::begin(self)?;
+        if let Some((named, name)) = call.target.named() {
+            let own = lock(&self.names).own(named, name).cloned();
+            let own = own.ok_or_else(|| self.unknown(&call.target))?;
+            let backend = self.backend(&own.backend).ok_or_else(|| self.unknown(&call.target))?;
+            let called = call.target.clone();
+            let made = self.make(&backend, call.renamed(&own.name)).await;
+            return made.map_err(|error| match error {
+                // By the name that the host knows.
+                Error::Unknown { .. } => self.unknown(&called),
+                error => error,
+            });
+        }
+        match &call.target {
+            Target::Level => self.set_level(call).await,
+            Target::Other(method) => match &self.backends()[..] {
+                [backend] => self.make(backend, call).await,
+                _ => {
+                    let message = format!("Method not found: {method}; there are several servers here");
+                    Err(Error::Refused(RpcError::new(code::NO_METHOD, message)))
+                }
+            },
+            _ => self.with_resource(call).await,
+        }
+    }
+
+    /// Another server may have the backend's name since a tool or prompt of it was listed.
+    fn must_list(&self, backend: &Backend, live: &Live, target: &Target) -> Result<(), Error> {
+        let Some((named, name)) = target.named() else { return Ok(()) };
+        let Some(list) = List::ALL.into_iter().find(|list| list.named() == Some(named)) else {
+            return Ok(());
+        };
+        if live.list(list).iter().any(|item| item.name == name) {
+            return Ok(());
+        }
+        Err(match live.refused().remove(&list) {
+            Some(why) => Error::NotAvailable { backend: backend.name().to_owned(), why },
+            None => self.unknown(target),
+        })
+    }
+
+    /// Makes a call at a backend.
+    async fn make(&self, backend: &Backend, call: Call) -> Result<Answer, Error> {
+        let name = || backend.name().to_owned();
+        let away = |why| Error::NotAvailable { backend: name(), why };
+        let mut live = backend.ready().await.map_err(away)?;
+        let _token = Token::of(self, &call, backend);
+        let Call { id, target, params } = call;
+        self.must_list(backend, &live, &target)?;
+        let mut answer = live.connection.ask(id.clone(), target.method(), Some(params.write())).await;
+        if self.settings.again_at_once && matches!(answer, Err(Unanswered::NotSent)) {
+            backend.has_lost(&live).await;
+            live = backend.ready().await.map_err(away)?;
+            self.must_list(backend, &live, &target)?;
+            answer = live.connection.ask(id, target.method(), Some(params.write())).await;
+        }
+        let answer = answer.map_err(|why| match why {
+            Unanswered::Lost => Error::Lost { backend: name() },
+            Unanswered::NotSent => Error::NotAvailable {
+                backend: name(),
+                why: Failure::new(FailureCode::Exited, "it has ended"),
+            },
+            Unanswered::Refused(error) => Error::Refused(error),
+        })?;
+        if answer.outcome.is_ok() {
+            self.note_told(backend, &live, &target).await;
+        }
+        Ok(answer)
+    }
+
+    /// Waits until somebody has this URI, or all were tried.
+    pub(crate) async fn settled(&self, uri: &str) {
+        while whose(&self.with_resources(), uri).is_none() {
+            let is_new = |backend: &&Arc<Backend>| backend.is_new();
+            match self.backends().iter().find(is_new) {
+                Some(backend) => backend.tried().await,
+                None => return,
+            }
+        }
+    }
+
+    /// Makes a call about a resource: at whoever lists it; else whose template it is; else, where it is only read, at each in turn, as a
+    /// tool may have given an URI that nobody lists.
+    async fn with_resource(&self, call: Call) -> Result<Answer, Error> {
+        let uri = call.target.uri().unwrap_or_default().to_owned();
+        self.settled(&uri).await;
+        let with_resources = self.with_resources();
+        if let Some((backend, _)) = whose(&with_resources, &uri) {
+            return self.make(backend, call).await;
+        }
+        if let [(backend, _)] = &with_resources[..] {
+            return self.make(backend, call).await;
+        }
+        if !matches!(call.target, Target::Read(_)) {
+            return Err(self.unknown(&call.target));
+        }
+        for (backend, _) in &with_resources {
+            match self.make(backend, call.clone()).await {
+                Ok(answer) if answer.outcome.is_ok() => return Ok(answer),
+                Ok(answer) => answer.receipt.confirm(),
+                Err(lost @ Error::Lost { .. }) => return Err(lost),
+                Err(_) => {}
+            }
+        }
+        Err(self.unknown(&call.target))
+    }
+
+    /// Brings what the host says to the backend that it concerns; to all, where that can't be known.
+    pub(crate) fn tell(&self, message: Message) {
+        let mut message = message;
+        let all = self.all_live();
+        match &mut message {
+            Message::Request { .. } => return,
+            Message::Answer { id, .. } => {
+                for (backend, live) in &all {
+                    if let Some(own) = id.own_of(backend.name()) {
+                        *id = own;
+                        return live.connection.push(message.write());
+                    }
+                }
+                return;
+            }
+            Message::Notification { method, params } => {
+                let read = || Object::read(params.as_deref()?);
+                match &**method {
+                    "notifications/initialized" => return,
+                    "notifications/cancelled" => {
+                        let id = read().and_then(|params| Id::read(params.get("requestId")?));
+                        let asked = |live: &Live| id.as_ref().is_some_and(|id| live.connection.waits_for(id));
+                        if let Some((_, live)) = all.iter().find(|(_, live)| asked(live)) {
+                            return live.connection.push(message.write());
+                        }
+                    }
+                    "notifications/progress" => {
+                        let Some(mut of) = read() else { return };
+                        let token = of.get("progressToken").and_then(Id::read);
+                        for (backend, live) in &all {
+                            if let Some(own) = token.as_ref().and_then(|token| token.own_of(backend.name())) {
+                                of.set("progressToken", own.raw());
+                                *params = Some(of.write());
+                                return live.connection.push(message.write());
+                            }
+                        }
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let line = message.write();
+        all.iter().for_each(|(_, live)| live.connection.push(line.clone()));
+    }
+}
+
+/// Who lists this URI or template; else who has it subscribed; else whose template fits best, of equally good ones the first.
+fn whose<'a>(live: &'a [(Arc<Backend>, Arc<Live>)], uri: &str) -> Option<&'a (Arc<Backend>, Arc<Live>)> {
+    let lists = |live: &Live| {
+        [List::Resources, List::Templates]
+            .iter()
+            .any(|list| live.list(*list).iter().any(|item| item.name == uri))
+    };
+    let best =
+        |live: &Live| live.list(List::Templates).iter().filter_map(|item| matches(&item.name, uri)).max();
+    let templated = || {
+        let fitting = live.iter().rev().filter_map(|found| Some((best(&found.1)?, found)));
+        fitting.max_by_key(|(length, _)| *length).map(|(_, found)| found)
+    };
+    let listed = live.iter().find(|(_, live)| lists(live));
+    listed
+        .or_else(|| live.iter().find(|(_, live)| lock(&live.subscriptions).contains(uri)))
+        .or_else(templated)
+}

@@ -1,0 +1,96 @@
+//! The decorations that hold now: an edit of the file has others put in their place.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures::future::BoxFuture;
+
+use crate::bundle::{Bundle, Error};
+use crate::call::{Call, Item, List, Target};
+use crate::connection::Answer;
+use crate::message::{Id, Message};
+use crate::names::{Named, Own};
+use crate::status::Status;
+
+/// A bundle in whose place another can be put. What is under way ends where it has begun.
+#[derive(Debug)]
+pub struct Current {
+    id: String,
+    now: RwLock<Arc<dyn Bundle>>,
+}
+
+impl Current {
+    /// This one, so far.
+    #[must_use]
+    pub fn new(bundle: Arc<dyn Bundle>) -> Self {
+        Self { id: bundle.id().to_owned(), now: RwLock::new(bundle) }
+    }
+
+    /// This one from now on.
+    pub fn set(&self, bundle: Arc<dyn Bundle>) {
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = bundle;
+    }
+
+    fn now(&self) -> Arc<dyn Bundle> {
+        self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Bundle for Current {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn status(&self) -> Status {
+        self.now().status()
+    }
+
+    fn instructions(&self) -> String {
+        self.now().instructions()
+    }
+
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        let now = self.now();
+        Box::pin(async move { now.ready().await })
+    }
+
+    fn list(&self, list: List) -> BoxFuture<'_, Result<Vec<Item>, Error>> {
+        let now = self.now();
+        Box::pin(async move { now.list(list).await })
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
+        let now = self.now();
+        Box::pin(async move { now.call(call).await })
+    }
+
+    fn tell(&self, message: Message) -> BoxFuture<'_, ()> {
+        let now = self.now();
+        Box::pin(async move { now.tell(message).await })
+    }
+
+    fn settled<'a>(&'a self, uri: &'a str) -> BoxFuture<'a, ()> {
+        let now = self.now();
+        Box::pin(async move { now.settled(uri).await })
+    }
+
+    fn give_up(&self, id: &Id, why: &str) -> bool {
+        self.now().give_up(id, why)
+    }
+
+    fn whose(&self, target: &Target) -> Option<Own> {
+        self.now().whose(target)
+    }
+
+    fn listed_as(&self, named: Named, own: &Own) -> Option<String> {
+        self.now().listed_as(named, own)
+    }
+
+    fn version(&self) -> u64 {
+        self.now().version()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        let now = self.now();
+        Box::pin(async move { now.close().await })
+    }
+}

@@ -1,0 +1,46 @@
+//! A limit of the time that a call takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::bundle::{Bundle, Error};
+use crate::call::{Call, Target};
+use crate::connection::Answer;
+use crate::decorate::{Decorator, Time, concerns, setting};
+
+pub(super) struct Timed {
+    pub(super) inner: Arc<dyn Bundle>,
+    pub(super) time: Time,
+}
+
+impl Decorator for Timed {
+    fn inner(&self) -> &dyn Bundle {
+        &*self.inner
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, Result<Answer, Error>> {
+        Box::pin(async move {
+            let server = self.time.server.as_deref();
+            // A level has requests of its own, which have a limit.
+            if call.target == Target::Level || !concerns(&*self.inner, server, &call.target) {
+                return self.inner.call(call).await;
+            }
+            let (id, timeout_ms) = (call.id.clone(), self.time.timeout_ms.get());
+            let mut called = self.inner.call(call);
+            if let Ok(answer) =
+                tokio::time::timeout(Duration::from_millis(timeout_ms.into()), &mut called).await
+            {
+                return answer;
+            }
+            // The call must be there while it is given up, or its backend can't be told any more.
+            let setting = setting("time.timeout_ms", server);
+            let was_sent = self
+                .inner
+                .give_up(&id, &format!("it took more than {timeout_ms} ms, the limit in {setting}"));
+            drop(called);
+            Err(Error::TooLong { timeout_ms, setting, was_sent })
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! Ids of requests, as others have written them.
+
+use std::fmt;
+
+use serde_json::value::RawValue;
+
+use crate::object::raw;
+
+/// The id of a request: the text of a JSON number or string. `1` and `1.0` are two ids, as for most readers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id(Box<str>);
+
+impl Id {
+    /// Reads an id. None where the value is no number and no string.
+    #[must_use]
+    pub fn read(text: &RawValue) -> Option<Self> {
+        let text = text.get();
+        text.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit())
+            .then(|| Self(text.into()))
+    }
+
+    /// An id that is a string.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self(raw(text).get().into())
+    }
+
+    /// An id that is a number.
+    #[must_use]
+    pub fn number(number: u64) -> Self {
+        Self(number.to_string().into())
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_json(&self) -> &str {
+        &self.0
+    }
+
+    /// The JSON text as a value.
+    #[must_use]
+    pub fn raw(&self) -> Box<RawValue> {
+        RawValue::from_string(self.0.to_string()).unwrap_or_default()
+    }
+
+    /// This id of a backend's, as the host gets it: `backend:id`. It is derived and not counted, so another process can tell whose it is.
+    #[must_use]
+    pub fn of_backend(&self, backend: &str) -> Self {
+        Self::text(&format!("{backend}:{}", self.0))
+    }
+
+    /// What [`of_backend`](Self::of_backend) made it of, if it is one of this backend.
+    #[must_use]
+    pub fn own_of(&self, backend: &str) -> Option<Self> {
+        let text: String = serde_json::from_str(&self.0).ok()?;
+        let own = text.strip_prefix(backend)?.strip_prefix(':')?;
+        let own: Box<RawValue> = serde_json::from_str(own).ok()?;
+        Self::read(&own)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_of_a_backend_says_whose_it_is() {
+        let backends = ["a", "a:1", "my \"x\": é", ":"];
+        for backend in backends {
+            for id in [Id::number(7), Id::text("7"), Id::text(":\"x"), Id::text("")] {
+                let shown = id.of_backend(backend);
+                let owners: Vec<_> = backends.iter().filter_map(|one| shown.own_of(one)).collect();
+                assert_eq!(owners, [id]);
+            }
+        }
+        assert_eq!(Id::text("a:").own_of("a"), None);
+        assert_eq!(Id::text("a:null").own_of("a"), None);
+        assert_eq!(Id::number(1).own_of("a"), None);
+    }
+}

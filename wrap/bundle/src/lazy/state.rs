@@ -1,0 +1,299 @@
+//! What is between a host and a server that is started at the first call, without I/O: what is answered from memory, what is watched,
+//! and what is remembered.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::known::{Known, Page, Pages, words, words_of_discover};
+use crate::call::{List, Target};
+use crate::message::{Id, Message, Outcome, RpcError, code};
+use crate::object::{Object, raw};
+
+/// Requests of the host that are watched at once. What is asked beyond that is not remembered.
+const WATCHED_MAX: usize = 64;
+
+/// What becomes of a line while the server does not run.
+#[derive(Debug)]
+pub(super) enum Asleep {
+    /// This is the answer.
+    Answer(Bytes),
+    /// Nobody needs it.
+    Drop,
+    /// It is for the server, which has to be started.
+    Wake,
+    /// It is for the server, should it be started for something else.
+    Wait,
+}
+
+/// A request of the host whose answer is remembered.
+#[derive(Debug)]
+enum Watched {
+    Initialize,
+    Discover(String),
+    /// A list, and which chain of pages it belongs to.
+    List(List, u64),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The words of the host, once they are known.
+    pub(super) words: Option<String>,
+    pub(super) known: Known,
+    /// The lists that the host has got from memory.
+    pub(super) told: Vec<List>,
+    /// The parameters of the last `logging/setLevel` that was answered from memory.
+    pub(super) level: Option<Box<RawValue>>,
+    /// Whether the host has said that it got the answer to its `initialize`.
+    pub(super) initialized: bool,
+    /// Whether the server was initialised: lines go through.
+    pub(super) is_awake: bool,
+    greeted: bool,
+    asked: HashMap<Id, oneshot::Sender<Outcome>>,
+    watched: HashMap<Id, Watched>,
+    pages: [Chain; 4],
+    count: u64,
+}
+
+/// The pages of one list that a host asks for one after the other. Where it begins anew, answers of the former chain are no part of it.
+#[derive(Debug, Default)]
+struct Chain {
+    number: u64,
+    pages: Pages,
+}
+
+impl Chain {
+    /// This one is over: another one begins.
+    fn anew(&mut self) {
+        self.pages = Pages::default();
+        self.number += 1;
+    }
+}
+
+/// What is to be remembered now.
+pub(super) type News = (String, Known);
+
+impl State {
+    /// Of a host with these words, and of a server of which this is known.
+    pub(super) fn new(words: Option<String>, known: Known, is_awake: bool) -> Self {
+        Self { words, known, is_awake, ..Self::default() }
+    }
+
+    /// What becomes of a line of the host while the server does not run.
+    pub(super) fn asleep(&mut self, line: &[u8]) -> Asleep {
+        // A batch, or what can't be read, is the server's.
+        if line.trim_ascii_start().starts_with(b"[") {
+            return Asleep::Wake;
+        }
+        let [message] = &Message::read(line)[..] else { return Asleep::Wake };
+        match message {
+            Message::Request { id, method, params } => match self.answer(method, params.as_deref()) {
+                Some(outcome) => Asleep::Answer(Message::Answer { id: id.clone(), outcome }.write()),
+                None => Asleep::Wake,
+            },
+            Message::Notification { method, .. } => match &**method {
+                "notifications/initialized" => {
+                    self.initialized = true;
+                    Asleep::Drop
+                }
+                // Of something that was answered, or that the server waits for with everything else.
+                "notifications/cancelled" | "notifications/progress" | "notifications/roots/list_changed" => {
+                    Asleep::Wait
+                }
+                _ => Asleep::Wake,
+            },
+            // Nothing was asked.
+            Message::Answer { .. } => Asleep::Drop,
+        }
+    }
+
+    fn answer(&mut self, method: &str, params: Option<&RawValue>) -> Option<Outcome> {
+        let empty = || Ok(raw(&Object::default()));
+        match method {
+            "ping" => Some(empty()),
+            "initialize" if !self.greeted => {
+                self.greeted = true;
+                Some(Ok(self.known.for_host()))
+            }
+            _ if !self.greeted => None,
+            "logging/setLevel" if self.known.has("logging") => {
+                self.level = params.map(ToOwned::to_owned);
+                Some(empty())
+            }
+            _ => {
+                let list = List::of(method)?;
+                // There is one page, which no cursor leads to.
+                if cursor(params).is_some() {
+                    return None;
+                }
+                let outcome = self.known.list(list)?;
+                self.told.push(list);
+                Some(outcome)
+            }
+        }
+    }
+
+    /// Watches a line that goes to the server. False: it must not go there.
+    pub(super) fn watch(&mut self, line: &[u8]) -> bool {
+        // Nearly all lines are something else, and some are long.
+        let may_matter = [&b"list\""[..], b"\"initialize\"", b"discover\"", b"initialized\""]
+            .iter()
+            .any(|part| line.windows(part.len()).any(|window| window == *part));
+        if !may_matter {
+            return true;
+        }
+        for message in Message::read(line) {
+            match message {
+                Message::Request { id, method, params } => self.watch_request(id, &method, params.as_deref()),
+                // It was said already, in the host's name.
+                Message::Notification { method, .. }
+                    if method == "notifications/initialized" && self.greeted && !self.initialized =>
+                {
+                    self.initialized = true;
+                    return false;
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    fn watch_request(&mut self, id: Id, method: &str, params: Option<&RawValue>) {
+        if self.watched.len() >= WATCHED_MAX {
+            return;
+        }
+        let watched = match (method, List::of(method)) {
+            ("initialize", _) => {
+                let words = params.map(words).unwrap_or_default();
+                if self.words.as_ref() != Some(&words) {
+                    (self.words, self.known) = (Some(words), Known::default());
+                    self.pages.iter_mut().for_each(Chain::anew);
+                }
+                Watched::Initialize
+            }
+            ("server/discover", _) => Watched::Discover(words_of_discover(params)),
+            (_, Some(list)) => {
+                let chain = &mut self.pages[list as usize];
+                let number = match cursor(params) {
+                    None => {
+                        chain.anew();
+                        chain.number
+                    }
+                    Some(cursor) if chain.pages.goes_on(&cursor) => chain.number,
+                    Some(_) => return,
+                };
+                Watched::List(list, number)
+            }
+            _ => return,
+        };
+        self.watched.insert(id, watched);
+    }
+
+    /// Whether an answer of the server means anything to us.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.asked.is_empty() || !self.watched.is_empty()
+    }
+
+    /// Hears an answer of the server. None in the first place: it was ours.
+    pub(super) fn hear(&mut self, id: &Id, outcome: &Outcome) -> (bool, Option<News>) {
+        if let Some(asked) = self.asked.remove(id) {
+            let _ = asked.send(outcome.clone());
+            return (true, None);
+        }
+        (false, self.watched.remove(id).and_then(|watched| self.learn(watched, outcome)))
+    }
+
+    fn learn(&mut self, watched: Watched, outcome: &Outcome) -> Option<News> {
+        match (watched, outcome) {
+            (Watched::Discover(words), Err(error)) if error.code == code::NO_METHOD => {
+                return Some((words, Known::without_discover(error.clone())));
+            }
+            (Watched::Initialize, Ok(result)) => self.known.initialized(result.clone()),
+            (Watched::List(list, number), page) => {
+                let chain = &mut self.pages[list as usize];
+                if chain.number != number {
+                    return None;
+                }
+                let told = match chain.pages.add(list, page) {
+                    Page::More(_) => return None,
+                    Page::Whole(outcome) => Some(outcome),
+                    Page::Failed => None,
+                };
+                chain.anew();
+                self.known.set_list(list, told);
+            }
+            _ => return None,
+        }
+        self.news()
+    }
+
+    /// What is to be remembered as it is now.
+    pub(super) fn news(&self) -> Option<News> {
+        // Lists alone are of no use.
+        self.known.is_initialized().then(|| Some((self.words.clone()?, self.known.clone()))).flatten()
+    }
+
+    /// A request of ours: its line, and where its answer comes. None comes if the server is gone.
+    pub(super) fn ask(
+        &mut self,
+        nonce: u64,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> (Bytes, oneshot::Receiver<Outcome>) {
+        self.count += 1;
+        let id = Id::text(&format!("{OWN}{nonce:x}/{}", self.count));
+        let (tell, answer) = oneshot::channel();
+        self.asked.insert(id.clone(), tell);
+        (Message::Request { id, method: method.to_owned(), params }.write(), answer)
+    }
+
+    /// The server is gone: nothing that was asked has an answer.
+    pub(super) fn lose(&mut self) {
+        self.asked.clear();
+        self.watched.clear();
+        self.pages.iter_mut().for_each(Chain::anew);
+    }
+}
+
+/// Ids of our own requests begin with this.
+pub(super) const OWN: &str = "mcp-sessiond/lazy/";
+
+fn cursor(params: Option<&RawValue>) -> Option<Box<RawValue>> {
+    let params = params.and_then(Object::read)?;
+    params.get("cursor").filter(|cursor| cursor.get() != "null").map(ToOwned::to_owned)
+}
+
+/// Answers to each request in what the host has said: it was not sent, for this reason.
+pub(super) fn refusals(line: &[u8], why: &str) -> Vec<Bytes> {
+    let requests = Message::read(line).into_iter().filter_map(|message| match message {
+        Message::Request { id, .. } => Some(id),
+        _ => None,
+    });
+    let refusal = |id| {
+        let message =
+            format!("the server can't be started: {why}; this call was not sent. The next call tries again");
+        let data = serde_json::json!({"outcome": "not_sent"});
+        let error = RpcError { data: Some(raw(&data)), ..RpcError::new(code::CONNECTION, message) };
+        Message::Answer { id, outcome: Err(error) }.write()
+    };
+    requests.map(refusal).collect()
+}
+
+/// The parameters of a request for the page behind a cursor.
+pub(super) fn behind(cursor: Option<Box<RawValue>>) -> Option<Box<RawValue>> {
+    cursor.map(|cursor| {
+        let mut params = Object::default();
+        params.set("cursor", cursor);
+        params.write()
+    })
+}
+
+/// What sets the level of the server's log.
+pub(super) fn set_level() -> &'static str {
+    Target::Level.method()
+}
+
+#[cfg(test)]
+mod tests;

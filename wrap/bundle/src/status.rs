@@ -1,0 +1,133 @@
+//! How a bundle is, and each of its backends.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Why a backend can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What kind of failure it is.
+    pub code: FailureCode,
+    /// One sentence, without the backend's name.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure.
+    #[must_use]
+    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// What kind of failure it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCode {
+    /// There is no such program, or none that may be run; the address is none.
+    NotFound,
+    /// It could not be started or connected.
+    NotStarted,
+    /// It has ended.
+    Exited,
+    /// It was not ready in time.
+    TimedOut,
+    /// It has refused to be initialised, or does not say what it has.
+    Refused,
+    /// The user has to log in.
+    Unauthorized,
+    /// Its entry in the file can't be read.
+    BadEntry,
+}
+
+impl fmt::Display for FailureCode {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::NotFound => "not_found",
+            Self::NotStarted => "not_started",
+            Self::Exited => "exited",
+            Self::TimedOut => "timed_out",
+            Self::Refused => "refused",
+            Self::Unauthorized => "unauthorized",
+            Self::BadEntry => "bad_entry",
+        })
+    }
+}
+
+/// How a backend is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum State {
+    /// Its turn has not come yet.
+    #[default]
+    NeverTried,
+    /// It is being started, for the first time, or at once after it was lost.
+    Initializing,
+    /// It can be used.
+    Ready,
+    /// It can't be used, and is tried again later.
+    Failed(Failure),
+}
+
+impl State {
+    /// Whether it was not tried to the end yet.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(self, Self::NeverTried | Self::Initializing)
+    }
+}
+
+/// How a bundle is as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whole {
+    /// Some backends were not tried to the end yet.
+    Initializing,
+    /// Some backend is ready, or there is none.
+    Ready,
+    /// All backends have failed.
+    Failed,
+    /// It was closed.
+    Closed,
+}
+
+/// How a bundle is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// As a whole.
+    pub status: Whole,
+    /// Each backend, in the order of the file.
+    pub backends: Vec<(String, State)>,
+}
+
+impl Status {
+    pub(crate) fn of(is_closed: bool, backends: Vec<(String, State)>) -> Self {
+        let is = |wanted: fn(&State) -> bool| backends.iter().any(|(_, state)| wanted(state));
+        let status = if is_closed {
+            Whole::Closed
+        } else if is(State::is_new) {
+            Whole::Initializing
+        } else if backends.is_empty() || is(|state| *state == State::Ready) {
+            Whole::Ready
+        } else {
+            Whole::Failed
+        };
+        Self { status, backends }
+    }
+
+    /// One sentence for each backend that can't be used, and why. A model can say it to its user.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let missing = self.backends.iter().filter_map(|(name, state)| match state {
+            State::Ready => None,
+            State::NeverTried | State::Initializing => {
+                Some(format!("The server {name:?} is still starting."))
+            }
+            State::Failed(Failure { message, .. }) => {
+                Some(format!("The server {name:?} is not available: {}.", message.trim_end_matches('.')))
+            }
+        });
+        missing.collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! What the host has told its backends: it is remembered, and told again to one that is started again.
+
+use std::collections::BTreeSet;
+
+use futures::future::{OptionFuture, join_all};
+use tokio::time::timeout;
+
+use crate::backend::{Backend, Live, lock};
+use crate::bundle::Error;
+use crate::call::{Call, Target};
+use crate::connection::Answer;
+use crate::core::Core;
+use crate::object::{Object, raw};
+use crate::pipe::{Receipt, Told};
+
+impl Core {
+    /// Loads what was remembered. Who is not in the file has no name any more.
+    pub(crate) async fn load_names(&self) {
+        let load = || async {
+            let (names, told) = tokio::join!(self.memory.load(), self.memory.told());
+            (*lock(&self.names), *lock(&self.told)) = (names, told);
+            self.forget_replaced(&lock(&self.replaced));
+        };
+        self.loaded.get_or_init(load).await;
+    }
+
+    /// Nothing that was told to a server of these names is told to whoever has them now.
+    pub(crate) fn forget_told(&self, of: &BTreeSet<String>) {
+        // Noted first: what was remembered may just be loaded.
+        lock(&self.replaced).extend(of.iter().cloned());
+        self.forget_replaced(of);
+    }
+
+    fn forget_replaced(&self, of: &BTreeSet<String>) {
+        let mut told = lock(&self.told);
+        of.iter().for_each(|name| told.forget(name));
+    }
+
+    /// Keeps what the host has said, before it is answered.
+    async fn keep_told(&self, change: impl FnOnce(&mut Told)) {
+        let _turn = self.keeping.lock().await;
+        let told = {
+            let mut told = lock(&self.told);
+            change(&mut told);
+            told.clone()
+        };
+        self.memory.keep_told(told).await;
+    }
+
+    /// Notes what a backend was told, and has answered with a result.
+    pub(crate) async fn note_told(&self, backend: &Backend, live: &Live, target: &Target) {
+        let (uri, is_wanted) = match target {
+            Target::Subscribe(uri) => (uri, true),
+            Target::Unsubscribe(uri) => (uri, false),
+            _ => return,
+        };
+        if is_wanted {
+            lock(&live.subscriptions).insert(uri.clone());
+        } else {
+            lock(&live.subscriptions).remove(uri);
+        }
+        let name = backend.name();
+        self.keep_told(|told| {
+            // The name may be another server's by now.
+            if !self.backends().iter().any(|now| std::ptr::eq(&raw const **now, backend)) {
+                return;
+            }
+            let subscriptions = told.subscriptions.entry(name.to_owned()).or_default();
+            if is_wanted {
+                subscriptions.insert(uri.clone());
+            } else {
+                subscriptions.remove(uri);
+            }
+            if let Some(identity) = backend.source.identity() {
+                told.servers.insert(name.to_owned(), identity);
+            }
+        })
+        .await;
+    }
+
+    /// Tells a backend that was started again what the host has said before. It may be slow to answer, or never do.
+    pub(crate) async fn repeat(&self, backend: &Backend, live: &Live) {
+        let (level, subscriptions) = {
+            let mut told = lock(&self.told);
+            if told.servers.get(backend.name()).cloned() != backend.source.identity() {
+                told.forget(backend.name());
+            }
+            (told.level.clone(), told.subscriptions.get(backend.name()).cloned().unwrap_or_default())
+        };
+        let level = level.filter(|_| live.has("logging"));
+        let level = level.map(|level| live.connection.own(Target::Level.method(), Some(level.write())));
+        let subscribed = subscriptions.into_iter().map(|uri| async {
+            let mut params = Object::default();
+            params.set_text("uri", &uri);
+            let answer = live.connection.own("resources/subscribe", Some(params.write())).await;
+            if let Some(Ok(_)) = answer {
+                lock(&live.subscriptions).insert(uri);
+            }
+        });
+        tokio::join!(OptionFuture::from(level), join_all(subscribed));
+    }
+
+    /// Sets the level of all that have logs.
+    pub(crate) async fn set_level(&self, call: Call) -> Result<Answer, Error> {
+        self.keep_told(|told| told.level = Some(call.params.clone())).await;
+        let live = self.all_live();
+        let asked = live
+            .iter()
+            .filter(|(_, live)| live.has("logging"))
+            .map(|(_, live)| live.connection.own(Target::Level.method(), Some(call.params.write())))
+            .map(|asked| timeout(self.settings.init_timeout, asked));
+        // One that does not answer in time has not refused.
+        let answers = join_all(asked).await;
+        let refused = answers.into_iter().filter_map(Result::ok).flatten().find_map(Result::err);
+        let outcome = refused.map_or_else(|| Ok(raw(&Object::default())), Err);
+        Ok(Answer { outcome, receipt: Receipt::none() })
+    }
+}

@@ -1,0 +1,45 @@
+//! What the user should know of a session with a server.
+
+/// What has become of the session. As text it is a sentence without a subject, which follows on the server's name and a colon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum News {
+    /// That of the former process goes on.
+    #[error("the session that a former connection had with the server goes on; `--fresh` begins another one")]
+    Resumed,
+    /// The server does not know it any more.
+    #[error(
+        "a new session was begun, since the server has forgotten the former one: what was in that is lost"
+    )]
+    Forgotten,
+    /// The user has logged in or out since it was begun.
+    #[error(
+        "a new session was begun, since the former one belongs to another login: what was in that is lost"
+    )]
+    OtherLogin,
+    /// It is at another URL, or the headers are others.
+    #[error(
+        "a new session was begun, since the URL or the headers are others now: what was in the former one is lost"
+    )]
+    OtherEntry,
+    /// A host has said `initialize` with other words.
+    #[error(
+        "a new session was begun, since the host introduces itself in another way now: what was in the former one is lost"
+    )]
+    OtherHost,
+    /// A call of a former connection was answered. Nobody waits for that.
+    #[error("a call of a former connection was answered; nobody waits for that any more")]
+    FormerAnswered,
+    /// Nobody knows what has become of a call of a former connection.
+    #[error("the outcome of a call of a former connection is unknown")]
+    FormerUnknown,
+    /// An event of the stream that belongs to no call could not be read.
+    #[error(
+        "a message of it has more than 16 MiB and was not passed on, and neither may be what follows on it"
+    )]
+    TooLarge,
+    /// The server does not answer in it.
+    #[error(
+        "a new session was begun, since the server does not answer in the former one: what was in that is lost"
+    )]
+    Silent,
+}

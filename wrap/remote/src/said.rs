@@ -1,0 +1,229 @@
+//! The ids of the server's requests, and the messages that are written here.
+//!
+//! A server that was started again counts its requests anew. So the host gets `"SESSION/ID"`, and an answer to a request of a former
+//! session of the server is dropped.
+
+use std::cell::OnceCell;
+
+use bytes::Bytes;
+use mcp_sessiond_relay::Edits;
+use mcp_sessiond_relay::message::{Kind, Line, Message, Part};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// An id, as its JSON.
+pub(super) type Id = Box<str>;
+
+/// JSON-RPC's code for a call whose failure is the connection's.
+const CONNECTION: i32 = -32000;
+
+/// What a message of the host is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    /// `initialize`: its id, and its parameters.
+    Initialize(Id, String),
+    /// `notifications/initialized`.
+    Initialized,
+    /// A request.
+    Call(Id),
+    /// The request of this id is cancelled.
+    Cancelled(Id),
+    /// The answer to a request of the server, or progress of it.
+    Answer(Id),
+    /// Another notification.
+    Other,
+}
+
+/// The messages of a line, each without a line's end: of a batch those that can be read.
+pub(super) fn messages(line: &Bytes) -> Vec<Bytes> {
+    let copy = OnceCell::new();
+    let one = |message: &Message<'_>| Bytes::from(one_line(&String::from_utf8_lossy(message.raw)));
+    match Line::of(line, &copy) {
+        Line::One(Part::Message(_)) => vec![line.clone()],
+        Line::Batch(parts) => {
+            let messages = parts.iter().filter_map(|(_, part)| match part {
+                Part::Message(message) => Some(one(message)),
+                Part::Unreadable(_) | Part::Other => None,
+            });
+            messages.collect()
+        }
+        Line::Blank | Line::One(_) => Vec::new(),
+    }
+}
+
+/// What a message of the host is. None: it can't be read.
+pub(super) fn host(line: &Bytes) -> Option<Host> {
+    let copy = OnceCell::new();
+    let message = Line::of(line, &copy).message()?;
+    Some(match &message.kind {
+        Kind::Request { id, method } if method == "initialize" => {
+            Host::Initialize((*id).into(), one_line(message.params.unwrap_or("{}")))
+        }
+        Kind::Request { id, .. } => Host::Call(normal(id)),
+        Kind::Answer { id, .. } => Host::Answer((*id).into()),
+        Kind::Notification { method } => match &**method {
+            "notifications/initialized" => Host::Initialized,
+            "notifications/cancelled" => {
+                message.cancelled().map_or(Host::Other, |id| Host::Cancelled(normal(id)))
+            }
+            "notifications/progress" => {
+                message.progress().map_or(Host::Other, |token| Host::Answer(token.into()))
+            }
+            _ => Host::Other,
+        },
+    })
+}
+
+/// The same JSON without line ends, which it has between its tokens only.
+pub(super) fn one_line(text: &str) -> String {
+    text.trim().replace(['\n', '\r'], " ")
+}
+
+/// An id in the one way in which all write it.
+pub(super) fn normal(id: &str) -> Id {
+    serde_json::from_str::<Value>(id).map_or_else(|_| id.into(), |id| id.to_string().into())
+}
+
+/// The server's own id of a request that it has made in this session of its. None: it has made it in another one.
+pub(super) fn asked_in(session: &str, id: &str) -> Option<Id> {
+    let text: String = serde_json::from_str(id).ok()?;
+    text.split_once('/').and_then(|(of, own)| (of == session).then(|| own.into()))
+}
+
+/// A message of the server, whose own ids and progress tokens tell its session.
+pub(super) fn tagged(line: &Bytes, session: &str) -> Bytes {
+    edited(line, |message, edits| {
+        let chosen = match &message.kind {
+            Kind::Request { id, .. } => [Some(*id), message.asked_progress()],
+            Kind::Notification { method } if method == "notifications/cancelled" => {
+                [message.cancelled(), None]
+            }
+            Kind::Notification { .. } | Kind::Answer { .. } => [None, None],
+        };
+        for id in chosen.into_iter().flatten() {
+            edits.replace(message, id, Value::String(format!("{session}/{id}")).to_string());
+        }
+    })
+}
+
+/// An answer of the host to a request of the server, or progress of it, with the server's own id.
+pub(super) fn answering(line: &Bytes, own: &str) -> Bytes {
+    edited(line, |message, edits| {
+        let id = match &message.kind {
+            Kind::Answer { id, .. } => Some(*id),
+            Kind::Request { .. } | Kind::Notification { .. } => message.progress(),
+        };
+        if let Some(id) = id {
+            edits.replace(message, id, own);
+        }
+    })
+}
+
+pub(super) fn edited(line: &Bytes, edit: impl FnOnce(&Message<'_>, &mut Edits)) -> Bytes {
+    let copy = OnceCell::new();
+    let Some(message) = Line::of(line, &copy).message() else { return line.clone() };
+    let mut edits = Edits::default();
+    edit(&message, &mut edits);
+    edits.spliced(&message).into()
+}
+
+/// The id that a message answers.
+pub(super) fn answered(line: &Bytes) -> Option<Id> {
+    let copy = OnceCell::new();
+    match Line::of(line, &copy).message()?.kind {
+        Kind::Answer { id, .. } => Some(normal(id)),
+        Kind::Request { .. } | Kind::Notification { .. } => None,
+    }
+}
+
+/// Why a call has no answer of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Why {
+    /// It may have been carried out.
+    Unknown(String),
+    /// The server has never got it.
+    NotSent(String),
+}
+
+impl Why {
+    /// The connection broke.
+    pub(super) fn lost(name: &str) -> Self {
+        Self::Unknown(format!(
+            "the connection to the server {name:?} was lost before it had answered: the outcome of this call is unknown"
+        ))
+    }
+
+    /// The answer to this call.
+    pub(super) fn answer(&self, id: &str) -> Bytes {
+        let (message, outcome) = match self {
+            Self::Unknown(message) => (message, "unknown"),
+            Self::NotSent(message) => (message, "not_sent"),
+        };
+        let error = json!({"code": CONNECTION, "message": message, "data": {"outcome": outcome}});
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into()
+    }
+}
+
+/// The answer to `initialize`, of a session that goes on.
+pub(super) fn introduced(id: &str, result: &RawValue) -> Bytes {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into()
+}
+
+/// A request of ours.
+pub(super) fn initialize(id: &str, params: &RawValue) -> Bytes {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{params}}}"#).into()
+}
+
+/// A notification without parameters.
+pub(super) fn notification(method: &str) -> Bytes {
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_the_host_are_told_apart() {
+        let read = |text: &'static str| host(&Bytes::from(text));
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"a":1}}"#;
+        assert_eq!(read(initialize), Some(Host::Initialize("1".into(), r#"{"a":1}"#.into())));
+        assert_eq!(read(r#"{"jsonrpc":"2.0","id":"x","method":"ping"}"#), Some(Host::Call(r#""x""#.into())));
+        assert_eq!(
+            read(r#"{"jsonrpc":"2.0","id":"s/1","result":{}}"#),
+            Some(Host::Answer(r#""s/1""#.into()))
+        );
+        let cancelled = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#;
+        assert_eq!(read(cancelled), Some(Host::Cancelled("7".into())));
+        assert_eq!(
+            read(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
+            Some(Host::Initialized)
+        );
+        assert_eq!(read("nonsense"), None);
+    }
+
+    #[test]
+    fn a_batch_is_its_messages() {
+        let split = |text: &'static str| messages(&Bytes::from(text));
+        let one = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        assert_eq!(split(one), [one]);
+        let batch =
+            "[{\"jsonrpc\":\"2.0\",\"id\":1,\n\"result\":{}}, 7,\n {\"jsonrpc\":\"2.0\",\"method\":\"x\"}]";
+        let parts =
+            ["{\"jsonrpc\":\"2.0\",\"id\":1, \"result\":{}}", "{\"jsonrpc\":\"2.0\",\"method\":\"x\"}"];
+        assert_eq!(split(batch), parts);
+        assert!(split("nonsense").is_empty() && split(" ").is_empty() && split("[]").is_empty());
+    }
+
+    #[test]
+    fn a_request_of_the_server_tells_its_session_and_its_answer_finds_back() {
+        let ask = Bytes::from(r#"{"jsonrpc":"2.0","id":"a/b","method":"roots/list","extra":[1, 2]}"#);
+        let told = tagged(&ask, "s1");
+        assert_eq!(told, r#"{"jsonrpc":"2.0","id":"s1/\"a/b\"","method":"roots/list","extra":[1, 2]}"#);
+        let answer = Bytes::from(r#"{"jsonrpc":"2.0","id":"s1/\"a/b\"","result":{"roots":[]}}"#);
+        let Some(Host::Answer(id)) = host(&answer) else { panic!("an answer") };
+        assert_eq!(asked_in("s2", &id), None, "another session has asked");
+        let own = asked_in("s1", &id).expect("its own");
+        assert_eq!(answering(&answer, &own), r#"{"jsonrpc":"2.0","id":"a/b","result":{"roots":[]}}"#);
+    }
+}

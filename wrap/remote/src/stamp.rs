@@ -1,0 +1,55 @@
+//! What a request says of its session, and by which login it may be made.
+
+use std::fmt;
+
+use reqwest::header::HeaderValue;
+
+use crate::login::Bearer;
+
+/// What a request says of its session.
+#[derive(Clone, Default)]
+pub(super) struct Stamp {
+    /// The id that the server has given it, if it has.
+    pub(super) session: Option<HeaderValue>,
+    /// The version of MCP that was agreed on; none before that.
+    pub(super) version: Option<HeaderValue>,
+    /// The user's login that it was begun with, if it was. The session is nobody else's.
+    pub(super) login: Option<String>,
+}
+
+/// Shows whether there is an id, and not which.
+impl fmt::Debug for Stamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = formatter.debug_struct("Stamp");
+        shown.field("has_session", &self.session.is_some()).field("version", &self.version);
+        shown.field("has_login", &self.login.is_some()).finish()
+    }
+}
+
+impl Stamp {
+    /// Of a session with this id, and this version of MCP, that was begun with this login.
+    pub(super) fn of(session: Option<&str>, version: Option<&str>, login: Option<&str>) -> Self {
+        let header = |text: Option<&str>| HeaderValue::from_str(text?).ok();
+        Self { session: header(session), version: header(version), login: login.map(str::to_owned) }
+    }
+
+    /// Whether a request with this login may be made in it. Before there is a session any may.
+    pub(super) fn is_for(&self, bearer: Option<&Bearer>) -> bool {
+        self.is_of(bearer.map(|bearer| &*bearer.login))
+    }
+
+    /// The same for the login itself.
+    pub(super) fn is_of(&self, login: Option<&str>) -> bool {
+        let is_begun = self.session.is_some() || self.version.is_some();
+        !is_begun || self.login.as_deref() == login
+    }
+}
+
+/// Why a session can't be used any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The server does not know it.
+    Forgotten,
+    /// It was begun with another login of the user's, perhaps with another account. Nothing was sent.
+    OtherLogin,
+}

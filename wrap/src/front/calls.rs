@@ -1,0 +1,94 @@
+//! What a front asks the daemon from threads of its own, other than to find its backend.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mcp_sessiond_client::{Control, Options};
+use mcp_sessiond_proto::BackendName;
+use mcp_sessiond_proto::backends::StopRequest;
+use mcp_sessiond_proto::types::LeaseRef;
+
+/// How long a stop may take: a server has `backends.stop_wait_ms` to end, a minute at most.
+const STOP_PATIENCE: Duration = Duration::from_secs(75);
+
+/// How long a release may take: nobody waits for it.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The lease that a front has, if any.
+pub(super) type Lease = Arc<Mutex<Option<LeaseRef>>>;
+
+/// Ends one of several backends of a session.
+#[derive(Debug)]
+pub struct Stopper {
+    options: Options,
+    lease: Lease,
+    backend: Option<BackendName>,
+}
+
+impl Stopper {
+    pub(super) fn new(options: Options, lease: Lease, backend: Option<BackendName>) -> Self {
+        Self { options, lease, backend }
+    }
+
+    /// Ends it, and waits until it is gone. Without a keeper there is nothing to be ended.
+    pub async fn stop(self) {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(LeaseRef { session, .. }) = lease else { return };
+        let request = StopRequest { session, service: None, backend: self.backend };
+        let control = Control::new(self.options.timeout(STOP_PATIENCE));
+        let stopped = control.call(|connection, context| {
+            let request = request.clone();
+            async move { connection.stop_backend(context, request).await }
+        });
+        drop(stopped.await);
+    }
+}
+
+/// Gives the lease up, for the next front: this one only waits for answers.
+#[derive(Debug)]
+pub struct Releaser {
+    options: Options,
+    lease: Lease,
+}
+
+impl Releaser {
+    pub(super) fn new(options: Options, lease: Lease) -> Self {
+        Self { options, lease }
+    }
+
+    /// Where the daemon can't be told, it is told by our exit.
+    pub fn release(self) {
+        let Some(lease) = self.lease.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Ok(runtime) = Runtime::new() else { return };
+        let control = Control::new(self.options.timeout(RELEASE_PATIENCE));
+        let released = control.call(|connection, context| {
+            let lease = lease.clone();
+            async move { connection.release(context, lease).await }
+        });
+        drop(runtime.block_on(released));
+    }
+}
+
+/// What drives the calls of a thread that waits for them. It may be dropped by a task of another runtime.
+#[derive(Debug)]
+pub(super) struct Runtime(Option<tokio::runtime::Runtime>);
+
+impl Runtime {
+    pub(super) fn new() -> io::Result<Self> {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map(Some).map(Self)
+    }
+
+    pub(super) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        // It is there until it is dropped.
+        self.0.as_ref().expect("a runtime").block_on(future)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

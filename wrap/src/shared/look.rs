@@ -1,0 +1,51 @@
+//! How each shared server is used.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use mcp_sessiond_client::SessionId;
+use mcp_sessiond_process as process;
+use mcp_sessiond_proto::paths;
+
+use super::{Reply, Request};
+use crate::keeper::dial::connected;
+
+/// How long a sharer may take to say it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a shared server is used.
+#[derive(Debug, Clone, Copy)]
+pub struct Use {
+    /// How many hosts have it.
+    pub hosts: usize,
+    /// How many of its notifications nobody was told, since it can't be known whom they concern.
+    pub withheld: u64,
+}
+
+/// How shared servers are used, by their sessions. A sharer that does not answer is left out.
+#[must_use]
+pub fn uses(directory: &Path) -> BTreeMap<SessionId, Use> {
+    let found = std::fs::read_dir(paths::shared(directory)).into_iter().flatten().flatten();
+    let sockets = found.map(|entry| entry.path()).filter(|path| path.extension().is_none());
+    sockets.filter_map(|socket| ask(&socket).ok().flatten()).collect()
+}
+
+fn ask(socket: &Path) -> io::Result<Option<(SessionId, Use)>> {
+    let mut stream = connected(socket, PATIENCE)?;
+    // Another user's process is none of ours.
+    if process::peer(&stream).is_err() {
+        return Ok(None);
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut request = serde_json::to_vec(&Request::Status {})?;
+    request.push(b'\n');
+    stream.write_all(&request)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(match serde_json::from_str(&line)? {
+        Reply::Status { session, places, withheld } => Some((session, Use { hosts: places, withheld })),
+        _ => None,
+    })
+}
