@@ -29,7 +29,7 @@ fn tests(directory: &Path, found: &mut BTreeSet<String>) {
 }
 
 /// The names of the tests in a file.
-fn named(text: &str) -> Vec<String> {
+pub(crate) fn named(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_test = false;
     for line in text.lines().map(str::trim) {

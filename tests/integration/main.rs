@@ -12,6 +12,7 @@ mod doctor;
 mod durable;
 #[cfg(feature = "dynamodb")]
 mod dynamodb;
+mod errors;
 #[cfg(any(feature = "postgres", feature = "dynamodb"))]
 mod fleet;
 mod http_server;

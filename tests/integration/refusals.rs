@@ -123,7 +123,12 @@ fn a_daemon_without_descriptors_says_so_and_nothing_final() {
             let answer = peer.call(method, params.clone());
             match answer {
                 Err(refused) if refused["code"] == "unavailable" => {
-                    assert!(refused["sentence"].to_string().contains("file descriptors"), "{refused}");
+                    assert!(
+                        refused["sentence"]
+                            .to_string()
+                            .contains("the daemon can't look at processes: out of file descriptors"),
+                        "{refused}"
+                    );
                 }
                 answer => {
                     daemon.leave_descriptors(None);

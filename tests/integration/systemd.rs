@@ -209,6 +209,11 @@ fn a_wrong_configuration_fails_fast_and_heals() {
     // systemctl has no verb that waits for a failure.
     until("the service has failed", || (machine.property(SERVICE, "ActiveState") == "failed").then_some(()));
     assert!(machine.log().contains("nonsense"), "{}", machine.log());
+    // Nor for a limit that systemd counts to.
+    until("doctor says so", || {
+        let doctor = machine.sessiond(&["doctor", "--json"]);
+        String::from_utf8_lossy(&doctor.stdout).contains("mcp-sessiond.socket has failed").then_some(())
+    });
     machine.world.configure("");
     // As a client does. For two seconds systemd still counts, and fails the socket unit again; the daemon has it.
     machine.systemctl(&["start", SERVICE]);

@@ -90,6 +90,7 @@ fn assert_one_server(spoil: fn(&Path), why: &str, keeps: Keeps) {
         noted.contains(why) && noted.contains(&format!("{adopted} kept servers were found again")),
         "{noted}"
     );
+    assert!(noted.contains("sessions.db was not what a former daemon had left "), "{noted}");
     let sockets = fs::read_dir(world.directory().join("keepers")).expect("there").count();
     assert_eq!(sockets, 1, "no socket of a former keeper is left");
     // The next daemon has good records, and finds the server that there is; and so does the next front, unless the server was
@@ -219,7 +220,8 @@ fn records_that_can_not_be_written_are_said_and_got_over() {
     let curious = Curious::holds(&world);
     let mut peer = world.peer();
     let refused = assert_refused(peer.call("claim", json!({})), "unavailable").to_string();
-    assert!(refused.contains("sessions.db"), "{refused}");
+    let said = "the daemon can't write its records (sessions.db): the disk does not answer";
+    assert!(refused.contains(said), "{refused}");
     drop(curious);
     // The daemon tries again in its own time, and tells nobody.
     until("it goes on", || peer.call("claim", json!({})).ok());

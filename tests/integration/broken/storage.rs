@@ -29,6 +29,7 @@ fn assert_contents_alone_are_away(world: &World, why: &str) {
     client.pipe.close();
     let refused = assert_refused(create(world), "unavailable").to_string();
     assert!(refused.contains(why), "{refused}");
+    assert!(refused.contains("what sessions contain can't be read or written now: "), "{refused}");
     let bad = assert_bad(world, "storage");
     assert!(bad.contains(why), "{bad}");
     assert_eq!(world.stat("storage_failing"), 1);
@@ -148,6 +149,7 @@ fn a_configuration_that_can_not_be_read_is_no_reason_to_keep_a_host_waiting() {
         assert_eq!(world.backends().len(), 1, "it is kept");
         let bad = assert_bad(&world, "config");
         assert!(bad.contains("config.toml: line ") && bad.contains("kill -HUP"), "{bad}");
+        assert!(bad.contains("; what can't be read of it has its default"), "{bad}");
         // Where the contents are kept is known, or nothing of them is written anywhere else.
         let created = create(&world);
         assert_eq!(created.is_ok(), is_known, "{created:?}");

@@ -174,6 +174,7 @@ fn a_server_that_can_not_be_started_is_told_at_the_call_and_tried_again_at_the_n
     let error = client.try_call("a", json!({})).expect_err("there is no program");
     let message = error["message"].as_str().expect("text");
     assert!(message.contains("program can't be run") && message.contains("install it"), "{message}");
+    assert!(message.ends_with("; this call was not sent. The next call tries again"), "{message}");
     assert_eq!((&error["code"], &error["data"]["outcome"]), (&json!(-32000), &json!("not_sent")));
     install();
     // It refuses a host that it has accepted before.

@@ -31,7 +31,10 @@ fn a_late_answer_to_a_lost_server_reaches_no_other_one(options: &[&str]) {
     let server = backend.pid();
     backend.kill_keeper();
     gone(server);
-    client.pipe.errors.wait("a fresh one was started");
+    client
+        .pipe
+        .errors
+        .wait("the keeper of the server had ended, and the server with it; a fresh one was started");
     let now = asked(&raw, &mut client, "x/second");
     let late = answer(&former, "late");
     client.pipe.write(&late.to_string());

@@ -373,7 +373,12 @@ fn an_older_keeper_says_less_and_restarts_nothing() {
     assert!(servers[0]["server"].as_str().is_some_and(|name| name.starts_with("python3")), "{servers}");
     let said = say(&world, &["restart", "--all"]);
     assert_eq!((said.code, said.out.lines().count()), (Some(70), 1), "{}", said.err);
-    assert!(said.err.contains("older version") && said.err.contains("mcp-sessiond stop"), "{}", said.err);
+    assert!(
+        said.err.contains("its keeper is of an older version and can't restart it")
+            && said.err.contains("mcp-sessiond stop"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
