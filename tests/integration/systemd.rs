@@ -2,6 +2,7 @@
 
 mod install;
 mod journal;
+mod logout;
 mod machine;
 mod packaged;
 mod serve;

@@ -16,6 +16,7 @@ mod isolation;
 mod named;
 mod official;
 mod races;
+mod reboot;
 mod renewal;
 mod signals;
 mod sizes;
