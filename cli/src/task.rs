@@ -85,7 +85,7 @@ Example, in what `task run` runs:
     #[command(after_help = "\
 An answer to what was not asked, or is answered already, is ignored (SEP-2663, Task Update Requests).
 
-Example: mcp-sessiond task answer \"$id\" name '{\"action\": \"accept\", \"content\": {\"name\": \"Ada\"}}' --service web --session 7")]
+Example: mcp-sessiond task answer \"$id\" name '{\"action\":\"decline\"}' --service web --session 7")]
     Answer {
         #[command(flatten)]
         one: One,

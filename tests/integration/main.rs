@@ -28,6 +28,7 @@ mod metrics;
 mod node;
 mod older;
 mod owners;
+mod pages;
 mod peers;
 #[cfg(feature = "postgres")]
 mod postgres;
