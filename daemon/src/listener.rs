@@ -41,6 +41,9 @@ const CLOSED_MANY: usize = 32;
 /// The delay before that, so that it happens once for all connections that close together.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 
+/// How long after its start the daemon gives back what it needed only for that.
+const STARTED_AFTER: Duration = Duration::from_secs(5);
+
 /// How many answers of one connection may wait to be written before its requests have to wait (backpressure).
 const ANSWERS_WAITING: usize = 16;
 
@@ -60,7 +63,7 @@ pub async fn serve(
     let told = draining.clone();
     // The most connections since memory was last given back, and when to give it back next.
     let mut most = 0;
-    let mut give_back_at = None;
+    let mut give_back_at = Some(Instant::now() + STARTED_AFTER);
     loop {
         let open = connections.len();
         most = most.max(open);
@@ -69,7 +72,7 @@ pub async fn serve(
         }
         tokio::select! {
             () = sleep_until(give_back_at), if give_back_at.is_some() => {
-                mcp_sessiond_process::sys::give_back_freed();
+                mcp_sessiond_process::sys::give_back_memory();
                 (most, give_back_at) = (connections.len(), None);
             }
             accepted = socket.accept() => match accepted {

@@ -32,6 +32,7 @@ use crate::front::{FAILED, Waits, note, say, tell_of_claim};
 use crate::keeper;
 use crate::keeper::backend::Program;
 use crate::keeper::lines::LineBuffer;
+use crate::memory::give_back_once_started;
 use crate::signals::{ENDING, GivenMask};
 use crate::stdio::{read, signals, write, written};
 
@@ -75,10 +76,10 @@ pub fn run(
     waits: Waits,
 ) -> ExitCode {
     let mask = GivenMask::block(&ENDING);
-    let spoken = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .and_then(|runtime| speak(&runtime, options, claim, shown, connecting, waits, mask));
+    let spoken = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        runtime.spawn(give_back_once_started());
+        speak(&runtime, options, claim, shown, connecting, waits, mask)
+    });
     match spoken {
         Ok(code) => code,
         Err(error) => {

@@ -15,6 +15,7 @@ pub mod apart;
 pub mod elsewhere;
 pub mod front;
 pub mod keeper;
+pub mod memory;
 pub mod service;
 pub mod several;
 pub mod shared;

@@ -5,7 +5,7 @@ use mcp_sessiond_tests::{Backend, Pipe as _, Raw, signal, until};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{connect_raw, keeping, raw_backend};
+use super::{connect, connect_raw, keeping, raw_backend, tiny};
 
 /// A request of so many bytes.
 fn padded(id: u64, bytes: usize) -> String {
@@ -123,4 +123,26 @@ fn a_server_that_does_not_read_costs_no_memory() {
     assert_small(&backend, client.pipe.pid());
     let arrived = raw.heard().iter().filter(|line| line.len() > 10_000).count() as u64;
     assert_eq!(arrived, LINES);
+}
+
+/// Nothing says when: it happens once nobody has said anything for two seconds, and once the daemon has run for five.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_front_keeper_and_daemon_needed_only_to_start_is_given_back() {
+    let world = keeping("");
+    let daemon = world.daemon();
+    let mut client = connect(&world, &tiny(&world));
+    assert_eq!(client.count(), 1);
+    // In KiB: now, or at its highest (proc_pid_status(5)).
+    let held = |pid: u32, what: &str| -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("a line");
+        line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
+    };
+    for pid in [client.pipe.pid(), world.backend().keeper, daemon.pid()] {
+        until("it has less than two thirds of it", || {
+            (held(pid, "VmRSS:") * 3 < held(pid, "VmHWM:") * 2).then_some(())
+        });
+    }
+    assert_eq!(client.count(), 2, "what is needed again comes back");
 }

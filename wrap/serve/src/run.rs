@@ -75,6 +75,7 @@ enum Listener {
 /// # Errors
 /// [`NotServed`], before anything was served.
 pub async fn run(settings: Settings) -> Result<(), NotServed> {
+    tokio::spawn(mcp_sessiond_wrap::memory::give_back_once_started());
     let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
     let sessions = Sessions::of_service(settings.service.clone(), options);
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

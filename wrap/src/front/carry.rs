@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, Read, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +31,15 @@ pub struct Carrier {
     /// The thread that reads the host writes here when the host has closed its end and waits for no answer;
     /// the other thread reads it. None: no socket pair could be made.
     leaving: Option<(UnixStream, UnixStream)>,
+    /// Whether a large line was carried since memory was last given back.
+    swollen: AtomicBool,
 }
+
+/// How long nothing comes from the keeper until memory is given back: what was needed to start, or for large lines.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// From this length on, in bytes, a line leaves memory behind that is worth giving back.
+const LARGE: usize = 64 * 1024;
 
 /// How long this process may still pass on lines when the host has closed its end and waits for no answer.
 const LAST_LINES: Duration = Duration::from_millis(500);
@@ -63,7 +72,13 @@ impl Carrier {
     #[must_use]
     pub fn new(output: File) -> Self {
         let leaving = UnixStream::pair().ok();
-        Self { state: Mutex::default(), changed: Condvar::new(), output: Mutex::new(output), leaving }
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            output: Mutex::new(output),
+            leaving,
+            swollen: AtomicBool::new(false),
+        }
     }
 
     /// A keeper is attached: lets the host's lines through. The host's `initialize` goes first, if no former
@@ -168,6 +183,13 @@ impl Carrier {
         }
     }
 
+    /// Notes whether a line leaves memory behind.
+    fn weigh(&self, line: &[u8]) {
+        if line.len() >= LARGE {
+            self.swollen.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn pass_on(&self, line: Line) {
         let line = match line {
             Line::Whole(line) => line,
@@ -177,6 +199,7 @@ impl Carrier {
                 Oversized::Dropped => return,
             },
         };
+        self.weigh(&line);
         if let Some((keeper, line)) = self.keeper_for(line) {
             // If the keeper is lost, the call is among those that the front answers in its place.
             let _ = write_line(&keeper, &line);
@@ -216,6 +239,7 @@ impl Carrier {
         let mut chunk = vec![0; CHUNK];
         let mut passing: Vec<Bytes> = Vec::new();
         let mut unconfirmed = 0;
+        let mut gives_back = true;
         loop {
             {
                 let mut state = lock(&self.state);
@@ -229,6 +253,7 @@ impl Carrier {
                         // With ids of the host's that are longer than any that was seen.
                         Line::Oversized { head, tail } => too_large(&head, &tail),
                     };
+                    self.weigh(&line);
                     state.open.from_keeper(&line);
                     passing.push(match &state.apart {
                         Some(apart) => apart.to_host(&line),
@@ -243,7 +268,8 @@ impl Carrier {
                 unconfirmed = confirm(beside.as_ref(), unconfirmed);
             }
             self.leave_if_done(&reader);
-            if !self.wait_for(&reader) {
+            gives_back |= self.swollen.swap(false, Ordering::Relaxed);
+            if !self.wait_for(&reader, &mut gives_back) {
                 continue;
             }
             if !take_in(&mut reader, &mut chunk, &mut lines) {
@@ -252,12 +278,17 @@ impl Carrier {
         }
     }
 
-    /// Waits until the keeper has sent something. False: the host has closed its end.
-    fn wait_for(&self, reader: &UnixStream) -> bool {
+    /// Waits until the keeper has sent something, and gives memory back if that takes [`SILENCE`]. False: the host has closed its end.
+    fn wait_for(&self, reader: &UnixStream, gives_back: &mut bool) -> bool {
         // recv(2) also wakes up when the other side has read; poll(2) does not.
         let mut awaited = vec![PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
         if let Some((_, told)) = &self.leaving {
             awaited.push(PollFd::new(told.as_fd(), PollFlags::POLLIN));
+        }
+        let silence = PollTimeout::try_from(SILENCE).unwrap_or(PollTimeout::NONE);
+        if *gives_back && poll(&mut awaited, silence) == Ok(0) {
+            mcp_sessiond_process::sys::give_back_memory();
+            *gives_back = false;
         }
         let _ = poll(&mut awaited, PollTimeout::NONE);
         awaited[0].any().unwrap_or(true)

@@ -30,6 +30,7 @@ use crate::front::{Waits, first_time};
 use crate::keeper::front::Outlet;
 use crate::keeper::lines::{Line, Lines};
 use crate::keeper::{self, launch};
+use crate::memory::give_back_once_started;
 use crate::signals::GivenMask;
 
 /// Events of places that wait to be dealt with. More keep their places waiting.
@@ -158,6 +159,7 @@ impl Opened {
     }
 
     async fn serve(self) -> io::Result<()> {
+        tokio::spawn(give_back_once_started());
         let Self { shared, listener, stopper, session, attachment } = self;
         let Attachment { reader, lines, beside, attached, .. } = attachment;
         let placed = listener.try_clone()?;
