@@ -381,12 +381,12 @@ impl Sessiond for Service {
 
     async fn list_contents(self, _: Context, request: ContentPage) -> Result<Vec<ContentInfo>, Error> {
         let after = request.after.map(|(owner, session)| Place { owner, name: session.to_string() });
-        let page = self.contents().inventory(after.as_ref(), PAGE_MAX).await?;
+        let page = Box::pin(self.contents().inventory(after.as_ref(), PAGE_MAX)).await?;
         Ok(page.into_iter().map(|(_, info)| info).collect())
     }
 
     async fn inspect_session(self, _: Context, request: InspectRequest) -> Result<Vec<Inspected>, Error> {
-        self.0.inspect(request).await
+        Box::pin(self.0.inspect(request)).await
     }
 
     async fn sweep(self, _: Context, request: SweepRequest) -> Result<Vec<Ended>, Error> {
@@ -396,11 +396,11 @@ impl Sessiond for Service {
     }
 
     async fn stats(self, _: Context) -> Stats {
-        self.daemon().stats().await
+        Box::pin(self.daemon().stats()).await
     }
 
     async fn metrics(self, _: Context) -> String {
-        self.daemon().metrics().await
+        Box::pin(self.daemon().metrics()).await
     }
 
     async fn settings(self, _: Context) -> Vec<Setting> {
@@ -408,6 +408,6 @@ impl Sessiond for Service {
     }
 
     async fn who_am_i(self, _: Context, request: ClaimRequest) -> Result<WhoAmI, Error> {
-        self.daemon().edge.who_am_i(&self.0.peer, request).await
+        Box::pin(self.daemon().edge.who_am_i(&self.0.peer, request)).await
     }
 }

@@ -8,49 +8,64 @@ use mcp_sessiond_proto::Error;
 use super::Service;
 use crate::counters::{Histogram, Meters, us_since};
 
+// No `async fn`: the future of one holds its arguments twice, and tarpc's future of a call is as large as that of the largest method.
+// Those are moved for every call, so what is large is on the heap before anything awaits it.
 impl Service {
-    /// Runs what changes state to its end, although the caller may hang up.
-    pub(super) async fn detached<T: Send + 'static>(
+    /// Runs what changes state to its end, although the caller may hang up. It begins at once.
+    pub(super) fn detached<T: Send + 'static>(
         &self,
         histogram: fn(&Meters) -> &Histogram,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
-    ) -> Result<T, Error> {
-        let working = async {
-            tokio::spawn(work).await.unwrap_or_else(|_| {
+    ) -> impl Future<Output = Result<T, Error>> + Send {
+        let began = Instant::now();
+        let working = tokio::spawn(work);
+        async move {
+            let done = working.await.unwrap_or_else(|_| {
                 Err(Error::OutcomeUnknown {
                     sentence: "the daemon has failed at this".into(),
                     retry_after_ms: 1_000,
                 })
-            })
-        };
-        self.measured(histogram, working).await
+            });
+            self.count(histogram, began, done.as_ref().err());
+            done
+        }
     }
 
     /// Takes down how long it took, and a refusal under its code.
-    pub(super) async fn measured<T>(
-        &self,
+    pub(super) fn measured<'a, T: Send + 'a>(
+        &'a self,
         histogram: fn(&Meters) -> &Histogram,
-        work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
+        work: impl Future<Output = Result<T, Error>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'a {
         let began = Instant::now();
-        let done = work.await;
-        let meters = &self.daemon().meters;
-        histogram(meters).record(us_since(began));
-        if let Err(error) = &done {
-            meters.counters.refused(error);
+        let work = Box::pin(work);
+        async move {
+            let done = work.await;
+            self.count(histogram, began, done.as_ref().err());
+            done
         }
-        done
     }
 
     /// Takes down a refusal under its code. How long it took is the caller's to say.
-    pub(super) async fn unmeasured<T>(
-        &self,
-        work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let done = work.await;
-        if let Err(error) = &done {
-            self.daemon().meters.counters.refused(error);
+    pub(super) fn unmeasured<'a, T: Send + 'a>(
+        &'a self,
+        work: impl Future<Output = Result<T, Error>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, Error>> + Send + 'a {
+        let work = Box::pin(work);
+        async move {
+            let done = work.await;
+            if let Err(error) = &done {
+                self.daemon().meters.counters.refused(error);
+            }
+            done
         }
-        done
+    }
+
+    fn count(&self, histogram: fn(&Meters) -> &Histogram, began: Instant, refused: Option<&Error>) {
+        let meters = &self.daemon().meters;
+        histogram(meters).record(us_since(began));
+        if let Some(error) = refused {
+            meters.counters.refused(error);
+        }
     }
 }
