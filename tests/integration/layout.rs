@@ -81,17 +81,30 @@ const DAEMON: Rooms = &[
 
 const WRAP: Rooms = &[
     ("signals", &[]),
+    ("memory", &["process"]),
     ("unkept", &["process"]),
     ("keeper", &["signals", "client", "process", "relay"]),
     ("apart", &["client", "relay"]),
     ("front", &["apart", "keeper", "signals", "unkept", "client", "process", "relay"]),
     ("service", &["keeper", "signals", "client", "process"]),
     ("stdio", &["front", "keeper", "signals", "bundle", "relay"]),
-    ("elsewhere", &["front", "keeper", "signals", "stdio", "bundle", "client", "relay"]),
-    ("shared", &["front", "keeper", "signals", "client", "process", "relay"]),
+    ("elsewhere", &["front", "keeper", "memory", "signals", "stdio", "bundle", "client", "relay"]),
+    ("shared", &["front", "keeper", "memory", "signals", "client", "process", "relay"]),
     (
         "several",
-        &["apart", "elsewhere", "front", "keeper", "shared", "signals", "stdio", "bundle", "client", "relay"],
+        &[
+            "apart",
+            "elsewhere",
+            "front",
+            "keeper",
+            "memory",
+            "shared",
+            "signals",
+            "stdio",
+            "bundle",
+            "client",
+            "relay",
+        ],
     ),
 ];
 
