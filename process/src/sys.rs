@@ -337,7 +337,7 @@ pub fn give_back_memory() {
 }
 
 /// Gives the memory of freed buffers back to the system, if the allocator can do that.
-pub fn give_back_freed() {
+fn give_back_freed() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call takes an integer, and the allocator is ready for it at any time.
     unsafe {

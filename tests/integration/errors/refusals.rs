@@ -92,7 +92,6 @@ fn of_claims() {
     assert_refused(peer.call("claim", json!({"instance": 1})), "not_an_ancestor");
     assert_refused(peer.call("claim", json!({"instance": nix::unistd::getppid().as_raw()})), "names_host");
     assert_eq!(stranger(&world, true, "claim", &json!({})), "no_verified_host");
-    row("no_verified_host");
     let claimed = peer.claim();
     let lease = |epoch: u64| json!({"session": claimed["session"], "epoch": epoch.to_string()});
     let epoch: u64 = claimed["epoch"].as_str().and_then(|epoch| epoch.parse().ok()).expect("an epoch");
@@ -112,7 +111,6 @@ fn of_names() {
     let web = json!({"service": "web"});
     peer.call("lease_service", web.clone()).expect("leased");
     assert_eq!(stranger(&world, false, "lease_service", &web), "service_taken");
-    peer.call("release_service", web).expect_err("it is released by its epoch");
 }
 
 fn with_session(world: &World) -> (Peer, Value) {
