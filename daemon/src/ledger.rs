@@ -16,7 +16,7 @@ use mcp_sessiond_proto::Error;
 use mcp_sessiond_registry::{Effect, Snapshot};
 use rusqlite::Connection;
 
-use crate::writer::{self, Database, Failure, Files, RETRY, Rest, Stalled, Writer, may_be_full};
+use crate::writer::{self, Database, Failure, Files, RETRY, Rest, Stalled, Urgency, Writer, may_be_full};
 use ballast::Ballast;
 
 /// The name of the database in the runtime directory.
@@ -150,7 +150,7 @@ impl Ledger {
 
     /// Puts an effect on record, in the order of the calls.
     pub fn record(&mut self, effect: Effect) {
-        self.writer.record(effect);
+        self.writer.record(effect, Urgency::Awaited);
     }
 
     /// Whether what is recorded now has a chance to be kept.

@@ -26,6 +26,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 pub use awaited::Opener;
 #[cfg(feature = "dynamodb")]
@@ -39,7 +40,7 @@ pub use url::{Table, Url, UrlError, shown};
 
 /// Names a record. Nothing finds a record without its owner, so what belongs to another owner is as if it were not
 /// there.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// Whom it belongs to: text without control characters, at most 512 bytes.
     pub owner: String,
@@ -49,14 +50,14 @@ pub struct Place {
 
 /// Changes with every change of a record. It is drawn at random by whoever makes the change, so that one whose answer
 /// was lost is told from somebody else's: the version in place is the one that was drawn, or it is not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version(pub u64);
 
 /// The key of an item within its record: 1 to 256 bytes of any kind, in the order of the bytes.
 pub type Key = Bytes;
 
 /// One item of a record.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     /// Its key.
     pub key: Key,
@@ -110,7 +111,7 @@ pub struct Listed {
 }
 
 /// What a change puts in place of the head.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The new head: at most 64 KiB.
     pub bytes: Bytes,
@@ -119,7 +120,10 @@ pub struct Head {
 }
 
 /// A change of one record. It applies as a whole, in this order, or not at all.
-#[derive(Clone, PartialEq, Eq, Default)]
+///
+/// SQLite's redo log has it as MessagePack, by the order of the fields: a change of this struct, or of one in it, is a new
+/// version of that log.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Change {
     /// The new head. None: the record goes, with all its items.
     pub head: Option<Head>,

@@ -2,15 +2,18 @@
 //! reports how far it has come.
 
 mod database;
+mod queue;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 pub use database::{Database, FileLock, Files, check, check_format};
+pub use queue::Urgency;
+use queue::{Queue, Work};
 
 /// How long after a failed commit the next attempt is made, and after what time clients should try again.
 pub const RETRY: Duration = Duration::from_millis(250);
@@ -97,21 +100,10 @@ impl Rest {
     }
 }
 
-/// What the thread is told.
-#[derive(Debug)]
-enum Told<E> {
-    /// Something to be written.
-    Entry(Mark, E),
-    /// To look after the files.
-    Look,
-    /// Nothing comes any more.
-    End,
-}
-
 /// The writing end.
 #[derive(Debug)]
 pub struct Writer<E> {
-    queue: mpsc::Sender<Told<E>>,
+    queue: Arc<Queue<E>>,
     /// As the thread reports it, and as it is passed on to the tasks that wait.
     reported: watch::Receiver<Progress>,
     progress: watch::Receiver<Progress>,
@@ -138,7 +130,8 @@ impl<E: Send + 'static> Writer<E> {
         what: &'static str,
         commit: impl FnMut(&[E]) -> Result<Rest, Failure> + Send + 'static,
     ) -> io::Result<Self> {
-        let (queue, incoming) = mpsc::channel();
+        let queue = Arc::new(Queue::default());
+        let incoming = queue.clone();
         let (report, reported) = watch::channel(Progress::default());
         let (lives, alive) = watch::channel(());
         std::thread::Builder::new().name(what.into()).spawn(move || {
@@ -150,10 +143,9 @@ impl<E: Send + 'static> Writer<E> {
     }
 
     /// Puts an entry on record, in the order of the calls.
-    pub fn record(&mut self, entry: E) -> Mark {
+    pub fn record(&mut self, entry: E, urgency: Urgency) -> Mark {
         self.last = Mark(self.last.0 + 1);
-        // The thread ends only when this sender is dropped.
-        let _ = self.queue.send(Told::Entry(self.last, entry));
+        self.queue.push(self.last, entry, urgency);
         self.last
     }
 
@@ -197,13 +189,13 @@ impl<E: Send + 'static> Writer<E> {
 
     /// Has the thread look after the files.
     pub fn look(&self) {
-        let _ = self.queue.send(Told::Look);
+        self.queue.look();
     }
 
     /// Has the thread write what it can, and end; entries after this are not kept. The returned future ends
     /// with the thread.
     pub fn end(&self) -> impl Future<Output = ()> + Send + use<E> {
-        let _ = self.queue.send(Told::End);
+        self.queue.end();
         let mut reported = self.reported.clone();
         async move { while reported.changed().await.is_ok() {} }
     }
@@ -214,6 +206,12 @@ impl<E: Send + 'static> Writer<E> {
         let mut progress = self.progress.clone();
         drop(self);
         while progress.changed().await.is_ok() {}
+    }
+}
+
+impl<E> Drop for Writer<E> {
+    fn drop(&mut self) {
+        self.queue.end();
     }
 }
 
@@ -257,70 +255,28 @@ fn passed_on(reported: &watch::Receiver<Progress>) -> watch::Receiver<Progress> 
     progress
 }
 
-/// What the thread has to do.
-#[derive(Debug)]
-struct Work<E> {
-    batch: Vec<E>,
-    last: Mark,
-    looks: bool,
-    /// Whether more may come.
-    open: bool,
-}
-
-impl<E> Work<E> {
-    fn take(&mut self, told: Told<E>) {
-        match told {
-            // The tasks that wait for it learn that it is not kept.
-            Told::Entry(..) if !self.open => {}
-            Told::Entry(mark, entry) => {
-                self.last = mark;
-                self.batch.push(entry);
-            }
-            Told::Look => self.looks = true,
-            Told::End => self.open = false,
-        }
-    }
-
-    /// Takes what has come in.
-    fn take_in(&mut self, incoming: &mpsc::Receiver<Told<E>>) {
-        loop {
-            match incoming.try_recv() {
-                Ok(told) => self.take(told),
-                Err(mpsc::TryRecvError::Empty) => return,
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    self.open = false;
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// Commits until it is told to end or the sender is gone. Repeats a commit that has failed.
+/// Commits until it is told to end or the other end is gone. Repeats a commit that has failed.
 fn write<E>(
     what: &'static str,
     mut commit: impl FnMut(&[E]) -> Result<Rest, Failure>,
-    incoming: &mpsc::Receiver<Told<E>>,
+    incoming: &Queue<E>,
     report: &watch::Sender<Progress>,
 ) {
     let mut rest = Rest::Nothing;
-    let mut work = Work { batch: Vec::new(), last: Mark::default(), looks: false, open: true };
-    while work.open || !work.batch.is_empty() {
+    let mut work = Work::default();
+    while work.is_open || !work.batch.is_empty() {
         let has_failed = report.borrow().failed.is_some();
         if !has_failed && rest == Rest::Nothing {
-            match incoming.recv() {
-                Ok(told) => work.take(told),
-                Err(mpsc::RecvError) => return,
-            }
+            incoming.wait();
         } else if !has_failed {
             // There is work left, so don't wait for more.
-        } else if work.open {
+        } else if work.is_open {
             // Repeat a failed commit only after a pause, however much comes in meanwhile.
             std::thread::sleep(RETRY);
         } else {
             return;
         }
-        work.take_in(incoming);
+        incoming.take(&mut work);
         let looks = std::mem::take(&mut work.looks);
         if work.batch.is_empty() && !looks && !has_failed && rest == Rest::Nothing {
             continue;

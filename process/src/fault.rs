@@ -12,6 +12,15 @@ pub const POINTS: [&str; 6] =
 /// After a group of changes of sessions' contents was committed, before anybody is told.
 pub const CONTENTS_COMMIT: &str = "contents-commit";
 
+/// After a change of a session's contents was appended to the redo log, before anybody is told.
+pub const REDO_WRITTEN: &str = "redo-written";
+
+/// After what the redo log had was committed at the start, before the log is emptied.
+pub const REDO_COMMITTED: &str = "redo-committed";
+
+/// The points of contents, in the order in which a change passes them.
+pub const CONTENTS_POINTS: [&str; 3] = [REDO_WRITTEN, CONTENTS_COMMIT, REDO_COMMITTED];
+
 /// Each time that `setup` replaces a file: its record first, then the host's file.
 pub const FILE_POINTS: [&str; 3] = ["file-created", "file-written", "file-renamed"];
 
@@ -19,7 +28,7 @@ pub const FILE_POINTS: [&str; 3] = ["file-created", "file-written", "file-rename
 #[inline]
 pub fn point(name: &'static str) {
     debug_assert!(
-        POINTS.contains(&name) || FILE_POINTS.contains(&name) || name == CONTENTS_COMMIT,
+        POINTS.contains(&name) || FILE_POINTS.contains(&name) || CONTENTS_POINTS.contains(&name),
         "{name} is not in the list of points"
     );
     #[cfg(feature = "fault-points")]

@@ -1,26 +1,84 @@
 //! The daemon is killed with SIGKILL under writers of state and events: what was acknowledged is there, no number is
-//! given twice, and nothing is missing in between. With `durability = "power"` the files are cut back to their last
+//! given twice, and nothing is missing in between, with a redo log and without one. With `durability = "power"` the files are cut back to their last
 //! fsync, too.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mcp_sessiond_process::fault::{CONTENTS_COMMIT, VARIABLE};
-use mcp_sessiond_tests::{Daemon, Steady, World, gone, random};
+use mcp_sessiond_process::fault::{CONTENTS_COMMIT, REDO_COMMITTED, REDO_WRITTEN, VARIABLE};
+use mcp_sessiond_tests::{Daemon, Steady, World, gone, random, until};
 use serde_json::json;
 
 use crate::writers::{check, some_progress, write_under};
-use crate::{fixture, world};
+use crate::{BINARIES, fixture, world};
 
 const KILLS: u32 = 200;
 
+/// Nothing is pruned here, so every number must be found.
+const NOTHING_PRUNED: &str = "[limits]\nevents = 1000000\nstream_events = 1000000\nstate_keys = 100000\n";
+
 #[test]
 fn nothing_acknowledged_is_lost_in_200_kills() {
-    // Nothing is pruned here, so every number must be found.
-    let world = world("[limits]\nevents = 1000000\nstream_events = 1000000\nstate_keys = 100000\n");
+    let world = world(NOTHING_PRUNED);
+    kill_under_writers(&world, &[CONTENTS_COMMIT]);
+    assert!(world.log.lines(FROM_THE_LOG).is_empty(), "on a disk there is no redo log");
+}
+
+/// As in `/run/user/UID`: what was acknowledged is in the redo log, or in the database, or in both.
+#[test]
+#[cfg(target_os = "linux")]
+fn nothing_acknowledged_is_lost_in_200_kills_where_there_is_a_redo_log() {
+    let world = in_memory();
+    world.configure(NOTHING_PRUNED);
+    kill_under_writers(&world, &[CONTENTS_COMMIT, REDO_WRITTEN]);
+    let found = world.log.lines(FROM_THE_LOG).len();
+    assert!(found > KILLS as usize / 10, "the log had something for the database {found} times");
+}
+
+/// Until it happened some times, the daemon is killed at its start, too: the database has what the log had, and the log
+/// is as it was.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_the_redo_log_had_is_done_once_though_the_start_was_killed() {
+    let world = in_memory();
+    world.configure(NOTHING_PRUNED);
     let mut daemon = world.daemon();
     let mut random = random();
     let written = write_under(&[&world], &mut random, |random, done| {
+        for _ in 0..KILLS / 10 {
+            some_progress(done, random);
+            daemon.restart_with(&[(VARIABLE, &format!("{REDO_WRITTEN}:{}", random.u32(0..60)))]);
+            gone(daemon.pid());
+            daemon.wait();
+            // If the database happens to have everything, it is not killed.
+            daemon.start_with(&[(VARIABLE, REDO_COMMITTED)]);
+            until("it is killed at its start, or lets somebody in", || {
+                daemon.ended().map(drop).or_else(|| UnixStream::connect(world.socket()).ok().map(drop))
+            });
+            daemon.kill();
+            daemon.start_again();
+        }
+    });
+    daemon.restart();
+    check(&world, &written);
+    let found = world.log.lines(FROM_THE_LOG).len();
+    assert!(found > KILLS as usize / 20, "the log had something for the database {found} times");
+}
+
+/// What the daemon says when its redo log had something for the database.
+const FROM_THE_LOG: &str = "the database got what its redo log had for it";
+
+/// A world whose runtime directory is in the machine's memory.
+#[cfg(target_os = "linux")]
+fn in_memory() -> World {
+    World::within(&BINARIES, Path::new("/dev/shm"))
+}
+
+fn kill_under_writers(world: &World, points: &[&str]) {
+    let mut daemon = world.daemon();
+    let mut random = random();
+    let written = write_under(&[world], &mut random, |random, done| {
         for round in 0..KILLS {
             if round % 2 == 0 {
                 some_progress(done, random);
@@ -29,14 +87,14 @@ fn nothing_acknowledged_is_lost_in_200_kills() {
                 gone(daemon.pid());
                 daemon.wait();
             }
-            let fault = format!("{CONTENTS_COMMIT}:{}", random.u32(0..60));
+            let fault = format!("{}:{}", random.choice(points).expect("points"), random.u32(0..60));
             let variables = [(VARIABLE, fault.as_str())];
             // The one that comes next is killed at its point, and the one after that at any moment.
             daemon.start_with(if round % 2 == 0 { &variables } else { &[] });
         }
     });
     daemon.restart();
-    check(&world, &written);
+    check(world, &written);
 }
 
 #[test]

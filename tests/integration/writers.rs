@@ -11,6 +11,9 @@ pub(crate) const WRITERS: usize = 16;
 /// Two writers share one, so that they share its numbers, and one of its streams.
 const SESSIONS: usize = WRITERS / 2;
 
+/// Characters of a large value, and more.
+const LARGE: usize = 66_000;
+
 /// How much was acknowledged to all writers together.
 #[derive(Default)]
 pub(crate) struct Progress {
@@ -131,7 +134,11 @@ impl Writer {
     fn set_state(&mut self, of: &Value) {
         let key = format!("{} {}", self.number, self.random.u8(0..8));
         let expected = self.written.state.get(&key).map_or(json!("0"), |(_, version)| version.clone());
-        let value = self.turn.to_string();
+        let value = match self.random.u8(0..10) {
+            // SQLite's redo log takes none of that size.
+            0 => json!(self.turn.to_string().repeat(LARGE)).to_string(),
+            _ => self.turn.to_string(),
+        };
         let write = json!({"key": key, "value": value, "expected": expected});
         let request = format!("{}-{}", self.number, self.turn);
         // It is repeated when its answer is lost, and never meets itself.

@@ -2,8 +2,10 @@
 //! in groups. The file is this daemon's alone.
 //!
 //! A change is in memory before it is kept. So whoever reads it waits for that too, before it tells anybody
-//! ([`Storage::settled`]): no crash can undo what was told.
+//! ([`Storage::settled`]): no crash can undo what was told. It is kept once it is in the file, or in the [redo log](redo)
+//! where there is one.
 
+mod redo;
 mod schema;
 
 use std::collections::HashMap;
@@ -15,12 +17,14 @@ use futures::FutureExt as _;
 use futures::future::{self, BoxFuture};
 use mcp_sessiond_process::fault;
 use nix::fcntl::{Flock, FlockArg};
+use rusqlite::Connection;
 
 use super::{
     Answer, Change, Durable, Item, Key, Listed, Memory, Place, Record, Scan, Storage, StorageError, Usage,
     Version,
 };
-use crate::writer::{Database, Failure, FileLock, Files, Mark, Rest, Stalled, Waiter, Writer};
+use crate::writer::{Database, Failure, FileLock, Files, Mark, Rest, Stalled, Urgency, Waiter, Writer};
+use redo::{LogId, Number, Redo};
 
 /// What an acknowledged change survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -95,13 +99,44 @@ struct Entry {
     place: Place,
     next: Version,
     change: Change,
+    /// Where it is in the redo log, if it is.
+    redo: Option<Number>,
 }
 
 #[derive(Debug)]
 struct Journal {
     writer: Writer<Entry>,
+    redo: Option<SharedRedo>,
     /// The last change of each record that may not be kept yet.
     marks: HashMap<Place, Mark>,
+}
+
+/// The thread empties it, and everybody else appends to it.
+type SharedRedo = Arc<Mutex<Redo>>;
+
+fn locked(redo: &SharedRedo) -> MutexGuard<'_, Redo> {
+    redo.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Journal {
+    /// Whether the last change of a record waits for the file.
+    fn waits(&self, place: &Place) -> bool {
+        self.marks.get(place).is_some_and(|mark| !self.writer.has_kept(*mark))
+    }
+
+    /// Puts a change into the redo log, if there is one that takes it. It must not follow one that is not in there.
+    fn redone(
+        &self,
+        place: &Place,
+        expected: Option<Version>,
+        next: Version,
+        change: &Change,
+    ) -> Option<Number> {
+        let redo = self.redo.as_ref().filter(|_| !self.waits(place) && self.writer.check().is_ok())?;
+        let number = locked(redo).append(place, expected, next, change)?;
+        fault::point(fault::REDO_WRITTEN);
+        Some(number)
+    }
 }
 
 impl Sqlite {
@@ -113,13 +148,43 @@ impl Sqlite {
         Self::open_with(path, durability, None)
     }
 
+    /// Brings the database up to what its redo log has, and begins a new one, if it can have one.
+    fn redo(
+        path: &Path,
+        connection: &mut Connection,
+        memory: &Memory,
+        durability: Durability,
+    ) -> Result<Option<Redo>, SqliteError> {
+        let failed = |error| SqliteError::Database { path: path.into(), error };
+        let refused = |error| SqliteError::Thread { path: path.into(), error };
+        // Where SQLite's own files are, too.
+        let file = path.canonicalize().map_err(refused)?;
+        let (id, has) = schema::redone(connection).map_err(failed)?;
+        let mut missed = Vec::new();
+        for redo::Logged { place, expected, next, change, .. } in
+            redo::left(&file, id, has).map_err(refused)?
+        {
+            if memory.lock().commit(&place, expected, next, change.clone()).is_ok() {
+                missed.push(Entry { place, next, change, redo: None });
+            }
+        }
+        let id = getrandom::u64().map_err(|error| refused(std::io::Error::other(error.to_string())))?;
+        let id = LogId(id);
+        schema::begin_redo(connection, &missed, id).map_err(failed)?;
+        if !missed.is_empty() {
+            tracing::info!(changes = missed.len(), "the database got what its redo log had for it");
+            fault::point(fault::REDO_COMMITTED);
+        }
+        Redo::begin(&file, id, durability).map_err(refused)
+    }
+
     fn open_with(
         path: &Path,
         durability: Durability,
         lock: Option<Arc<FileLock>>,
     ) -> Result<Self, SqliteError> {
         let failed = |error| SqliteError::Database { path: path.into(), error };
-        let connection = match schema::open(path, durability).map_err(failed)? {
+        let mut connection = match schema::open(path, durability).map_err(failed)? {
             schema::Opened::Ready(connection) => connection,
             schema::Opened::Newer(found) => {
                 return Err(SqliteError::Newer { path: path.into(), found, known: schema::VERSION });
@@ -128,6 +193,12 @@ impl Sqlite {
         };
         let memory = Memory::default();
         schema::load(&connection, &memory).map_err(failed)?;
+        // What has no lock may be open twice, and then neither knows what the other appends.
+        let redo = match lock {
+            Some(_) => Self::redo(path, &mut connection, &memory, durability)?,
+            None => None,
+        };
+        let redo = redo.map(|redo| Arc::new(Mutex::new(redo)));
         if let Err(error) = schema::may_shrink(&connection) {
             tracing::debug!(%error, "could not make the database smaller");
         }
@@ -136,24 +207,28 @@ impl Sqlite {
         let mut database = database.locked_by(lock.as_ref());
         let files = database.files();
         let directory = path.parent().unwrap_or(path).to_owned();
+        let emptied = redo.clone();
         // A daemon that was killed may have left free pages.
         let mut may_shrink = true;
         let commit = move |entries: &[Entry]| -> Result<Rest, Failure> {
             let connection = database.ready()?;
             if entries.is_empty() {
+                emptied.iter().for_each(|redo| locked(redo).committed(None));
                 may_shrink = may_shrink && database.shrink();
                 return Ok(Rest::when(may_shrink));
             }
-            schema::commit(connection, entries).map_err(|error| Failure::of(&error, &directory))?;
+            let redone = entries.iter().rev().find_map(|entry| entry.redo);
+            schema::commit(connection, entries, redone).map_err(|error| Failure::of(&error, &directory))?;
             database.committed();
             fault::point(fault::CONTENTS_COMMIT);
+            emptied.iter().for_each(|redo| locked(redo).committed(redone));
             may_shrink |= entries.iter().any(|entry| entry.change.frees());
             Ok(Rest::when(may_shrink))
         };
         let writer = Writer::start("the sessions' contents", commit)
             .map_err(|error| SqliteError::Thread { path: path.into(), error })?;
         writer.look();
-        let journal = Mutex::new(Journal { writer, marks: HashMap::new() });
+        let journal = Mutex::new(Journal { writer, redo, marks: HashMap::new() });
         Ok(Self { memory, journal, files, _lock: lock })
     }
 
@@ -210,8 +285,10 @@ impl Storage for Sqlite {
     }
 
     fn look_after(&self) {
-        if !self.files.are_in_place() {
-            self.journal().writer.look();
+        let journal = self.journal();
+        if !self.files.are_in_place() || journal.redo.as_ref().is_some_and(|redo| !locked(redo).is_in_place())
+        {
+            journal.writer.look();
         }
     }
 
@@ -220,8 +297,10 @@ impl Storage for Sqlite {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        let ending = self.journal().writer.end();
-        ending.boxed()
+        let mut journal = self.journal();
+        // Nobody would empty it any more.
+        journal.redo = None;
+        journal.writer.end().boxed()
     }
 
     fn read<'a>(&'a self, place: &'a Place, keys: &'a [Key]) -> Answer<'a, Option<Record>> {
@@ -243,9 +322,15 @@ impl Storage for Sqlite {
         let mut journal = self.journal();
         let applied = self.memory.lock().commit(place, expected, next, change.clone());
         let durable = applied.map(|()| {
-            let mark = journal.writer.record(Entry { place: place.clone(), next, change });
+            let redo = journal.redone(place, expected, next, &change);
+            let entry = Entry { place: place.clone(), next, change, redo };
+            if redo.is_some() {
+                journal.writer.record(entry, Urgency::Kept);
+                return Durable::Now;
+            }
+            let mark = journal.writer.record(entry, Urgency::Awaited);
             if journal.marks.len().is_power_of_two() {
-                let Journal { writer, marks } = &mut *journal;
+                let Journal { writer, marks, .. } = &mut *journal;
                 marks.retain(|_, mark| !writer.has_kept(*mark));
             }
             journal.marks.insert(place.clone(), mark);

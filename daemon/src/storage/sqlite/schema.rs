@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
+use super::redo::{LogId, Number};
 use super::{Durability, Entry};
 use crate::storage::{Change, Head, Item, Memory, Place, Version};
 use crate::writer::{self, begin};
@@ -23,6 +24,12 @@ const TABLES: &str = "
         record INTEGER NOT NULL REFERENCES record ON DELETE CASCADE, key BLOB NOT NULL, tag TEXT NOT NULL,
         value BLOB NOT NULL, PRIMARY KEY (record, key)
     ) STRICT, WITHOUT ROWID;";
+
+/// Which redo log the database has, and up to where it has what is in there. Databases of former versions lack it.
+const REDO_TABLE: &str = "
+    CREATE TABLE IF NOT EXISTS redo (id INTEGER PRIMARY KEY CHECK (id = 1), log INTEGER NOT NULL, number INTEGER NOT NULL)
+    STRICT;
+    INSERT OR IGNORE INTO redo VALUES (1, 0, 0);";
 
 pub(super) enum Opened {
     Ready(Connection),
@@ -123,17 +130,44 @@ fn due_from(due_ms: i64) -> u64 {
     if due_ms == i64::MAX { u64::MAX } else { due_ms.cast_unsigned() }
 }
 
-/// Writes all the changes or none. They were found to be right in memory, in this order.
-pub(super) fn commit(connection: &mut Connection, entries: &[Entry]) -> rusqlite::Result<()> {
+/// Writes all the changes or none, and up to which entry of the redo log they go. They were found to be right in memory,
+/// in this order.
+pub(super) fn commit(
+    connection: &mut Connection,
+    entries: &[Entry],
+    redone: Option<Number>,
+) -> rusqlite::Result<()> {
     let transaction = begin(connection)?;
     for entry in entries {
         apply(&transaction, entry)?;
     }
+    if let Some(Number(number)) = redone {
+        transaction.prepare_cached("UPDATE redo SET number = ?1")?.execute([number.cast_signed()])?;
+    }
+    transaction.commit()
+}
+
+/// The redo log that the database had last, and the last of its entries that are in the database.
+pub(super) fn redone(connection: &Connection) -> rusqlite::Result<(LogId, Number)> {
+    connection.execute_batch(REDO_TABLE)?;
+    connection.query_row("SELECT log, number FROM redo", [], |row| {
+        let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+        Ok((LogId(number(0)?), Number(number(1)?)))
+    })
+}
+
+/// Writes what the last redo log had, and that another one begins: both or nothing.
+pub(super) fn begin_redo(connection: &mut Connection, missed: &[Entry], log: LogId) -> rusqlite::Result<()> {
+    let transaction = begin(connection)?;
+    for entry in missed {
+        apply(&transaction, entry)?;
+    }
+    transaction.execute("UPDATE redo SET log = ?1, number = 0", [log.0.cast_signed()])?;
     transaction.commit()
 }
 
 fn apply(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
-    let Entry { place, next, change: Change { head, clear, removes, puts, forget } } = entry;
+    let Entry { place, next, change: Change { head, clear, removes, puts, forget }, .. } = entry;
     let execute = |sql: &str, parameters: &[&dyn rusqlite::ToSql]| {
         transaction.prepare_cached(sql)?.execute(parameters).map(drop)
     };

@@ -1,6 +1,8 @@
 //! What is SQLite's own: the file, and what is told before it is kept. What all backends have in common is in the
 //! contract suite.
 
+use bytes::Bytes;
+
 use super::*;
 use crate::small_disk::SmallDisk;
 use crate::storage::Head;
@@ -17,12 +19,12 @@ fn head(text: &str) -> Change {
 async fn a_newer_database_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("contents.db");
-    let database = rusqlite::Connection::open(&path).expect("a database");
+    let database = Connection::open(&path).expect("a database");
     database.pragma_update(None, "user_version", 99).expect("written");
     drop(database);
     let error = Sqlite::open(&path, Durability::Process).expect_err("refused").to_string();
     assert!(error.contains("version 99") && error.contains("upgrade"), "{error}");
-    let database = rusqlite::Connection::open(&path).expect("a database");
+    let database = Connection::open(&path).expect("a database");
     let version: i64 = database.pragma_query_value(None, "user_version", |row| row.get(0)).expect("read");
     assert_eq!(version, 99);
 }
@@ -31,7 +33,7 @@ async fn a_newer_database_is_refused_and_left_alone() {
 async fn another_program_s_database_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("theirs.db");
-    let database = rusqlite::Connection::open(&path).expect("a database");
+    let database = Connection::open(&path).expect("a database");
     database.execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").expect("written");
     drop(database);
     let before = std::fs::read(&path).expect("read");
@@ -85,4 +87,88 @@ async fn a_full_disk_is_unavailable_and_then_everything_is_kept() {
     let record = again.read(&place("a"), &["k".into()]).await.expect("read").expect("there");
     assert_eq!((record.version, &record.head[..]), (Version(2), &b"two"[..]));
     assert_eq!(record.items[0].as_ref().map(|item| item.value.len()), Some(300_000));
+}
+
+/// One on a small disk, which is in the machine's memory, so that it has a redo log.
+fn with_redo(disk: &SmallDisk) -> (Sqlite, PathBuf) {
+    let path = disk.path().join("contents.db");
+    let sqlite = Sqlite::open_alone(&path, Durability::Process).expect("opened");
+    (sqlite, disk.path().join("contents.db-redo"))
+}
+
+async fn committed(sqlite: &Sqlite, expected: Option<u64>, next: u64, change: Change) -> Durable {
+    let committed = sqlite.commit(&place("a"), expected.map(Version), Version(next), change).await;
+    committed.expect("committed")
+}
+
+fn large() -> Change {
+    let item = Item { key: "k".into(), tag: String::new(), value: vec![7; 100_000].into() };
+    Change { puts: vec![item], ..head("large") }
+}
+
+async fn found(sqlite: &Sqlite) -> Option<(u64, Bytes)> {
+    let record = sqlite.read(&place("a"), &[]).await.expect("read")?;
+    Some((record.version.0, record.head))
+}
+
+#[tokio::test]
+async fn what_follows_on_a_change_that_waits_for_the_file_waits_too() {
+    let disk = SmallDisk::mount(16_384);
+    let (sqlite, _) = with_redo(&disk);
+    assert!(matches!(committed(&sqlite, None, 1, head("small")).await, Durable::Now));
+    let first = committed(&sqlite, Some(1), 2, large()).await;
+    assert!(matches!(first, Durable::Later(_)), "the log does not take it");
+    // The file may have it by now, and whoever is killed then must find both or neither.
+    let second = committed(&sqlite, Some(2), 3, head("small")).await;
+    second.kept().await.expect("kept");
+    sqlite.settled(&place("a")).kept().await.expect("kept");
+    assert!(matches!(committed(&sqlite, Some(3), 4, head("small")).await, Durable::Now));
+}
+
+/// As when it is killed after the commit and before the log is emptied.
+#[tokio::test]
+async fn nothing_comes_back_from_a_log_that_the_file_is_ahead_of() {
+    let disk = SmallDisk::mount(16_384);
+    let (sqlite, log) = with_redo(&disk);
+    let mut version = 0;
+    // It is emptied within some ms, perhaps before it is read.
+    let left = loop {
+        version += 2;
+        assert!(matches!(committed(&sqlite, None, version - 1, head("made")).await, Durable::Now));
+        let left = std::fs::read(&log).expect("read");
+        committed(&sqlite, Some(version - 1), version, Change::default()).await.kept().await.expect("kept");
+        if left.len() > 16 {
+            break left;
+        }
+    };
+    sqlite.closed().await;
+    std::fs::write(&log, left).expect("written");
+    let (sqlite, _) = with_redo(&disk);
+    assert_eq!(found(&sqlite).await, None);
+}
+
+/// As when it is killed before the commit.
+#[tokio::test]
+async fn what_the_file_misses_comes_from_the_log_once() {
+    let disk = SmallDisk::mount(16_384);
+    let (sqlite, log) = with_redo(&disk);
+    sqlite.closed().await;
+    let path = disk.path().join("contents.db");
+    let id = u64::from_le_bytes(std::fs::read(&log).expect("read")[8..16].try_into().expect("eight bytes"));
+    let begin = || Redo::begin(&path, LogId(id), Durability::Process).expect("begun").expect("a log");
+    let fill = |mut redo: Redo| {
+        redo.append(&place("a"), None, Version(1), &head("one")).expect("appended");
+        redo.append(&place("a"), Some(Version(1)), Version(2), &head("two")).expect("appended");
+    };
+    fill(begin());
+    let (sqlite, _) = with_redo(&disk);
+    assert_eq!(found(&sqlite).await, Some((2, "two".into())));
+    sqlite.closed().await;
+    // The same log again is that of a former start.
+    fill(begin());
+    let (sqlite, _) = with_redo(&disk);
+    assert_eq!(found(&sqlite).await, Some((2, "two".into())));
+    sqlite.closed().await;
+    let sqlite = Sqlite::open(&path, Durability::Process).expect("opened");
+    assert_eq!(found(&sqlite).await, Some((2, "two".into())), "it is in the file");
 }
