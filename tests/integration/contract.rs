@@ -43,6 +43,8 @@ macro_rules! contract {
 contract! {
     memory: crate::contract::backends::InMemory;
     sqlite: crate::contract::backends::InSqlite;
+    #[cfg(target_os = "linux")]
+    sqlite_redo: crate::contract::backends::InSqliteRedo;
     #[cfg(feature = "postgres")]
     postgres: crate::contract::backends::InPostgres;
     #[cfg(feature = "dynamodb")]

@@ -93,7 +93,9 @@ impl World {
     /// When there can be no directory.
     #[must_use]
     pub fn new(binaries: &'static Binaries) -> Self {
-        Self::within(binaries, Path::new("/tmp"))
+        // `/dev/shm`: every daemon has a redo log, as in most users' runtime directories.
+        let parent = std::env::var_os("MCP_SESSIOND_TEST_DIR").unwrap_or_else(|| "/tmp".into());
+        Self::within(binaries, Path::new(&parent))
     }
 
     /// A world in a directory of one's choice.

@@ -127,12 +127,17 @@ impl Journal {
     /// Puts a change into the redo log, if there is one that takes it. It must not follow one that is not in there.
     fn redone(
         &self,
+        files: &Files,
         place: &Place,
         expected: Option<Version>,
         next: Version,
         change: &Change,
     ) -> Option<Number> {
         let redo = self.redo.as_ref().filter(|_| !self.waits(place) && self.writer.check().is_ok())?;
+        // What was deleted or replaced is the thread's to put back, or to refuse.
+        if !files.are_in_place() {
+            return None;
+        }
         let number = locked(redo).append(place, expected, next, change)?;
         fault::point(fault::REDO_WRITTEN);
         Some(number)
@@ -322,7 +327,7 @@ impl Storage for Sqlite {
         let mut journal = self.journal();
         let applied = self.memory.lock().commit(place, expected, next, change.clone());
         let durable = applied.map(|()| {
-            let redo = journal.redone(place, expected, next, &change);
+            let redo = journal.redone(&self.files, place, expected, next, &change);
             let entry = Entry { place: place.clone(), next, change, redo };
             if redo.is_some() {
                 journal.writer.record(entry, Urgency::Kept);

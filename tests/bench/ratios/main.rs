@@ -36,8 +36,11 @@ fn main() -> Outcome<()> {
     if let Some(path) = std::env::args().skip_while(|argument| argument != "--echo").nth(1) {
         return peers::echo(&path);
     }
-    let scratch = Scratch::new()?;
-    let daemon = Daemon::start(&scratch, "d", &[])?;
+    let scratch = Scratch::new("/tmp")?;
+    // As `/run/user/UID`, which most users' runtime directory is in: a file system in memory.
+    let memory = Scratch::new("/dev/shm")?;
+    let daemon = Daemon::start(&memory, "d", &[])?;
+    let disk = Daemon::start(&scratch, "d", &[])?;
     let database = format!("storage.url=sqlite:{}", scratch.path().join("power.db").display());
     let power = Daemon::start(&scratch, "p", &[&database, "storage.durability=power"])?;
     let echo = Echo::start(&scratch)?;
@@ -45,6 +48,7 @@ fn main() -> Outcome<()> {
     let synced = Redis::start(&scratch, "synced", &["--appendonly", "yes", "--appendfsync", "always"])?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ours = |name, ask| Work::new(name, ask, &daemon.directory, &daemon.process);
+    let on_disk = |name, ask| Work::new(name, ask, &disk.directory, &disk.process);
     let durable = |name, ask| Work::new(name, ask, &power.directory, &power.process).synced();
     let theirs = |name, ask| Work::new(name, ask, &redis.path, &redis.process);
     let safe = |name, ask| Work::new(name, ask, &synced.path, &synced.process).synced();
@@ -58,15 +62,19 @@ fn main() -> Outcome<()> {
         ours("state get", Ask::StateGet),
         theirs("redis SET", Ask::RedisSet),
         ours("state set", Ask::StateSet),
+        on_disk("state set, on a disk", Ask::StateSet),
         theirs("redis XADD", Ask::RedisXadd(1)),
         ours("append of 1", Ask::Append(1)),
+        on_disk("append of 1, on a disk", Ask::Append(1)),
         theirs("redis XADD, 64 pipelined", Ask::RedisXadd(64)),
         ours("append of 64", Ask::Append(64)),
+        on_disk("append of 64, on a disk", Ask::Append(64)),
         theirs("redis XRANGE of 100", Ask::RedisXrange(100)),
         ours("replay of 100", Ask::Replay(100)),
         theirs("redis XRANGE of 1000", Ask::RedisXrange(1_000)),
         ours("replay of 1000", Ask::Replay(1_000)),
-        ours("store", Ask::Store).synced(),
+        ours("store", Ask::Store),
+        on_disk("store, on a disk", Ask::Store).synced(),
         safe("redis SET, appendfsync always", Ask::RedisSet),
         durable("state set, power", Ask::StateSet),
         safe("redis XADD, appendfsync always", Ask::RedisXadd(1)),

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use crate::caller::Outcome;
 
-/// A private directory on a disk, gone afterwards.
+/// A private directory, gone afterwards.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -17,8 +17,8 @@ impl Scratch {
         &self.0
     }
 
-    pub(crate) fn new() -> io::Result<Self> {
-        let path = PathBuf::from(format!("/tmp/sessiond-bench-{}", std::process::id()));
+    pub(crate) fn new(parent: &str) -> io::Result<Self> {
+        let path = PathBuf::from(format!("{parent}/sessiond-bench-{}", std::process::id()));
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }

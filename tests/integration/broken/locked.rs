@@ -1,14 +1,21 @@
 //! Another program writes to `contents.db`: what that keeps waiting is done once, and what is not known is said.
 
+use std::path::Path;
+
 use mcp_sessiond_tests::{Daemon, Peer, Steady, World, assert_refused};
 use serde_json::{Value, json};
 
 use super::Curious;
-use crate::world;
+use crate::{BINARIES, world};
 
-/// A world with a daemon and a service's session.
+/// A world with a daemon and a service's session. Without a redo log, wherever the world is: each change waits for the
+/// database.
 fn with_session() -> (World, Daemon, Peer) {
-    let world = world("");
+    let world = world("storage.durability = \"power\"");
+    begun(world)
+}
+
+fn begun(world: World) -> (World, Daemon, Peer) {
     let daemon = world.daemon();
     let mut peer = world.peer();
     peer.call("create_session", json!({"service": "web", "session": "s"})).expect("made");
@@ -68,4 +75,30 @@ fn what_may_be_done_later_is_not_told_as_refused_and_is_done_once() {
     let mut said = said(&world);
     said.sort();
     assert_eq!(said, ["\"with a request\"", "\"without one\""]);
+}
+
+/// Where there is a redo log, a change is kept there, for some time.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_another_program_holds_up_is_kept_in_the_redo_log_and_then_not_known() {
+    let (world, mut daemon, mut peer) = begun(World::within(&BINARIES, Path::new("/dev/shm")));
+    let database = world.directory().join("contents.db");
+    let curious = Curious::runs(&database, "sys.stdin.read()");
+    peer.call("append", append("first")).expect("kept");
+    daemon.kill();
+    drop(curious);
+    daemon.start_again();
+    assert_eq!(said(&world), ["\"first\""]);
+    let curious = Curious::runs(&database, "sys.stdin.read()");
+    let mut peer = world.peer();
+    let (mut kept, mut refused) = (1, None);
+    while refused.is_none() {
+        kept += 1;
+        refused = peer.call("append", append("more")).err();
+    }
+    assert_eq!(refused.expect("refused")["code"], "outcome_unknown");
+    drop(curious);
+    let after = Steady::new(world.socket()).done("append", append("after"));
+    // That whose outcome was unknown was done later, once.
+    assert_eq!(after[0]["number"], (kept + 1).to_string());
 }

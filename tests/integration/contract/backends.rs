@@ -85,6 +85,56 @@ impl Backend for InSqlite {
     }
 }
 
+/// [`Sqlite`] with a redo log, since it is in the machine's memory, as in most runtime directories.
+#[cfg(target_os = "linux")]
+pub(crate) struct InSqliteRedo {
+    store: Arc<Sqlite>,
+    directory: TempDir,
+}
+
+#[cfg(target_os = "linux")]
+impl InSqliteRedo {
+    fn opened(directory: &TempDir) -> Arc<Sqlite> {
+        let path = directory.path().join("contents.db");
+        let opened = Arc::new(Sqlite::open_alone(&path, Durability::Process).expect("opened"));
+        assert!(directory.path().join("contents.db-redo").exists(), "/dev/shm is no tmpfs");
+        opened
+    }
+
+    fn directory() -> TempDir {
+        tempfile::tempdir_in("/dev/shm").expect("a directory")
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Backend for InSqliteRedo {
+    const DURABLE: bool = true;
+
+    async fn open() -> Self {
+        let directory = Self::directory();
+        Self { store: Self::opened(&directory), directory }
+    }
+
+    fn store(&self) -> Arc<dyn Storage> {
+        self.store.clone()
+    }
+
+    async fn beside(&self) -> Arc<dyn Storage> {
+        self.store()
+    }
+
+    /// Elsewhere: the case may hold the former handle, and with it the lock. Daemons that are killed with something in
+    /// the log are in `contents_kill`.
+    async fn reopen(&mut self) {
+        self.store.close().await;
+        let directory = Self::directory();
+        for file in ["contents.db", "contents.db-redo"] {
+            std::fs::copy(self.directory.path().join(file), directory.path().join(file)).expect("copied");
+        }
+        (self.store, self.directory) = (Self::opened(&directory), directory);
+    }
+}
+
 #[cfg(feature = "postgres")]
 pub(crate) use in_postgres::InPostgres;
 

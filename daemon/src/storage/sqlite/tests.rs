@@ -172,3 +172,20 @@ async fn what_the_file_misses_comes_from_the_log_once() {
     let sqlite = Sqlite::open(&path, Durability::Process).expect("opened");
     assert_eq!(found(&sqlite).await, Some((2, "two".into())), "it is in the file");
 }
+
+#[tokio::test]
+async fn nothing_is_acknowledged_from_the_log_while_the_file_is_gone() {
+    let disk = SmallDisk::mount(16_384);
+    let (sqlite, _) = with_redo(&disk);
+    let path = disk.path().join("contents.db");
+    assert!(matches!(committed(&sqlite, None, 1, head("one")).await, Durable::Now));
+    std::fs::remove_file(&path).expect("deleted");
+    committed(&sqlite, Some(1), 2, head("two")).await.kept().await.expect("made again");
+    assert!(path.exists());
+    assert!(matches!(committed(&sqlite, Some(2), 3, head("three")).await, Durable::Now));
+    let other = disk.path().join("other.db");
+    std::fs::write(&other, "another").expect("written");
+    std::fs::rename(other, &path).expect("replaced");
+    let refused = committed(&sqlite, Some(3), 4, head("four")).await.kept().await;
+    assert!(matches!(refused, Err(StorageError::Unknown { .. })), "{refused:?}");
+}
