@@ -120,6 +120,7 @@ pub fn run(options: &Options) -> ExitCode {
             // Fails only for who leads a process group, which the process behind --on-demand does not.
             let _ = nix::unistd::setsid();
         }
+        mcp_sessiond_process::sys::share_one_heap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = runtime.block_on(live(options, loaded, &logging));
         // What is detached has had the time to drain.

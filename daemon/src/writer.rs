@@ -285,6 +285,7 @@ fn write<E>(
             Ok(left) => {
                 rest = left;
                 work.batch.clear();
+                work.batch.shrink_to(queue::MANY);
                 if report.borrow().failed.is_some() {
                     tracing::info!("{what} can be written again");
                 }

@@ -328,6 +328,16 @@ pub fn keep_only_standard_streams() -> std::io::Result<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
+/// Has all threads share one heap, for a process whose threads seldom allocate at the same time. A heap of a thread's own grows a page at a
+/// time, each with a call of the system (`mprotect`): that took a seventh of a start with 10,000 sessions. Call it before there are threads.
+pub fn share_one_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call takes two integers.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Gives memory back to the system that this process has no use for at the moment: of freed buffers, and of program text that was
 /// needed only to start. There is no harm where it fails.
 pub fn give_back_memory() {

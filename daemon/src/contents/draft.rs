@@ -14,8 +14,8 @@ use super::head::{self, Done, Head, StreamRow, Will};
 use super::keys;
 use crate::storage::{Change, Head as StoredHead, Item, Key, RECORD_COST, Scan, StorageError, Version};
 
-/// Bytes that a head may grow by unnoticed: numbers in it become longer.
-const HEAD_SLACK: usize = 64;
+/// Bytes that a head may grow by unnoticed: numbers in it become longer, and those that were 0 are written. A power of two.
+const HEAD_SLACK: usize = 128;
 
 /// Why a rule did not come to its end.
 #[derive(Debug)]

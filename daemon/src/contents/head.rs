@@ -29,43 +29,65 @@ pub(super) struct Head {
     pub(super) born: u64,
     pub(super) active_ms: u64,
     /// Lifetimes in ms; 0: without an end.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) idle_ms: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) absolute_ms: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) grace_ms: u64,
     /// Whether a host owns it, and when the daemon of that host looked after it last.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) hosted: bool,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) looked_ms: u64,
     /// Whether a client is attached, and if not, since when.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) attached: bool,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) detached_ms: Option<u64>,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) status: Status,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) terminated_ms: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) bound: Option<Bound>,
     /// The request that created it.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) request: Option<RequestId>,
     /// What its event ids are made with.
     #[serde(with = "serde_bytes")]
     pub(super) secret: [u8; 32],
     /// The number of its last event, and the last that is pruned.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) last_number: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) pruned: u64,
     /// Events that are there, the bytes of their messages, and when the oldest was appended.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) events: u32,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) event_bytes: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) oldest_ms: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) streams: u32,
     /// Streams that have a will, and tasks that are under way.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) wills: u32,
     #[serde(skip_serializing_if = "Tasks::is_none")]
     pub(super) tasks: Tasks,
     /// The version that was given to a state value last.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) state_version: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) state_keys: u32,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) state_bytes: u64,
     /// When the first of its state values expires, or a former one would have; 0: none does.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) state_due_ms: u64,
     /// Until when each of its handles is good.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) handles: Vec<u64>,
     /// The home of the daemon whose machine has the server of the session, in a storage that several daemons share.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,9 +153,9 @@ impl Why {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
+/// Whether it need not be written: most of a head is like this, and each name costs more than the number.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn after(since_ms: u64, lifetime_ms: u64) -> u64 {
@@ -220,18 +242,28 @@ impl Head {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct StreamRow {
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) opened_by: Option<Json>,
     /// The session's last number when it was opened: a cursor from before is of another stream of that name.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) opened_at: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) closed: bool,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) orphaned: bool,
     /// The position of its last event, that event's number, and the number of the first that came with it.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) last_position: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) last_number: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) last_chunk: u64,
     /// The last position that is pruned, and the number from which on there is something of it.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) pruned: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) first_number: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) will: Option<Will>,
@@ -257,13 +289,16 @@ impl fmt::Debug for Will {
 #[serde(default)]
 pub(super) struct TaskRow {
     pub(super) status: TaskStatus,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) message: Option<String>,
     pub(super) created_ms: u64,
     pub(super) updated_ms: u64,
     pub(super) ttl_ms: u64,
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) poll_ms: Option<u32>,
     pub(super) version: u64,
     /// Whose exit is the end of it: as the registry's edge writes it. None: it has ended.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) author: Option<String>,
 }
 
@@ -309,6 +344,7 @@ pub(super) struct Chunk {
     pub(super) position: u64,
     pub(super) at_ms: u64,
     /// The request that they came with.
+    #[serde(skip_serializing_if = "is_default")]
     pub(super) request: Option<RequestId>,
     /// None: a priming event.
     pub(super) messages: Vec<Option<String>>,

@@ -153,7 +153,7 @@ impl Sqlite {
         Self::open_with(path, durability, None)
     }
 
-    /// Brings the database up to what its redo log has, and begins a new one, if it can have one.
+    /// Brings the database up to what its redo log has, and goes on with the log, if it can have one.
     fn redo(
         path: &Path,
         connection: &mut Connection,
@@ -161,26 +161,53 @@ impl Sqlite {
         durability: Durability,
     ) -> Result<Option<Redo>, SqliteError> {
         let failed = |error| SqliteError::Database { path: path.into(), error };
-        let refused = |error| SqliteError::Thread { path: path.into(), error };
         // Where SQLite's own files are, too.
-        let file = path.canonicalize().map_err(refused)?;
-        let (id, has) = schema::redone(connection).map_err(failed)?;
-        let mut missed = Vec::new();
-        for redo::Logged { place, expected, next, change, .. } in
-            redo::left(&file, id, has).map_err(refused)?
-        {
-            if memory.lock().commit(&place, expected, next, change.clone()).is_ok() {
-                missed.push(Entry { place, next, change, redo: None });
+        let file = path.canonicalize().map_err(|error| SqliteError::Thread { path: path.into(), error })?;
+        let (id, mut has) = schema::redone(connection).map_err(failed)?.unwrap_or_default();
+        let left = redo::left(&file, id, has);
+        let left = left.map_err(|error| SqliteError::Thread { path: redo::beside(&file), error })?;
+        if let Some(last) = left.last() {
+            has = last.number;
+            let (mut missed, found) = (Vec::new(), left.len());
+            for redo::Logged { place, expected, next, change, .. } in left {
+                if memory.lock().commit(&place, expected, next, change.clone()).is_ok() {
+                    missed.push(Entry { place, next, change, redo: None });
+                }
+            }
+            schema::commit(connection, &missed, Some(has)).map_err(failed)?;
+            fault::point(fault::REDO_COMMITTED);
+            tracing::info!(changes = missed.len(), "the database got what its redo log had for it");
+            if missed.len() < found {
+                let changes = found - missed.len();
+                tracing::error!(
+                    changes,
+                    "changes of the redo log don't fit the database, and are lost: is that an older copy?"
+                );
             }
         }
-        let id = getrandom::u64().map_err(|error| refused(std::io::Error::other(error.to_string())))?;
-        let id = LogId(id);
-        schema::begin_redo(connection, &missed, id).map_err(failed)?;
-        if !missed.is_empty() {
-            tracing::info!(changes = missed.len(), "the database got what its redo log had for it");
-            fault::point(fault::REDO_COMMITTED);
+        Ok(Self::begun(&file, connection, (id, has), durability).unwrap_or_else(|error| {
+            let log = redo::beside(&file);
+            tracing::warn!(%error, log = %log.display(), "there can be no redo log; each change waits for the database");
+            None
+        }))
+    }
+
+    /// The log of a database that has everything.
+    fn begun(
+        file: &Path,
+        connection: &mut Connection,
+        (mut id, has): (LogId, Number),
+        durability: Durability,
+    ) -> Result<Option<Redo>, Box<dyn std::error::Error>> {
+        if !redo::may_be(file, durability) {
+            redo::delete(file)?;
+            return Ok(None);
         }
-        Redo::begin(&file, id, durability).map_err(refused)
+        if id == LogId::default() {
+            id = LogId::random()?;
+            schema::name_redo(connection, id)?;
+        }
+        Ok(Some(Redo::begin(file, id, has)?))
     }
 
     fn open_with(
@@ -197,7 +224,7 @@ impl Sqlite {
             schema::Opened::Foreign => return Err(SqliteError::Foreign { path: path.into() }),
         };
         let memory = Memory::default();
-        schema::load(&connection, &memory).map_err(failed)?;
+        schema::load(&connection, &memory).and_then(|()| schema::loaded(&connection)).map_err(failed)?;
         // What has no lock may be open twice, and then neither knows what the other appends.
         let redo = match lock {
             Some(_) => Self::redo(path, &mut connection, &memory, durability)?,
@@ -209,22 +236,23 @@ impl Sqlite {
         }
         let set_up = move |connection: &_| schema::set_up(connection, durability);
         let database = Database::new(path, connection, set_up).map_err(failed)?;
-        let mut database = database.locked_by(lock.as_ref());
-        let files = database.files();
+        // The lock is held until the thread has ended, and the database is closed.
+        let mut database = (database.locked_by(lock.as_ref()), lock.clone());
+        let files = database.0.files();
         let directory = path.parent().unwrap_or(path).to_owned();
         let emptied = redo.clone();
         // A daemon that was killed may have left free pages.
         let mut may_shrink = true;
         let commit = move |entries: &[Entry]| -> Result<Rest, Failure> {
-            let connection = database.ready()?;
+            let connection = database.0.ready()?;
             if entries.is_empty() {
                 emptied.iter().for_each(|redo| locked(redo).committed(None));
-                may_shrink = may_shrink && database.shrink();
+                may_shrink = may_shrink && database.0.shrink();
                 return Ok(Rest::when(may_shrink));
             }
             let redone = entries.iter().rev().find_map(|entry| entry.redo);
             schema::commit(connection, entries, redone).map_err(|error| Failure::of(&error, &directory))?;
-            database.committed();
+            database.0.committed();
             fault::point(fault::CONTENTS_COMMIT);
             emptied.iter().for_each(|redo| locked(redo).committed(redone));
             may_shrink |= entries.iter().any(|entry| entry.change.frees());

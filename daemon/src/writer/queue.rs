@@ -1,4 +1,4 @@
-//! From the tasks to the thread that writes for them. The thread is woken only where somebody waits for it.
+//! From the tasks to the thread that writes for them. What nobody waits for wakes it at most once in a while.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::Mark;
 const LINGER: Duration = Duration::from_millis(10);
 
 /// As many such entries are committed at once without waiting for more, for the one that comes next may be waited for.
-const MANY: usize = 512;
+pub(super) const MANY: usize = 512;
 
 /// Whether anybody waits for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,13 +7,14 @@
 //! `/run/user/UID`: there no write waits for a disk, so the thread that serves everybody can do it itself, and the log
 //! survives what the database survives. Elsewhere, and with `storage.durability = "power"`, there is none.
 //!
-//! The file begins with [`MAGIC`] and the log's id (8 bytes, little-endian), which is drawn at every start and stands in
-//! the database, too. Each entry is its length in bytes (4 bytes, little-endian) and a [`Logged`] as MessagePack. Entries
-//! have numbers, and the database says, in the same commit, up to which it has them. The file is only appended to and
-//! cut, so an entry that a SIGKILL interrupted is the last one, and too short.
+//! The file begins with [`MAGIC`] and the log's id (8 bytes, little-endian), which stands in the database, too. Each entry
+//! is its length in bytes (4 bytes, little-endian) and a [`Logged`] as MessagePack. Entries have numbers, which go on for
+//! ever, and the database says, in the same commit, up to which it has them. The file is only appended to and cut, so an
+//! entry that a SIGKILL interrupted is the last one, and too short.
 
+use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -29,14 +30,14 @@ const MAGIC: &[u8; 8] = b"mcpsred1";
 /// The magic and the id.
 const HEADER: u64 = 16;
 
-/// The largest entry in bytes: larger ones wait for the database, which writes them as fast.
+/// The most bytes of values in an entry: larger ones wait for the database, which writes them as fast.
 const ENTRY_MAX: usize = 64 * 1024;
 
-/// As many bytes at most, in memory that nobody else can use. Then changes wait until the database has caught up.
+/// When the log has so many bytes, in memory that nobody else can use, changes wait until the database has caught up.
 const LOG_MAX: u64 = 4 * 1024 * 1024;
 
-/// As long at most nothing is acknowledged that only the log has. Then changes wait for the database, and learn what
-/// is wrong with it.
+/// For so long at most, changes are acknowledged that only the log has. Then they wait for the database, and learn what is
+/// wrong with it.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
 
 /// An entry as it is read.
@@ -63,28 +64,44 @@ struct Logging<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub(super) struct Number(pub(super) u64);
 
-/// Tells a log from all others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Tells a log from all others; 0: none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct LogId(pub(super) u64);
 
-#[derive(Debug)]
+impl LogId {
+    /// # Errors
+    /// When the kernel has no randomness.
+    pub(super) fn random() -> io::Result<Self> {
+        getrandom::u64().map(Self).map_err(|error| io::Error::other(error.to_string()))
+    }
+}
+
 pub(super) struct Redo {
     path: PathBuf,
     file: File,
     id: LogId,
-    /// How far it is whole: at least the [`HEADER`] where it can be appended to.
+    /// How many of its bytes are entries, and the header.
     bytes: u64,
-    /// Whether there may be more behind that, which could not be cut off.
-    has_litter: bool,
+    /// Whether it can be appended to: the file is there, and has nothing behind these bytes.
+    takes: bool,
     last: Number,
-    /// When the first entry came that is in there.
+    /// The last that the database has.
+    committed: Number,
+    /// Since when the database may not have something that is in there.
     since: Option<Instant>,
     /// The entry on its way, kept for its room.
     entry: Vec<u8>,
 }
 
+// Without the entry, which has people's data.
+impl fmt::Debug for Redo {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Redo({} bytes, {:?} of {:?})", self.bytes, self.committed, self.last)
+    }
+}
+
 /// The log of a database.
-fn beside(database: &Path) -> PathBuf {
+pub(super) fn beside(database: &Path) -> PathBuf {
     let mut path = database.to_owned().into_os_string();
     path.push("-redo");
     path.into()
@@ -102,10 +119,22 @@ fn is_in_memory(_: &Path) -> bool {
     false
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = std::fs::OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.custom_flags(nix::libc::O_NOFOLLOW).open(path)
+/// Opens what is ours, and no link.
+fn open(path: &Path, options: &mut std::fs::OpenOptions) -> io::Result<File> {
+    let file = options
+        .read(true)
+        .mode(0o600)
+        .custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK)
+        .open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.uid() != nix::unistd::geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is no file of this user's"));
+    }
+    Ok(file)
+}
+
+fn made(path: &Path) -> io::Result<File> {
+    open(path, std::fs::OpenOptions::new().write(true).create(true).truncate(false))
 }
 
 /// What a killed daemon has left for a database that names this log and has its entries up to this number.
@@ -113,24 +142,29 @@ fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// When there is a log that can't be read: what was acknowledged may be in there.
 pub(super) fn left(database: &Path, id: LogId, has: Number) -> io::Result<Vec<Logged>> {
-    match std::fs::read(beside(database)) {
-        Ok(bytes) => Ok(entries(&bytes, id).into_iter().filter(|entry| entry.number > has).collect()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    let mut bytes = Vec::new();
+    match open(&beside(database), &mut std::fs::OpenOptions::new()) {
+        Ok(mut file) => file.read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    Ok(entries(&bytes, id)?.into_iter().filter(|entry| entry.number > has).collect())
 }
 
 /// The whole entries.
-fn entries(mut bytes: &[u8], id: LogId) -> Vec<Logged> {
+fn entries(mut bytes: &[u8], id: LogId) -> io::Result<Vec<Logged>> {
     let mut entries = Vec::new();
+    if bytes.len() as u64 <= HEADER {
+        return Ok(entries);
+    }
     let mut take = |count: usize| bytes.split_off(..count);
-    match (take(MAGIC.len()), take(8)) {
-        (Some(magic), Some(of)) if magic == MAGIC && of == id.0.to_le_bytes() => {}
-        (None, _) | (_, None) => return entries,
-        _ => {
-            tracing::warn!("the redo log beside the database is that of another one; it is left out");
-            return entries;
-        }
+    if take(MAGIC.len()) != Some(MAGIC) {
+        let sentence = "another version of mcp-sessiond has written it; start that version once, or delete the file, and what it has is lost";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
+    }
+    if take(8) != Some(&id.0.to_le_bytes()) {
+        tracing::warn!("the redo log beside the database is another one's; it is left out");
+        return Ok(entries);
     }
     while let Some(length) = take(4) {
         let length = length.try_into().map_or(usize::MAX, |length| u32::from_le_bytes(length) as usize);
@@ -138,53 +172,60 @@ fn entries(mut bytes: &[u8], id: LogId) -> Vec<Logged> {
         match rmp_serde::from_slice(entry) {
             Ok(entry) => entries.push(entry),
             Err(_) => {
-                tracing::error!(
-                    after = entries.len(),
-                    "the redo log is damaged; the changes behind these entries are lost"
-                );
+                let after = entries.len();
+                tracing::error!(after, "the redo log is damaged; the changes behind these entries are lost");
                 break;
             }
         }
     }
-    entries
+    Ok(entries)
+}
+
+/// Whether a database can have a log.
+pub(super) fn may_be(database: &Path, durability: Durability) -> bool {
+    durability == Durability::Process && database.parent().is_some_and(is_in_memory)
+}
+
+/// Deletes the log of a database that has everything and can have none.
+///
+/// # Errors
+/// Those of the file system.
+pub(super) fn delete(database: &Path) -> io::Result<()> {
+    match std::fs::remove_file(beside(database)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 impl Redo {
-    /// Begins the log of a database that names it. None: it can have none, and one that there was is deleted.
+    /// Begins the log of a database that has everything up to this number.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn begin(database: &Path, id: LogId, durability: Durability) -> io::Result<Option<Self>> {
+    pub(super) fn begin(database: &Path, id: LogId, has: Number) -> io::Result<Self> {
         let path = beside(database);
-        if durability != Durability::Process || !path.parent().is_some_and(is_in_memory) {
-            return match std::fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(None),
-            };
-        }
         let mut redo = Self {
-            file: open(&path)?,
+            file: made(&path)?,
             path,
             id,
             bytes: 0,
-            has_litter: false,
-            last: Number::default(),
+            takes: false,
+            last: has,
+            committed: has,
             since: None,
             entry: Vec::new(),
         };
         redo.empty();
-        Ok(Some(redo))
+        Ok(redo)
     }
 
     /// Empties it: the database has everything. Until that has succeeded, it takes nothing.
-    pub(super) fn empty(&mut self) {
+    fn empty(&mut self) {
         let header = [&MAGIC[..], &self.id.0.to_le_bytes()].concat();
-        self.bytes = 0;
+        let emptied = self.file.set_len(0).and_then(|()| self.file.write_all_at(&header, 0));
+        self.takes = emptied.is_ok();
+        self.bytes = HEADER;
         self.since = None;
-        match self.file.set_len(0).and_then(|()| self.file.write_all_at(&header, 0)) {
-            Ok(()) => (self.bytes, self.has_litter) = (HEADER, false),
-            Err(error) => tracing::debug!(%error, "the redo log can't be emptied"),
-        }
     }
 
     /// Appends a change. None: it is not in there, and has to wait for the database.
@@ -195,10 +236,14 @@ impl Redo {
         next: Version,
         change: &Change,
     ) -> Option<Number> {
-        let is_open = (HEADER..LOG_MAX).contains(&self.bytes) && !self.has_litter;
         let is_behind = self.since.is_some_and(|since| since.elapsed() > BEHIND_MAX);
         let size: usize = change.puts.iter().map(|item| item.value.len()).sum();
-        if !is_open || is_behind || size > ENTRY_MAX {
+        if !self.takes || self.bytes > LOG_MAX || is_behind || size > ENTRY_MAX {
+            return None;
+        }
+        // Nobody would find in it what it takes, and what is in it is in the database soon.
+        self.takes = self.file.metadata().is_ok_and(|own| own.nlink() > 0);
+        if !self.takes {
             return None;
         }
         self.entry.clear();
@@ -210,7 +255,7 @@ impl Redo {
         self.entry[..4].copy_from_slice(&length.to_le_bytes());
         if self.file.write_all_at(&self.entry, self.bytes).is_err() {
             // A part of it may be there.
-            self.has_litter = self.file.set_len(self.bytes).is_err();
+            self.takes = self.file.set_len(self.bytes).is_ok();
             return None;
         }
         self.bytes += self.entry.len() as u64;
@@ -219,17 +264,26 @@ impl Redo {
         Some(number)
     }
 
-    /// The database has everything up to this entry. The log may have been deleted meanwhile: then it is made again.
+    /// The database has everything up to this entry; None: of what is in there, nothing more. The log may have been deleted
+    /// meanwhile: then it is made again, once the database has all that was in it.
     pub(super) fn committed(&mut self, up_to: Option<Number>) {
+        self.committed = up_to.unwrap_or(self.committed);
+        if self.committed < self.last {
+            // What is left came after those.
+            self.since = up_to.map(|_| Instant::now()).or(self.since);
+            return;
+        }
         if !self.is_in_place() {
-            match open(&self.path) {
-                // What only the former one had is in the database within some ms.
-                Ok(file) => (self.file, self.bytes) = (file, 0),
-                Err(error) => tracing::warn!(%error, "the redo log was deleted, and can't be made again"),
+            self.takes = false;
+            match made(&self.path) {
+                Ok(file) => self.file = file,
+                Err(error) => {
+                    tracing::debug!(%error, "the redo log was deleted, and can't be made again");
+                    return;
+                }
             }
         }
-        let is_empty = self.bytes == HEADER && !self.has_litter;
-        if self.bytes == 0 || !is_empty && up_to.is_some_and(|up_to| up_to == self.last) {
+        if !self.takes || self.bytes > HEADER {
             self.empty();
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use super::redo::{LogId, Number};
@@ -28,8 +29,7 @@ const TABLES: &str = "
 /// Which redo log the database has, and up to where it has what is in there. Databases of former versions lack it.
 const REDO_TABLE: &str = "
     CREATE TABLE IF NOT EXISTS redo (id INTEGER PRIMARY KEY CHECK (id = 1), log INTEGER NOT NULL, number INTEGER NOT NULL)
-    STRICT;
-    INSERT OR IGNORE INTO redo VALUES (1, 0, 0);";
+    STRICT;";
 
 pub(super) enum Opened {
     Ready(Connection),
@@ -50,6 +50,7 @@ pub(super) fn open(path: &Path, durability: Durability) -> rusqlite::Result<Open
         connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     }
     set_up(&connection, durability)?;
+    connection.pragma_update(None, "cache_size", CACHE_TO_LOAD)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     writer::check_format(&connection, path)?;
     match version {
@@ -99,26 +100,49 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Reads everything.
+/// Reads everything, in two passes side by side: records and items are in the same order.
 pub(super) fn load(connection: &Connection, memory: &Memory) -> rusqlite::Result<()> {
-    let mut records = connection.prepare("SELECT id, owner, name, version, head, due_ms FROM record")?;
-    let mut items = connection.prepare("SELECT key, tag, value FROM item WHERE record = ?1")?;
-    let mut rows = records.query([])?;
+    let mut records =
+        connection.prepare("SELECT id, owner, name, version, head, due_ms FROM record ORDER BY id")?;
+    let mut items = connection.prepare("SELECT record, key, tag, value FROM item ORDER BY record, key")?;
+    let (mut rows, mut items) = (records.query([])?, items.query([])?);
     let mut tables = memory.lock();
+    let mut next = items.next()?;
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
-        let item = |row: &rusqlite::Row<'_>| {
-            let (key, value): (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(2)?);
-            Ok(Item { key: key.into(), tag: row.get(1)?, value: value.into() })
-        };
-        let items = items.query_map([id], item)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut own = Vec::new();
+        while let Some(item) = next {
+            let of: i64 = item.get(0)?;
+            if of > id {
+                break;
+            }
+            // Of a record that is not there it is nobody's.
+            if of == id {
+                own.push(Item { key: bytes(item, 1)?, tag: item.get(2)?, value: bytes(item, 3)? });
+            }
+            next = items.next()?;
+        }
         let place = Place { owner: row.get(1)?, name: row.get(2)? };
         let version = Version(row.get::<_, i64>(3)?.cast_unsigned());
-        let due_ms = due_from(row.get(5)?);
-        let head = Head { bytes: row.get::<_, Vec<u8>>(4)?.into(), due_ms };
-        tables.insert(&place, version, head, items);
+        let head = Head { bytes: bytes(row, 4)?, due_ms: due_from(row.get(5)?) };
+        tables.insert(&place, version, head, own);
     }
     Ok(())
+}
+
+fn bytes(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Bytes> {
+    Ok(Bytes::copy_from_slice(row.get_ref(column)?.as_blob()?))
+}
+
+/// Pages that SQLite keeps in memory, in KiB, while everything is checked and read, which it does several times; and its own
+/// default, for the writes after that.
+const CACHE_TO_LOAD: i64 = -64 * 1024;
+const CACHE_TO_WRITE: i64 = -2_000;
+
+/// Everything has been read.
+pub(super) fn loaded(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "cache_size", CACHE_TO_WRITE)?;
+    connection.execute_batch("PRAGMA shrink_memory")
 }
 
 /// Never is the greatest number there is.
@@ -147,22 +171,23 @@ pub(super) fn commit(
     transaction.commit()
 }
 
-/// The redo log that the database had last, and the last of its entries that are in the database.
-pub(super) fn redone(connection: &Connection) -> rusqlite::Result<(LogId, Number)> {
-    connection.execute_batch(REDO_TABLE)?;
-    connection.query_row("SELECT log, number FROM redo", [], |row| {
+/// The redo log of the database, and the last of its entries that are in the database. None: it had none so far.
+pub(super) fn redone(connection: &Connection) -> rusqlite::Result<Option<(LogId, Number)>> {
+    if !connection.table_exists(None, "redo")? {
+        return Ok(None);
+    }
+    let row = |row: &rusqlite::Row<'_>| {
         let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
         Ok((LogId(number(0)?), Number(number(1)?)))
-    })
+    };
+    connection.query_row("SELECT log, number FROM redo", [], row).optional()
 }
 
-/// Writes what the last redo log had, and that another one begins: both or nothing.
-pub(super) fn begin_redo(connection: &mut Connection, missed: &[Entry], log: LogId) -> rusqlite::Result<()> {
+/// Notes the log that a database has from now on.
+pub(super) fn name_redo(connection: &mut Connection, LogId(log): LogId) -> rusqlite::Result<()> {
     let transaction = begin(connection)?;
-    for entry in missed {
-        apply(&transaction, entry)?;
-    }
-    transaction.execute("UPDATE redo SET log = ?1, number = 0", [log.0.cast_signed()])?;
+    transaction.execute_batch(REDO_TABLE)?;
+    transaction.execute("INSERT OR REPLACE INTO redo VALUES (1, ?1, 0)", [log.cast_signed()])?;
     transaction.commit()
 }
 

@@ -49,7 +49,7 @@ async fn a_file_is_one_daemon_s() {
     let one = Sqlite::open_alone(&path, Durability::Process).expect("opened");
     let other = Sqlite::open_alone(&path, Durability::Process).expect_err("it is taken");
     assert!(matches!(other, SqliteError::Locked { .. }), "{other}");
-    drop(one);
+    one.closed().await;
     Sqlite::open_alone(&path, Durability::Process).expect("it is free again");
 }
 
@@ -111,18 +111,85 @@ async fn found(sqlite: &Sqlite) -> Option<(u64, Bytes)> {
     Some((record.version.0, record.head))
 }
 
+/// Another program that writes, until it is dropped.
+fn other(disk: &SmallDisk) -> Connection {
+    let other = Connection::open(disk.path().join("contents.db")).expect("opened");
+    other.execute_batch("BEGIN IMMEDIATE").expect("begun");
+    other
+}
+
 #[tokio::test]
 async fn what_follows_on_a_change_that_waits_for_the_file_waits_too() {
     let disk = SmallDisk::mount(16_384);
     let (sqlite, _) = with_redo(&disk);
     assert!(matches!(committed(&sqlite, None, 1, head("small")).await, Durable::Now));
+    let other = other(&disk);
     let first = committed(&sqlite, Some(1), 2, large()).await;
     assert!(matches!(first, Durable::Later(_)), "the log does not take it");
-    // The file may have it by now, and whoever is killed then must find both or neither.
     let second = committed(&sqlite, Some(2), 3, head("small")).await;
+    assert!(matches!(second, Durable::Later(_)), "whoever is killed now finds both or neither");
+    assert!(matches!(sqlite.settled(&place("a")), Durable::Later(_)));
+    drop(other);
     second.kept().await.expect("kept");
-    sqlite.settled(&place("a")).kept().await.expect("kept");
+    assert!(matches!(sqlite.settled(&place("a")), Durable::Now));
     assert!(matches!(committed(&sqlite, Some(3), 4, head("small")).await, Durable::Now));
+}
+
+/// Nothing has to be written for a start, where the log has nothing.
+#[tokio::test]
+async fn it_is_opened_while_another_program_writes() {
+    let disk = SmallDisk::mount(16_384);
+    let (sqlite, _) = with_redo(&disk);
+    committed(&sqlite, None, 1, head("one")).await.kept().await.expect("kept");
+    sqlite.closed().await;
+    let other = other(&disk);
+    let (sqlite, _) = with_redo(&disk);
+    assert_eq!(found(&sqlite).await, Some((1, "one".into())));
+    drop(other);
+    assert!(matches!(committed(&sqlite, Some(1), 2, head("two")).await, Durable::Now));
+}
+
+/// As an orderly end finds it: what it can't commit stays in the log.
+#[tokio::test]
+async fn what_could_not_be_committed_at_the_end_is_in_the_log() {
+    let disk = SmallDisk::mount(16_384);
+    let (sqlite, _) = with_redo(&disk);
+    committed(&sqlite, None, 1, large()).await.kept().await.expect("kept");
+    let other = other(&disk);
+    assert!(matches!(committed(&sqlite, Some(1), 2, head("two")).await, Durable::Now));
+    sqlite.closed().await;
+    drop(other);
+    let (sqlite, _) = with_redo(&disk);
+    assert_eq!(found(&sqlite).await, Some((2, "two".into())));
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_committed_all_the_same() {
+    let disk = SmallDisk::mount(16_384);
+    let (sqlite, log) = with_redo(&disk);
+    let mut changes = mcp_sessiond_process::changes::Changes::new().expect("the system reports changes");
+    changes.watch_file(&log).expect("watched");
+    assert!(matches!(committed(&sqlite, None, 1, head("one")).await, Durable::Now));
+    while std::fs::metadata(&log).expect("a log").len() > 16 {
+        changes.wait().await.expect("reported");
+        changes.take();
+    }
+    let database = Connection::open(disk.path().join("contents.db")).expect("opened");
+    let records: i64 = database.query_row("SELECT count(*) FROM record", [], |row| row.get(0)).expect("read");
+    assert_eq!(records, 1);
+}
+
+#[tokio::test]
+async fn a_log_that_can_not_be_read_is_named() {
+    let disk = SmallDisk::mount(16_384);
+    let (sqlite, log) = with_redo(&disk);
+    sqlite.closed().await;
+    std::fs::remove_file(&log).expect("deleted");
+    std::os::unix::fs::symlink("elsewhere", &log).expect("a link");
+    let path = disk.path().join("contents.db");
+    let refused =
+        Sqlite::open_alone(&path, Durability::Process).expect_err("it may be what was acknowledged");
+    assert!(refused.to_string().contains("contents.db-redo: "), "{refused}");
 }
 
 /// As when it is killed after the commit and before the log is emptied.
@@ -155,22 +222,24 @@ async fn what_the_file_misses_comes_from_the_log_once() {
     sqlite.closed().await;
     let path = disk.path().join("contents.db");
     let id = u64::from_le_bytes(std::fs::read(&log).expect("read")[8..16].try_into().expect("eight bytes"));
-    let begin = || Redo::begin(&path, LogId(id), Durability::Process).expect("begun").expect("a log");
-    let fill = |mut redo: Redo| {
+    let fill = || {
+        let mut redo = Redo::begin(&path, LogId(id), Number::default()).expect("begun");
         redo.append(&place("a"), None, Version(1), &head("one")).expect("appended");
         redo.append(&place("a"), Some(Version(1)), Version(2), &head("two")).expect("appended");
     };
-    fill(begin());
+    fill();
     let (sqlite, _) = with_redo(&disk);
     assert_eq!(found(&sqlite).await, Some((2, "two".into())));
+    committed(&sqlite, Some(2), 3, Change::default()).await.kept().await.expect("kept");
     sqlite.closed().await;
-    // The same log again is that of a former start.
-    fill(begin());
+    // It has these by their numbers, although nothing else says so any more.
+    fill();
     let (sqlite, _) = with_redo(&disk);
-    assert_eq!(found(&sqlite).await, Some((2, "two".into())));
+    assert_eq!(found(&sqlite).await, None);
+    committed(&sqlite, None, 4, head("four")).await.kept().await.expect("kept");
     sqlite.closed().await;
     let sqlite = Sqlite::open(&path, Durability::Process).expect("opened");
-    assert_eq!(found(&sqlite).await, Some((2, "two".into())), "it is in the file");
+    assert_eq!(found(&sqlite).await, Some((4, "four".into())), "it is in the file");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ fn change(value: &[u8]) -> Change {
 
 fn begun(disk: &SmallDisk) -> (PathBuf, Redo) {
     let database = disk.path().join("contents.db");
-    let redo = Redo::begin(&database, ID, Durability::Process).expect("begun").expect("a log: it is a tmpfs");
+    let redo = Redo::begin(&database, ID, Number::default()).expect("begun");
     (database, redo)
 }
 
@@ -104,7 +104,7 @@ fn what_does_not_fit_is_not_in_there_and_harms_nothing() {
     append(&mut redo, 1..=1, b"value");
     assert_eq!(append(&mut redo, 2..=2, &[7; ENTRY_MAX + 1]), [None], "it is too large");
     let filler = disk.fill();
-    // The page that it has began to fill holds some more.
+    // The page that it has begun to fill holds some more.
     let mut last = 1;
     while append(&mut redo, last + 1..=last + 1, &[7; 500]) != [None] {
         last += 1;
@@ -130,32 +130,54 @@ fn it_takes_only_so_much_and_again_when_the_database_has_caught_up() {
 }
 
 #[test]
-fn one_that_was_deleted_is_made_again() {
+fn one_that_was_deleted_takes_nothing_and_is_made_again_when_the_database_has_everything() {
     let disk = SmallDisk::mount(1_024);
     let (database, mut redo) = begun(&disk);
-    append(&mut redo, 1..=1, b"value");
+    append(&mut redo, 1..=2, b"value");
     assert!(redo.is_in_place());
     std::fs::remove_file(beside(&database)).expect("deleted");
     assert!(!redo.is_in_place());
+    assert_eq!(append(&mut redo, 3..=3, b"value"), [None]);
+    redo.committed(Some(Number(1)));
+    assert!(!redo.is_in_place(), "the second would follow on what is nowhere");
+    assert_eq!(append(&mut redo, 3..=3, b"value"), [None]);
+    std::fs::create_dir(beside(&database)).expect("a directory");
+    redo.committed(Some(Number(2)));
+    assert_eq!(append(&mut redo, 3..=3, b"value"), [None], "it can't be made");
+    std::fs::remove_dir(beside(&database)).expect("removed");
     redo.committed(None);
     assert!(redo.is_in_place());
-    append(&mut redo, 2..=2, b"value");
-    assert_eq!(versions(&left(&database, ID, Number(0)).expect("read")), [2]);
+    append(&mut redo, 3..=3, b"value");
+    assert_eq!(versions(&left(&database, ID, Number(2)).expect("read")), [3]);
 }
 
 #[test]
 fn there_is_none_on_a_disk_or_where_the_power_may_go() {
     let disk = SmallDisk::mount(1_024);
-    let (database, redo) = begun(&disk);
-    drop(redo);
-    let file = || beside(&database).exists();
-    assert!(file());
-    assert!(Redo::begin(&database, ID, Durability::Power).expect("asked").is_none());
-    assert!(!file(), "what the former one has left is in the database by now");
+    let database = disk.path().join("contents.db");
+    assert!(may_be(&database, Durability::Process));
+    assert!(!may_be(&database, Durability::Power));
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
-    let database = directory.path().join("contents.db");
-    assert!(Redo::begin(&database, ID, Durability::Process).expect("asked").is_none());
-    assert!(!beside(&database).exists());
+    assert!(!may_be(&directory.path().join("contents.db"), Durability::Process));
+}
+
+#[test]
+fn one_of_another_version_is_not_passed_over() {
+    let disk = SmallDisk::mount(1_024);
+    let (database, mut redo) = begun(&disk);
+    redo.file.write_all_at(b"mcpsred0", 0).expect("written");
+    assert!(left(&database, ID, Number(0)).expect("read").is_empty(), "it has nothing");
+    append(&mut redo, 1..=1, b"value");
+    let refused = left(&database, ID, Number(0)).expect_err("refused").to_string();
+    assert!(refused.contains("another version"), "{refused}");
+}
+
+#[test]
+fn values_are_not_shown() {
+    let disk = SmallDisk::mount(1_024);
+    let (_, mut redo) = begun(&disk);
+    append(&mut redo, 1..=1, b"value");
+    assert_eq!(format!("{redo:?}"), "Redo(78 bytes, Number(0) of Number(1))");
 }
 
 /// What another user has put there would be followed.
@@ -164,6 +186,7 @@ fn a_link_is_not_followed() {
     let disk = SmallDisk::mount(1_024);
     let database = disk.path().join("contents.db");
     std::os::unix::fs::symlink(disk.path().join("elsewhere"), beside(&database)).expect("a link");
-    Redo::begin(&database, ID, Durability::Process).expect_err("refused");
+    Redo::begin(&database, ID, Number::default()).expect_err("refused");
+    left(&database, ID, Number::default()).expect_err("refused");
     assert!(!disk.path().join("elsewhere").exists());
 }
