@@ -42,9 +42,9 @@ macro_rules! contract {
 
 contract! {
     memory: crate::contract::backends::InMemory;
-    sqlite: crate::contract::backends::InSqlite;
+    sqlite: crate::contract::backends::InSqlite<false>;
     #[cfg(target_os = "linux")]
-    sqlite_redo: crate::contract::backends::InSqliteRedo;
+    sqlite_redo: crate::contract::backends::InSqlite<true>;
     #[cfg(feature = "postgres")]
     postgres: crate::contract::backends::InPostgres;
     #[cfg(feature = "dynamodb")]

@@ -50,69 +50,32 @@ impl Backend for InMemory {
     }
 }
 
-/// [`Sqlite`], in a directory of its own.
-pub(crate) struct InSqlite {
+/// [`Sqlite`], in a directory of its own. With a redo log that is in the machine's memory, as most runtime directories are.
+pub(crate) struct InSqlite<const REDO: bool> {
     store: Arc<Sqlite>,
     directory: TempDir,
 }
 
-impl InSqlite {
-    fn opened(directory: &TempDir) -> Arc<Sqlite> {
-        let path = directory.path().join("contents.db");
-        Arc::new(Sqlite::open(&path, Durability::Process).expect("opened"))
-    }
-}
-
-impl Backend for InSqlite {
-    const DURABLE: bool = true;
-
-    async fn open() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        Self { store: Self::opened(&directory), directory }
-    }
-
-    fn store(&self) -> Arc<dyn Storage> {
-        self.store.clone()
-    }
-
-    async fn beside(&self) -> Arc<dyn Storage> {
-        self.store()
-    }
-
-    async fn reopen(&mut self) {
-        // What was kept is in the file, whatever its thread is doing: SQLite lets another in.
-        self.store = Self::opened(&self.directory);
-    }
-}
-
-/// [`Sqlite`] with a redo log, since it is in the machine's memory, as in most runtime directories.
-#[cfg(target_os = "linux")]
-pub(crate) struct InSqliteRedo {
-    store: Arc<Sqlite>,
-    directory: TempDir,
-}
-
-#[cfg(target_os = "linux")]
-impl InSqliteRedo {
-    fn opened(directory: &TempDir) -> Arc<Sqlite> {
-        let path = directory.path().join("contents.db");
-        let opened = Arc::new(Sqlite::open_alone(&path, Durability::Process).expect("opened"));
-        assert!(directory.path().join("contents.db-redo").exists(), "/dev/shm is no tmpfs");
-        opened
-    }
-
+impl<const REDO: bool> InSqlite<REDO> {
     fn directory() -> TempDir {
-        tempfile::tempdir_in("/dev/shm").expect("a directory")
+        let parent = if REDO { "/dev/shm".into() } else { std::env::temp_dir() };
+        tempfile::tempdir_in(parent).expect("a directory")
+    }
+
+    fn opened(directory: TempDir) -> Self {
+        let path = directory.path().join("contents.db");
+        let opened = if REDO { Sqlite::open_alone } else { Sqlite::open };
+        let store = Arc::new(opened(&path, Durability::Process).expect("opened"));
+        assert_eq!(directory.path().join("contents.db-redo").exists(), REDO, "/dev/shm is a tmpfs");
+        Self { store, directory }
     }
 }
 
-#[cfg(target_os = "linux")]
-impl Backend for InSqliteRedo {
+impl<const REDO: bool> Backend for InSqlite<REDO> {
     const DURABLE: bool = true;
 
     async fn open() -> Self {
-        let directory = Self::directory();
-        Self { store: Self::opened(&directory), directory }
+        Self::opened(Self::directory())
     }
 
     fn store(&self) -> Arc<dyn Storage> {
@@ -123,15 +86,20 @@ impl Backend for InSqliteRedo {
         self.store()
     }
 
-    /// Elsewhere: the case may hold the former handle, and with it the lock. Daemons that are killed with something in
-    /// the log are in `contents_kill`.
     async fn reopen(&mut self) {
-        self.store.close().await;
         let directory = Self::directory();
-        for file in ["contents.db", "contents.db-redo"] {
-            std::fs::copy(self.directory.path().join(file), directory.path().join(file)).expect("copied");
+        if REDO {
+            // The case may hold the former handle, and with it the lock. Daemons that are killed with something in the log
+            // are in `contents_kill`.
+            self.store.close().await;
+            for file in ["contents.db", "contents.db-redo"] {
+                std::fs::copy(self.directory.path().join(file), directory.path().join(file)).expect("copied");
+            }
+            *self = Self::opened(directory);
+        } else {
+            // What was kept is in the file, whatever its thread is doing: SQLite lets another in.
+            *self = Self::opened(std::mem::replace(&mut self.directory, directory));
         }
-        (self.store, self.directory) = (Self::opened(&directory), directory);
     }
 }
 
