@@ -2,7 +2,7 @@
 //! in groups. The file is this daemon's alone.
 //!
 //! A change is in memory before it is kept. So whoever reads it waits for that too, before it tells anybody
-//! ([`Storage::settled`]): no crash can undo what was told. It is kept once it is in the file, or in the [redo log](redo)
+//! ([`Storage::settled`]): no crash can undo what was told. It is kept once it is in the file, or in the redo log
 //! where there is one.
 
 mod redo;
