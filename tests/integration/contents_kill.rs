@@ -1,6 +1,6 @@
 //! The daemon is killed with SIGKILL under writers of state and events: what was acknowledged is there, no number is
-//! given twice, and nothing is missing in between, with a redo log and without one. With `durability = "power"` the files are cut back to their last
-//! fsync, too.
+//! given twice, and nothing is missing in between, with a redo log and without one. With `durability = "power"` the
+//! files are cut back to their last fsync, too.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

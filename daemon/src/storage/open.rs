@@ -74,6 +74,8 @@ fn advice(error: &SqliteError) -> &'static str {
             Some(DiskFull) => "; make room there",
             _ => "; see that the daemon may read and write there",
         },
+        // A redo log of another version: its sentence says so.
+        SqliteError::Thread { error, .. } if error.kind() == std::io::ErrorKind::InvalidData => "",
         SqliteError::Thread { .. } => "; see that the daemon may read and write there",
         SqliteError::Newer { .. } | SqliteError::Foreign { .. } | SqliteError::Locked { .. } => "",
     }

@@ -190,6 +190,11 @@ async fn a_log_that_can_not_be_read_is_named() {
     let refused =
         Sqlite::open_alone(&path, Durability::Process).expect_err("it may be what was acknowledged");
     assert!(refused.to_string().contains("contents.db-redo: "), "{refused}");
+    std::fs::remove_file(&log).expect("deleted");
+    std::fs::write(&log, b"mcpsred0, and what another version has in its log").expect("written");
+    let refused = Sqlite::open_alone(&path, Durability::Process).expect_err("nobody here can read it");
+    let told = crate::storage::OpenError::from(refused).to_string();
+    assert!(told.contains("contents.db-redo: another version") && told.ends_with("is lost"), "{told}");
 }
 
 /// As when it is killed after the commit and before the log is emptied.
