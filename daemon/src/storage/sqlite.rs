@@ -134,11 +134,13 @@ impl Journal {
         change: &Change,
     ) -> Option<Number> {
         let redo = self.redo.as_ref().filter(|_| !self.waits(place) && self.writer.check().is_ok())?;
+        let mut redo = locked(redo);
         // What was deleted or replaced is the thread's to put back, or to refuse.
-        if !files.are_in_place() {
+        if !redo.is_with(|| files.are_in_place()) {
             return None;
         }
-        let number = locked(redo).append(place, expected, next, change)?;
+        let number = redo.append(place, expected, next, change)?;
+        drop(redo);
         fault::point(fault::REDO_WRITTEN);
         Some(number)
     }

@@ -12,6 +12,8 @@
 //! ever, and the database says, in the same commit, up to which it has them. The file is only appended to and cut, so an
 //! entry that a SIGKILL interrupted is the last one, and too short.
 
+mod glance;
+
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Durability;
 use crate::storage::{Change, Place, Version};
+use glance::Glance;
 
 /// What the file begins with, with the version of its format.
 const MAGIC: &[u8; 8] = b"mcpsred1";
@@ -82,8 +85,10 @@ pub(super) struct Redo {
     id: LogId,
     /// How many of its bytes are entries, and the header.
     bytes: u64,
-    /// Whether it can be appended to: the file is there, and has nothing behind these bytes.
+    /// Whether it can be appended to: the file has nothing behind these bytes.
     takes: bool,
+    /// Whether it is where the next daemon looks for it, and the database's files are, too.
+    glance: Glance,
     last: Number,
     /// The last that the database has.
     committed: Number,
@@ -210,6 +215,7 @@ impl Redo {
             id,
             bytes: 0,
             takes: false,
+            glance: Glance::default(),
             last: has,
             committed: has,
             since: None,
@@ -228,6 +234,12 @@ impl Redo {
         self.since = None;
     }
 
+    /// Whether this file is in place, and so are the `others` that belong to it. If not, nobody would find what it takes.
+    pub(super) fn is_with(&mut self, others: impl FnOnce() -> bool) -> bool {
+        let Self { path, file, glance, .. } = self;
+        path.parent().is_some_and(|directory| glance.finds(directory, || is_at(path, file) && others()))
+    }
+
     /// Appends a change. None: it is not in there, and has to wait for the database.
     pub(super) fn append(
         &mut self,
@@ -239,11 +251,6 @@ impl Redo {
         let is_behind = self.since.is_some_and(|since| since.elapsed() > BEHIND_MAX);
         let size: usize = change.puts.iter().map(|item| item.value.len()).sum();
         if !self.takes || self.bytes > LOG_MAX || is_behind || size > ENTRY_MAX {
-            return None;
-        }
-        // Nobody would find in it what it takes, and what is in it is in the database soon.
-        self.takes = self.file.metadata().is_ok_and(|own| own.nlink() > 0);
-        if !self.takes {
             return None;
         }
         self.entry.clear();
@@ -290,11 +297,15 @@ impl Redo {
 
     /// Whether the file is where the next daemon looks for it.
     pub(super) fn is_in_place(&self) -> bool {
-        let id = |found: &std::fs::Metadata| (found.dev(), found.ino());
-        match (std::fs::symlink_metadata(&self.path), self.file.metadata()) {
-            (Ok(found), Ok(own)) => id(&found) == id(&own),
-            _ => false,
-        }
+        is_at(&self.path, &self.file)
+    }
+}
+
+fn is_at(path: &Path, file: &File) -> bool {
+    let id = |found: &std::fs::Metadata| (found.dev(), found.ino());
+    match (std::fs::symlink_metadata(path), file.metadata()) {
+        (Ok(found), Ok(own)) => id(&found) == id(&own),
+        _ => false,
     }
 }
 

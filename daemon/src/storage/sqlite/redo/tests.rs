@@ -26,7 +26,12 @@ fn begun(disk: &SmallDisk) -> (PathBuf, Redo) {
 fn append(redo: &mut Redo, versions: std::ops::RangeInclusive<u64>, value: &[u8]) -> Vec<Option<Number>> {
     let expected = |version| (version > 1).then(|| Version(version - 1));
     versions
-        .map(|version| redo.append(&place("a"), expected(version), Version(version), &change(value)))
+        .map(|version| {
+            let next = Version(version);
+            redo.is_with(|| true)
+                .then(|| redo.append(&place("a"), expected(version), next, &change(value)))
+                .flatten()
+        })
         .collect()
 }
 
