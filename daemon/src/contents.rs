@@ -37,6 +37,7 @@ mod tasks;
 mod unused;
 mod wills;
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,6 +68,9 @@ const RETRY_AFTER_MS: u32 = 500;
 
 /// The same where somebody has to do something about it first, in ms: longer than clients wait.
 const MEND_RETRY_MS: u32 = 10_000;
+
+/// Bytes of versions that are drawn at once: 64 of them, which take as long as one.
+const VERSIONS_BYTES: usize = 512;
 
 /// The sessions that a storage holds.
 pub struct Contents {
@@ -283,9 +287,18 @@ fn is_session(place: &Place) -> bool {
     !handles::is_handle(place) && !signs::is_sign(place) && !secrets::is_secret(place)
 }
 
-/// A version that nobody has drawn before.
+/// A version that nobody has drawn before. It is no secret, so the kernel is asked for many at once.
 fn draw_version() -> Version {
-    Version(u64::from_ne_bytes(draw()))
+    thread_local! {
+        static DRAWN: RefCell<Vec<[u8; 8]>> = const { RefCell::new(Vec::new()) };
+    }
+    let drawn = DRAWN.with_borrow_mut(|drawn| {
+        if drawn.is_empty() {
+            drawn.extend_from_slice(draw::<VERSIONS_BYTES>().as_chunks().0);
+        }
+        drawn.pop()
+    });
+    Version(u64::from_ne_bytes(drawn.unwrap_or_else(draw)))
 }
 
 /// Random bytes from the kernel.

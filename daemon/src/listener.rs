@@ -1,12 +1,12 @@
 //! Connections: which the daemon accepts, how many, and how long they may take for their hello.
 
+mod calls;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use mcp_sessiond_process::socket::Listener;
 use mcp_sessiond_process::{self as process, Peer, PeerError};
 use mcp_sessiond_proto::codec;
@@ -14,13 +14,14 @@ use mcp_sessiond_proto::frame::Budget;
 use mcp_sessiond_proto::hello::{Answer, Hello, HelloError};
 use mcp_sessiond_proto::service::{METHODS, Sessiond, SessiondRequest};
 use tarpc::RequestName as _;
-use tarpc::server::{BaseChannel, Channel, Config as ChannelConfig};
+use tarpc::server::Serve as _;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::counters::{count, us_since};
 use crate::service::{Conversation, Daemon, Service};
+use calls::Calls;
 
 /// How long a peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,9 +44,6 @@ const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 
 /// How long after its start the daemon gives back what it needed only for that.
 const STARTED_AFTER: Duration = Duration::from_secs(5);
-
-/// How many answers of one connection may wait to be written before its requests have to wait (backpressure).
-const ANSWERS_WAITING: usize = 16;
 
 /// Serves connections until `draining` says otherwise, then waits for the calls under way. The caller limits
 /// that time.
@@ -145,40 +143,21 @@ async fn converse(
     let Ok(codec) = hello.accept() else { return };
     let transport = codec::server(stream, codec, hello.frame_max, place.frames.clone());
     let most = daemon.edge.settings().loaded.config.limits.requests_per_connection;
-    let channel = BaseChannel::new(ChannelConfig { pending_response_buffer: ANSWERS_WAITING }, transport)
-        .max_concurrent_requests(most);
-    let pid = id.pid;
     let service = Service(Arc::new(Conversation::new(daemon.clone(), place.peer.clone(), hello.version)));
-    let mut requests = Box::pin(channel.requests());
-    // In this task, not in tasks of their own: most calls are answered before anything could be scheduled.
-    let mut calls = FuturesUnordered::new();
-    loop {
-        // In this order: a call that has ended still has to be written, which polling the requests does.
-        tokio::select! {
-            biased;
-            request = requests.next() => match request {
-                Some(Ok(request)) => {
-                    let meters = daemon.meters.clone();
-                    let method = method(&request.get().message);
-                    let call = request.execute(service.clone().serve());
-                    calls.push(async move {
-                        let began = Instant::now();
-                        call.await;
-                        meters.requested(method, us_since(began));
-                    });
-                    // A peer that sends many requests at once must not delay the first answer.
-                    let _ = calls.next().now_or_never();
-                }
-                Some(Err(error)) => {
-                    count(&daemon.edge.meters.counters.connections_broken_total);
-                    tracing::debug!(pid, %error, "a connection was broken off");
-                    return;
-                }
-                None => return,
-            },
-            Some(()) = calls.next() => {}
-            () = drained(&mut draining), if calls.is_empty() => return,
+    let meters = daemon.meters.clone();
+    let calls = Calls::new(transport, most, move |context, request| {
+        let began = Instant::now();
+        let (meters, method) = (meters.clone(), method(&request));
+        let call = service.clone().serve().serve(context, request);
+        async move {
+            let answer = call.await;
+            meters.requested(method, us_since(began));
+            answer
         }
+    });
+    if let Err(error) = calls.run(drained(&mut draining)).await {
+        count(&daemon.edge.meters.counters.connections_broken_total);
+        tracing::debug!(pid = id.pid, %error, "a connection was broken off");
     }
 }
 

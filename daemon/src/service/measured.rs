@@ -1,8 +1,12 @@
 //! How calls are carried out: those that change something go on although the caller hangs up; how long each takes, and what is refused, is
 //! counted.
 
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::task::Poll;
 use std::time::Instant;
 
+use futures::FutureExt as _;
 use mcp_sessiond_proto::Error;
 
 use super::Service;
@@ -11,16 +15,23 @@ use crate::counters::{Histogram, Meters, us_since};
 // No `async fn`: the future of one holds its arguments twice, and tarpc's future of a call is as large as that of the largest method.
 // Those are moved for every call, so what is large is on the heap before anything awaits it.
 impl Service {
-    /// Runs what changes state to its end, although the caller may hang up. It begins at once.
+    /// Runs what changes state to its end, although the caller may hang up. It begins in the caller's task, where most of it
+    /// ends at once; what has to wait gets a task of its own.
     pub(super) fn detached<T: Send + 'static>(
         &self,
         histogram: fn(&Meters) -> &Histogram,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> impl Future<Output = Result<T, Error>> + Send {
         let began = Instant::now();
-        let working = tokio::spawn(work);
+        // It may panic, as a task may: then this call has failed, and what else the connection carries goes on.
+        let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
         async move {
-            let done = working.await.unwrap_or_else(|_| {
+            let begun = poll_fn(|task| Poll::Ready(work.as_mut().poll(task))).await;
+            let ended = match begun {
+                Poll::Ready(ended) => ended.ok(),
+                Poll::Pending => tokio::spawn(work).await.ok().and_then(Result::ok),
+            };
+            let done = ended.unwrap_or_else(|| {
                 Err(Error::OutcomeUnknown {
                     sentence: "the daemon has failed at this".into(),
                     retry_after_ms: 1_000,
