@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use mcp_sessiond_process::directory::{DIRECTORY_MODE, Directory};
+use mcp_sessiond_process::directory::{self, DIRECTORY_MODE, Directory};
 use mcp_sessiond_process::fault;
 use mcp_sessiond_proto::Token;
 use mcp_sessiond_proto::token::TOKEN_MAX;
@@ -78,6 +78,7 @@ pub enum Corruption {
 #[derive(Debug)]
 pub struct Tokens {
     runtime: OwnedFd,
+    is_in_memory: bool,
 }
 
 impl Tokens {
@@ -86,7 +87,8 @@ impl Tokens {
     /// # Errors
     /// When it is not a directory of ours with mode 0700.
     pub fn open(runtime: &Directory) -> io::Result<Self> {
-        let tokens = Self { runtime: runtime.as_fd().try_clone_to_owned()? };
+        let is_in_memory = directory::is_in_memory(runtime);
+        let tokens = Self { runtime: runtime.as_fd().try_clone_to_owned()?, is_in_memory };
         tokens.directory()?;
         Ok(tokens)
     }
@@ -98,6 +100,12 @@ impl Tokens {
     pub fn read(&self, file: TokenFile) -> io::Result<Found> {
         let directory = self.directory()?;
         read_token(&directory, &file.to_string())
+    }
+
+    /// Whether to write one waits for no disk.
+    #[must_use]
+    pub fn are_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 
     /// Puts a token in the place of a file's former one. Blocks until the disk has it.

@@ -14,6 +14,21 @@ use nix::unistd::geteuid;
 /// here.
 pub const DIRECTORY_MODE: u32 = 0o700;
 
+/// Whether no write in this directory waits for a disk: the file system keeps its files in memory, as that of `/run/user/UID` does.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn is_in_memory(directory: impl AsFd) -> bool {
+    let found = nix::sys::statfs::fstatfs(directory);
+    found.is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::TMPFS_MAGIC)
+}
+
+/// Whether no write in this directory waits for a disk. Only Linux is asked.
+#[cfg(not(target_os = "linux"))]
+#[must_use]
+pub fn is_in_memory(_: impl AsFd) -> bool {
+    false
+}
+
 /// A runtime directory that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {

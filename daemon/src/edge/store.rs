@@ -91,8 +91,11 @@ impl Edge {
         begun
     }
 
-    /// Writes a token, off the thread that serves: it waits for the disk. The caller has the file's lock.
+    /// Writes a token: where that waits for a disk, on another thread than the one that serves. The caller has the file's lock.
     async fn write(&self, file: TokenFile, token: Token) -> std::io::Result<()> {
+        if self.tokens.are_in_memory() {
+            return self.tokens.write(file, &token);
+        }
         let tokens = Arc::clone(&self.tokens);
         let writing = tokio::task::spawn_blocking(move || tokens.write(file, &token));
         writing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))

@@ -112,16 +112,8 @@ pub(super) fn beside(database: &Path) -> PathBuf {
     path.into()
 }
 
-/// Whether no write in this directory waits for a disk.
-#[cfg(target_os = "linux")]
 fn is_in_memory(directory: &Path) -> bool {
-    let found = nix::sys::statfs::statfs(directory);
-    found.is_ok_and(|found| found.filesystem_type() == nix::sys::statfs::TMPFS_MAGIC)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_in_memory(_: &Path) -> bool {
-    false
+    File::open(directory).is_ok_and(mcp_sessiond_process::directory::is_in_memory)
 }
 
 /// Opens what is ours, and no link.
