@@ -10,6 +10,9 @@ use sha2::Sha256;
 /// Bytes of the code that stands before what an id says: 128 bits can't be guessed.
 const CODE_LEN: usize = 16;
 
+/// Bytes that a number takes at most.
+const NUMBER_MAX: usize = 10;
+
 /// What an event id says, to who made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
@@ -35,7 +38,8 @@ impl EventIds {
     }
 
     pub(super) fn make(&self, place: &Position) -> EventId {
-        let mut id = vec![0; CODE_LEN];
+        let mut id = Vec::with_capacity(CODE_LEN + 3 * NUMBER_MAX + place.stream.as_str().len());
+        id.extend([0; CODE_LEN]);
         put(&mut id, place.number);
         put(&mut id, place.number - place.chunk);
         put(&mut id, place.position);

@@ -1,7 +1,7 @@
 //! Hosts that start a server twice from one process, as Claude Desktop does for its chat and for its agent panel, and whatever
 //! else makes a former server unreachable.
 
-use mcp_sessiond_tests::{Client, Front, World, gone};
+use mcp_sessiond_tests::{Client, Front, World, gone, until};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -207,6 +207,17 @@ fn a_conversation_that_was_left_takes_its_server_along() {
     backends(&world, 1);
 }
 
+/// How often keepers have told the daemon how a front has left.
+fn leavings(world: &World) -> usize {
+    const COUNT: &str = "mcp_sessiond_request_seconds_count{method=\"front_left\"} ";
+    let stats = world.sessiond(&["debug", "stats", "--prometheus"]).output().expect("it runs");
+    let stats = String::from_utf8(stats.stdout).expect("text");
+    stats
+        .lines()
+        .find_map(|line| line.strip_prefix(COUNT))
+        .map_or(0, |count| count.parse().expect("a number"))
+}
+
 #[test]
 fn an_entry_that_was_edited_ends_its_former_server() {
     let world = twins(50);
@@ -220,7 +231,11 @@ fn an_entry_that_was_edited_ends_its_former_server() {
         let mut server = start(&[]);
         assert_eq!(server.count(), 1);
         let former = world.backend().pid();
+        let said = leavings(&world);
         end(&mut server, Way::Close);
+        until("the keeper has told the daemon how its front has left", || {
+            (leavings(&world) > said).then_some(())
+        });
         let mut server = start(&["--edited"]);
         assert_eq!(server.count(), 1);
         server.pipe.errors.wait("configuration was edited");

@@ -44,6 +44,8 @@ pub struct Message<'a> {
     pub kind: Kind<'a>,
     /// Its parameters' text.
     pub params: Option<&'a str>,
+    /// Their `_meta`, once it was read: the rest of a large message is read for it, too.
+    meta: OnceCell<Result<Option<Meta<'a>>, Unclear>>,
 }
 
 /// The kinds of messages. An id is its raw text.
@@ -185,7 +187,7 @@ impl<'a> Message<'a> {
             }
             _ => return None,
         };
-        Some(Self { text, raw, kind, params: read.params.map(RawValue::get) })
+        Some(Self { text, raw, kind, params: read.params.map(RawValue::get), meta: OnceCell::new() })
     }
 
     /// A part of this message, if it is what was sent.
@@ -237,13 +239,17 @@ impl<'a> Message<'a> {
     }
 
     fn read_meta(&self) -> Result<Option<Meta<'a>>, Unclear> {
+        *self.meta.get_or_init(|| Self::meta_of(self.params))
+    }
+
+    fn meta_of(params: Option<&'a str>) -> Result<Option<Meta<'a>>, Unclear> {
         #[derive(Deserialize)]
         struct Params<'a> {
             #[serde(borrow, default)]
             _meta: Option<&'a RawValue>,
         }
         let is_object = |text: &&str| text.trim_ascii_start().starts_with('{');
-        let Some(params) = self.params.filter(is_object) else { return Ok(None) };
+        let Some(params) = params.filter(is_object) else { return Ok(None) };
         let params = object::<Params<'a>>(params).ok_or(Unclear)?;
         let Some(meta) = params._meta.map(RawValue::get).filter(is_object) else { return Ok(None) };
         object(meta).map(Some).ok_or(Unclear)
@@ -285,9 +291,10 @@ impl<'a> Message<'a> {
 pub const LISTEN: &str = "subscriptions/listen";
 
 /// Something is said twice.
+#[derive(Clone, Copy)]
 struct Unclear;
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Deserialize)]
 struct Meta<'a> {
     #[serde(borrow, default, rename = "progressToken")]
     token: Option<&'a RawValue>,

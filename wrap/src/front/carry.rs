@@ -89,7 +89,7 @@ impl Carrier {
     pub fn attached(&self, keeper: UnixStream, beside: Option<UnixStream>) -> io::Result<()> {
         let mut state = lock(&self.state);
         if let Some(initialize) = state.open.unanswered() {
-            write_line(&keeper, initialize)?;
+            write_lines(&keeper, std::slice::from_ref(initialize))?;
         }
         state.keeper = Some(Arc::new(keeper));
         state.beside = beside;
@@ -137,16 +137,12 @@ impl Carrier {
     pub fn from_host(&self, mut input: File, mut lines: LineBuffer, releaser: Releaser) {
         let mut chunk = vec![0; CHUNK];
         loop {
-            while let Some(line) = lines.next_line() {
-                self.pass_on(line);
-            }
+            self.pass_on(std::iter::from_fn(|| lines.next_line()));
             if !take_in(&mut input, &mut chunk, &mut lines) {
                 break;
             }
         }
-        if let Some(line) = lines.last_line() {
-            self.pass_on(line);
-        }
+        self.pass_on(lines.last_line().into_iter());
         let mut state = lock(&self.state);
         state.closed = true;
         say_goodbye(&state);
@@ -190,19 +186,39 @@ impl Carrier {
         }
     }
 
-    fn pass_on(&self, line: Line) {
-        let line = match line {
-            Line::Whole(line) => line,
+    /// Passes lines of the host on to the keeper, all that are there in one piece.
+    fn pass_on(&self, lines: impl Iterator<Item = Line>) {
+        let mut passing: Vec<Bytes> = Vec::new();
+        let mut to: Option<Arc<UnixStream>> = None;
+        for line in lines {
+            let Some(line) = self.readable(line) else { continue };
+            self.weigh(&line);
+            let Some((keeper, line)) = self.keeper_for(line) else { continue };
+            if !to.as_ref().is_some_and(|former| Arc::ptr_eq(former, &keeper)) {
+                // A former keeper is lost, with all that it was not given.
+                passing.clear();
+                to = Some(keeper);
+            }
+            passing.push(line);
+        }
+        if let Some(keeper) = to {
+            // If the keeper is lost, the calls are among those that the front answers in its place.
+            let _ = write_lines(&keeper, &passing);
+        }
+    }
+
+    /// A line of the host as the keeper can take it. None: it is too long, and the host got an error, if it waits for an answer.
+    fn readable(&self, line: Line) -> Option<Bytes> {
+        match line {
+            Line::Whole(line) => Some(line),
             Line::Oversized { head, tail } => match Oversized::of_host(&head, &tail) {
-                Oversized::Failed(line) => line,
-                Oversized::Refused(line) => return self.tell_host(&line),
-                Oversized::Dropped => return,
+                Oversized::Failed(line) => Some(line),
+                Oversized::Refused(line) => {
+                    self.tell_host(&line);
+                    None
+                }
+                Oversized::Dropped => None,
             },
-        };
-        self.weigh(&line);
-        if let Some((keeper, line)) = self.keeper_for(line) {
-            // If the keeper is lost, the call is among those that the front answers in its place.
-            let _ = write_line(&keeper, &line);
         }
     }
 
@@ -285,12 +301,15 @@ impl Carrier {
         if let Some((_, told)) = &self.leaving {
             awaited.push(PollFd::new(told.as_fd(), PollFlags::POLLIN));
         }
-        let silence = PollTimeout::try_from(SILENCE).unwrap_or(PollTimeout::NONE);
-        if *gives_back && poll(&mut awaited, silence) == Ok(0) {
+        let mut patience = PollTimeout::NONE;
+        if *gives_back {
+            patience = PollTimeout::try_from(SILENCE).unwrap_or(PollTimeout::NONE);
+        }
+        while poll(&mut awaited, patience) == Ok(0) {
             mcp_sessiond_process::sys::give_back_memory();
             *gives_back = false;
+            patience = PollTimeout::NONE;
         }
-        let _ = poll(&mut awaited, PollTimeout::NONE);
         awaited[0].any().unwrap_or(true)
     }
 
@@ -313,8 +332,7 @@ impl Carrier {
 
     /// Writes lines to the host, as few pieces as can be.
     fn pass_to_host(&self, lines: &[Bytes]) {
-        let mut slices: Vec<IoSlice<'_>> =
-            lines.iter().flat_map(|line| [IoSlice::new(line), IoSlice::new(b"\n")]).collect();
+        let mut slices = framed(lines);
         let mut left = &mut slices[..];
         let mut output = lock(&self.output);
         while !left.is_empty() {
@@ -401,13 +419,18 @@ pub(crate) fn take_in(from: &mut (impl Read + AsFd), chunk: &mut [u8], lines: &m
     }
 }
 
-fn write_line(mut keeper: &UnixStream, line: &[u8]) -> io::Result<()> {
-    let mut slices = [IoSlice::new(line), IoSlice::new(b"\n")];
-    let mut slices = &mut slices[..];
-    while !slices.is_empty() {
-        match keeper.write_vectored(slices) {
+/// Lines, each with its newline.
+fn framed(lines: &[Bytes]) -> Vec<IoSlice<'_>> {
+    lines.iter().flat_map(|line| [IoSlice::new(line), IoSlice::new(b"\n")]).collect()
+}
+
+fn write_lines(mut keeper: &UnixStream, lines: &[Bytes]) -> io::Result<()> {
+    let mut slices = framed(lines);
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        match keeper.write_vectored(left) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

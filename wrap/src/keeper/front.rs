@@ -1,6 +1,6 @@
 //! The front that is attached, as its keeper sees it.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, IoSlice, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use bytes::buf::Chain;
@@ -148,6 +148,19 @@ impl Outlet {
     /// Will write this line and a newline.
     pub fn put(&mut self, line: Bytes) {
         self.0 = Some(line.chain(b"\n".as_slice()));
+    }
+
+    /// Writes what the writer takes at once. What it does not take stays, and so does an error, for [`write`](Self::write).
+    pub fn write_at_once(&mut self, try_write: impl Fn(&[IoSlice<'_>]) -> io::Result<usize>) {
+        while let Some(line) = &mut self.0 {
+            let mut pieces = [IoSlice::new(&[]); 2];
+            let count = line.chunks_vectored(&mut pieces);
+            let Ok(written @ 1..) = try_write(&pieces[..count]) else { return };
+            line.advance(written);
+            if !line.has_remaining() {
+                self.0 = None;
+            }
+        }
     }
 
     /// Writes the line to its end. Cancel-safe.

@@ -32,6 +32,9 @@ use super::watch::{Exited, Watch};
 use super::watched::Watched;
 use crate::signals::GivenMask;
 
+/// Lines that are handed out one after the other before the loop looks at anything else.
+const AT_ONCE: usize = 16;
+
 /// Connections beside fronts that have not attached yet.
 const BESIDES: usize = 4;
 
@@ -290,22 +293,35 @@ impl Keeper {
         Ok(())
     }
 
-    /// Gives the front and the backend their next lines, if they can take one.
+    /// Gives the front and the backend their next lines, if they can take one. Most lines are taken at once: then the loop need not
+    /// go round once more for each.
     fn hand_out(&mut self) {
+        // One that ends looks after each line whether it was the last.
+        let rounds = if self.ending.is_some() { 1 } else { AT_ONCE };
         if self.continues() {
             self.hand_out_continuing();
-        } else if let Some(front) = &mut self.front
-            && front.outlet.is_empty()
-            && let Some(line) = self.relay.pull_front()
-        {
-            front.hand_out(line);
+        } else if let Some(front) = &mut self.front {
+            for round in 1..=rounds {
+                let Some(line) = front.outlet.is_empty().then(|| self.relay.pull_front()).flatten() else {
+                    break;
+                };
+                front.hand_out(line);
+                // The last one is written by the loop, which comes back here after it.
+                if round < rounds {
+                    front.outlet.write_at_once(|pieces| front.writer.try_write_vectored(pieces));
+                }
+            }
         }
-        let listens = self.backend.as_ref().is_some_and(|backend| backend.input.is_some());
-        if listens
-            && self.outlet.is_empty()
-            && let Some(line) = self.relay.pull_backend()
-        {
-            self.outlet.put(line);
+        if let Some(Backend { input: Some(input), .. }) = &self.backend {
+            for round in 1..=rounds {
+                let Some(line) = self.outlet.is_empty().then(|| self.relay.pull_backend()).flatten() else {
+                    break;
+                };
+                self.outlet.put(line);
+                if round < rounds {
+                    self.outlet.write_at_once(|pieces| input.try_write_vectored(pieces));
+                }
+            }
         }
     }
 
