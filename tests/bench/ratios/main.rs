@@ -1,8 +1,8 @@
 //! What the daemon does against what others do, all in one run and in turns, as ratios. One caller and fifty.
 //!
-//! Claim, load, store, state and events against an empty tarpc call on the same socket, a bare Unix socket, and Redis on
-//! a Unix socket; `token load` against `/bin/true`; the contents of sessions, without a socket, against the crate that
-//! does this today.
+//! Claim, load, store, state and events against an empty tarpc call on the same socket, a bare Unix socket, and Redis
+//! and Valkey on Unix sockets; `token load` against `/bin/true`; the contents of sessions, without a socket, against the
+//! crate that does this today.
 
 mod caller;
 mod inside;
@@ -11,6 +11,7 @@ mod tables;
 mod work;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ const CALLS: usize = 2_000;
 const CALLS_OF_MANY: usize = 200;
 /// The many.
 const MANY: usize = 50;
+/// The program of the Redis that others are held against.
+const REDIS: &str = "redis-server";
 /// Starts of a process in a round.
 const STARTS: usize = 10;
 
@@ -44,15 +47,23 @@ fn main() -> Outcome<()> {
     let database = format!("storage.url=sqlite:{}", scratch.path().join("power.db").display());
     let power = Daemon::start(&scratch, "p", &[&database, "storage.durability=power"])?;
     let echo = Echo::start(&scratch)?;
-    let redis = Redis::start(&scratch, "redis", &["--appendonly", "no"])?;
-    let synced = Redis::start(&scratch, "synced", &["--appendonly", "yes", "--appendfsync", "always"])?;
+    let redis = Redis::start(REDIS, &scratch, "redis", &["--appendonly", "no"])?;
+    let synced =
+        Redis::start(REDIS, &scratch, "synced", &["--appendonly", "yes", "--appendfsync", "always"])?;
+    let valkey = match std::env::var_os("VALKEY_SERVER") {
+        Some(program) => Some(Redis::start(program, &scratch, "valkey", &["--appendonly", "no"])?),
+        None => {
+            let _ = writeln!(std::io::stderr(), "NOT RUN: Valkey, since VALKEY_SERVER is not set");
+            None
+        }
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ours = |name, ask| Work::new(name, ask, &daemon.directory, &daemon.process);
     let on_disk = |name, ask| Work::new(name, ask, &disk.directory, &disk.process);
     let durable = |name, ask| Work::new(name, ask, &power.directory, &power.process).synced();
     let theirs = |name, ask| Work::new(name, ask, &redis.path, &redis.process);
     let safe = |name, ask| Work::new(name, ask, &synced.path, &synced.process).synced();
-    let all = [
+    let mut all = vec![
         Work::new("bare socket", Ask::Echo, &echo.path, &echo.process),
         ours("ping", Ask::Ping),
         ours("claim", Ask::Claim),
@@ -82,6 +93,13 @@ fn main() -> Outcome<()> {
         safe("redis XADD, 64 pipelined, appendfsync always", Ask::RedisXadd(64)),
         durable("append of 64, power", Ask::Append(64)),
     ];
+    if let Some(Redis { path, process }) = &valkey {
+        all.extend([
+            Work::new("valkey GET", Ask::RedisGet, path, process),
+            Work::new("valkey SET", Ask::RedisSet, path, process),
+            Work::new("valkey XADD", Ask::RedisXadd(1), path, process),
+        ]);
+    }
     // Names of works, or parts of names: nothing but these then, and what they are held against.
     let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |work: &&Work| {

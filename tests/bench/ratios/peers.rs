@@ -1,5 +1,6 @@
-//! What is measured, as processes: the daemon, an echo on a bare socket, Redis.
+//! What is measured, as processes: the daemon, an echo on a bare socket, Redis and Valkey.
 
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -137,18 +138,23 @@ pub(crate) fn echo(path: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// A Redis on a Unix socket.
+/// A Redis on a Unix socket, or a Valkey, which began as the same program.
 pub(crate) struct Redis {
     pub(crate) process: Rc<Killed>,
     pub(crate) path: PathBuf,
 }
 
 impl Redis {
-    pub(crate) fn start(scratch: &Scratch, name: &str, settings: &[&str]) -> Outcome<Self> {
+    pub(crate) fn start(
+        program: impl AsRef<OsStr>,
+        scratch: &Scratch,
+        name: &str,
+        settings: &[&str],
+    ) -> Outcome<Self> {
         let directory = scratch.0.join(name);
         std::fs::create_dir(&directory)?;
         let path = directory.join("socket");
-        let process = Command::new("redis-server")
+        let process = Command::new(program)
             .args(["--port", "0", "--save", "", "--unixsocket"])
             .arg(&path)
             .arg("--dir")

@@ -4,11 +4,14 @@ use std::io::Write as _;
 
 use crate::{Rounds, median, paired};
 
-/// Ours, and what Redis does that is the same.
-const PAIRS: [(&str, &str); 12] = [
+/// Ours, and what Redis and Valkey do that is the same.
+const PAIRS: [(&str, &str); 15] = [
     ("state get", "redis GET"),
+    ("state get", "valkey GET"),
     ("state set", "redis SET"),
+    ("state set", "valkey SET"),
     ("append of 1", "redis XADD"),
+    ("append of 1", "valkey XADD"),
     ("append of 64", "redis XADD, 64 pipelined"),
     ("replay of 100", "redis XRANGE of 100"),
     ("replay of 1000", "redis XRANGE of 1000"),
@@ -21,7 +24,7 @@ const PAIRS: [(&str, &str); 12] = [
 ];
 
 /// What has no counterpart, and what everything is held against.
-const PLAIN: [&str; 13] = [
+const PLAIN: [&str; 15] = [
     "bare socket",
     "claim",
     "claim, by the client library",
@@ -29,6 +32,8 @@ const PLAIN: [&str; 13] = [
     "ping",
     "redis GET",
     "redis SET",
+    "valkey GET",
+    "valkey SET",
     "state get",
     "state set",
     "state set, on a disk",
@@ -63,12 +68,12 @@ pub(crate) fn sockets(one: &Rounds, many: &Rounds) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What Redis does too. The processor time is that of who answers, while there are fifty callers.
+/// What Redis and Valkey do too. The processor time is that of who answers, while there are fifty callers.
 pub(crate) fn pairs(one: &Rounds, many: &Rounds, busy: &Rounds) -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(
         output,
-        "\n| ours / Redis | one caller, p50, µs | ratio | fifty callers, calls/s | ratio | processor time of a call, µs | ratio |\n| --- | --- | --- | --- | --- | --- | --- |"
+        "\n| ours / theirs | one caller, p50, µs | ratio | fifty callers, calls/s | ratio | processor time of a call, µs | ratio |\n| --- | --- | --- | --- | --- | --- | --- |"
     )?;
     let measured = |(ours, theirs): &(&str, &str)| one.contains_key(*ours) && one.contains_key(*theirs);
     for (ours, theirs) in PAIRS.into_iter().filter(measured) {
