@@ -1,6 +1,6 @@
 //! The RPCs, one peer's. Handlers only translate.
 //!
-//! tarpc aborts a handler when its caller hangs up, so everything that changes state runs in a task of its own.
+//! A call is dropped when its caller cancels it, or its deadline passes. What changes state goes on then (`measured.rs`).
 
 mod conversation;
 mod daemon;

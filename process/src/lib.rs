@@ -10,7 +10,7 @@
 //! - [`changes`]: watches directories and files for changes.
 //! - [`rank`]: how the system ranks this process.
 //! - [`ExitWatch`]: which of many processes have exited.
-//! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`]: whom a process has started.
+//! - [`child_of`], [`is_taken`], [`leads_session`], [`session_of`], [`session_members`], [`started_by`]: whom a process has started.
 //!
 //! `linux.rs` and `macos.rs` read the facts, behind the same set of functions; nothing else here differs between
 //! the two.
@@ -68,7 +68,7 @@ pub use mcp_sessiond_identity::{
 pub use peer::{Misnamed, Peer, PeerError, ancestor, instance, peer};
 pub use pinned::{Gone, Pinned};
 pub use scarce::Scarce;
-pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of};
+pub use session::{child_of, children_of, is_taken, leads_session, session_members, session_of, started_by};
 pub use variables::own_variables;
 pub use walk::{HostDoubt, Role, Step, Walk, find_host, name_of};
 

@@ -116,6 +116,16 @@ pub(super) fn pids() -> io::Result<Vec<u32>> {
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
+/// The children of all its threads (proc(5)). An error where the kernel does not tell: it was built without `CONFIG_PROC_CHILDREN`.
+pub(super) fn children(pid: u32) -> io::Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for thread in fs::read_dir(proc(pid, "task"))? {
+        let said = fs::read_to_string(thread?.path().join("children"))?;
+        children.extend(said.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    Ok(children)
+}
+
 /// The id of its session.
 pub(super) fn session(pid: u32) -> io::Result<u32> {
     let stat = fs::read(proc(pid, "stat"))?;

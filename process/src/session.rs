@@ -58,6 +58,27 @@ pub fn session_members(session: u32) -> io::Result<Vec<Pinned>> {
     Ok(members)
 }
 
+/// The pids of what a process has started, if it leads a session and adopts orphans: its descendants, or, where the system lists nobody's
+/// children, the rest of its session. For figures only: the next moment they may be other processes'.
+///
+/// # Errors
+/// When the system tells neither.
+pub fn started_by(leader: u32) -> io::Result<Vec<u32>> {
+    #[cfg(target_os = "linux")]
+    if let Ok(mut found) = os::children(leader) {
+        let mut looked = 0;
+        while let Some(parent) = found.get(looked) {
+            // One that has exited meanwhile has none.
+            let children = os::children(*parent).unwrap_or_default();
+            found.extend(children);
+            looked += 1;
+        }
+        return Ok(found);
+    }
+    let members = session_members(leader)?;
+    Ok(members.iter().map(Pinned::pid).filter(|pid| *pid != leader).collect())
+}
+
 /// The children of a process that have not exited, and that may be looked at.
 ///
 /// # Errors

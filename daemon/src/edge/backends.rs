@@ -24,7 +24,7 @@ const PROGRAM_MAX: usize = 255;
 const WHY_MAX: usize = 300;
 
 /// When a client asks again for a backend while the former one is being ended, in ms.
-const ENDING_RETRY_MS: u32 = 20;
+const ENDING_RETRY_MS: u32 = 5;
 
 /// How long the backend of a session that no claim can resume stays without a front, in ms: enough for its
 /// own front to attach again.

@@ -22,6 +22,9 @@ fn a_session_has_those_that_its_leader_has_started() {
         members
     };
     assert_eq!(members(), [leader.id(), child.id()]);
+    assert_eq!(started_by(session).expect("listed"), [child.id().pid]);
+    assert!(started_by(std::process::id()).expect("listed").starts_with(&[session]), "children come first");
+    assert!(started_by(std::process::id()).expect("listed").contains(&child.id().pid), "and then theirs");
 
     assert_eq!(child_of(&leader, child.id().pid).expect("read").map(|found| found.id()), Some(child.id()));
     let myself = Pinned::myself().expect("alive");

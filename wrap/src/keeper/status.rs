@@ -56,9 +56,8 @@ impl Keeper {
     }
 }
 
-/// What the backend and its children use: they are the rest of the session that the keeper leads.
+/// What the backend and its children use. The keeper adopts their orphans. Each keeper is asked, so none may look at all processes.
 fn backend_bytes(keeper: u32) -> u64 {
-    let members = process::session_members(keeper).unwrap_or_default();
-    let pids = members.iter().map(|member| member.id().pid).filter(|pid| *pid != keeper);
-    pids.filter_map(process::resident_bytes).sum()
+    let pids = process::started_by(keeper).unwrap_or_default();
+    pids.into_iter().filter_map(process::resident_bytes).sum()
 }
