@@ -106,6 +106,7 @@ fn main() -> Outcome<()> {
         let named = only.is_empty() || only.iter().any(|part| work.name.contains(part.as_str()));
         named || ["bare socket", "ping", "redis SET"].contains(&work.name)
     };
+    let everywhere = format!("0-{}", std::thread::available_parallelism()?.get() - 1);
     let (mut one, mut many, mut busy) = (Rounds::new(), Rounds::new(), Rounds::new());
     let mut starts = Rounds::new();
     let (mut inside_one, mut inside_many) = (Rounds::new(), Rounds::new());
@@ -121,7 +122,10 @@ fn main() -> Outcome<()> {
         let inside = inside::all(scratch.path()).await?;
         for _ in 0..ROUNDS {
             for (work, callers) in &mut callers {
+                let pids = [std::process::id(), work.process.id()];
+                pin(&pids, "0")?;
                 let took = latency(&mut callers[0], work.calls).await?;
+                pin(&pids, &everywhere)?;
                 one.entry(work.name.into()).or_default().push(took);
                 let before = work.process.busy();
                 many.entry(work.name.into()).or_default().push(throughput(callers, work.each).await?);
@@ -211,10 +215,19 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Of one caller's calls, the round in which they took least. A thread that is woken on another processor takes 30 µs longer on a virtual
-/// machine; which it is changes from round to round, for everybody alike.
-fn least(rounds: &[f64]) -> f64 {
-    rounds.iter().copied().fold(f64::INFINITY, f64::min)
+/// Puts all threads of these processes on these processors. Of one caller's calls both sides are on the same one: a thread that is woken on
+/// another takes 30 µs longer on a virtual machine, and which it is would change from run to run.
+fn pin(pids: &[u32], processors: &str) -> Outcome<()> {
+    for pid in pids {
+        let mut command = Command::new("taskset");
+        command
+            .args(["--all-tasks", "--cpu-list", "--pid", processors, &pid.to_string()])
+            .stdout(Stdio::null());
+        if !command.status()?.success() {
+            return Err(format!("{command:?} failed").into());
+        }
+    }
+    Ok(())
 }
 
 /// The median over the rounds of what `a` and `b` were in the same round, as `of` puts them together.

@@ -35,6 +35,10 @@ impl Drop for Scratch {
 pub(crate) struct Killed(Child);
 
 impl Killed {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// The processor time that it has had so far, in all its threads, in µs.
     pub(crate) fn busy(&self) -> f64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten().flatten();

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::{Rounds, least, median, paired};
+use crate::{Rounds, median, paired};
 
 /// Ours, and what Redis and Valkey do that is the same.
 const PAIRS: [(&str, &str); 15] = [
@@ -51,9 +51,9 @@ pub(crate) fn sockets(one: &Rounds, many: &Rounds) -> std::io::Result<()> {
     )?;
     for name in PLAIN {
         let Some(took) = one.get(name) else { continue };
-        let over = least(took) - least(&one["ping"]);
-        let ratio = least(took) / least(&one["redis SET"]);
-        writeln!(output, "| {name} | {:.0} | {over:+.0} µs | {ratio:.2} |", least(took))?;
+        let over = paired(took, &one["ping"], |a, b| a - b);
+        let ratio = paired(took, &one["redis SET"], |a, b| a / b);
+        writeln!(output, "| {name} | {:.0} | {over:+.0} µs | {ratio:.2} |", median(took))?;
     }
     writeln!(
         output,
@@ -78,9 +78,7 @@ pub(crate) fn pairs(one: &Rounds, many: &Rounds, busy: &Rounds) -> std::io::Resu
     let measured = |(ours, theirs): &(&str, &str)| one.contains_key(*ours) && one.contains_key(*theirs);
     for (ours, theirs) in PAIRS.into_iter().filter(measured) {
         write!(output, "| {ours} / {theirs} |")?;
-        let (took, other) = (least(&one[ours]), least(&one[theirs]));
-        write!(output, " {took:.0} / {other:.0} | {:.2} |", took / other)?;
-        for of in [many, busy] {
+        for of in [one, many, busy] {
             let (ours, theirs) = (&of[ours], &of[theirs]);
             let ratio = paired(ours, theirs, |a, b| a / b);
             write!(output, " {:.0} / {:.0} | {ratio:.2} |", median(ours), median(theirs))?;
@@ -94,7 +92,7 @@ pub(crate) fn pairs(one: &Rounds, many: &Rounds, busy: &Rounds) -> std::io::Resu
 pub(crate) fn starts(one: &Rounds, starts: &Rounds) -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
     let synced = "redis SET, appendfsync always";
-    let store = least(&one["store, on a disk"]) / least(&one[synced]);
+    let store = paired(&one["store, on a disk"], &one[synced], |a, b| a / b);
     writeln!(output, "\n| pairs | ratio |\n| --- | --- |")?;
     writeln!(output, "| store, on a disk / {synced}, one caller | {store:.2} |")?;
     let ratio = paired(&starts["token load"], &starts["/bin/true"], |a, b| a / b);
