@@ -293,8 +293,8 @@ fn stream_of(ids: &EventIds, cursor: &Cursor) -> Option<StreamId> {
 
 /// Bytes that a JSON text takes as a string in JSON.
 pub(super) fn escaped_len(text: &[u8]) -> usize {
-    // Of what has to be escaped, a JSON text has quotes, backslashes and blanks. In so small blocks a byte counts them, and the
-    // compiler looks at many at once.
+    // Of what has to be escaped, a JSON text has quotes, backslashes and blanks. A block is so small that one byte can
+    // count them: then the compiler compares many bytes at once.
     let escaped = |byte: &u8| b"\"\\\n\r\t".iter().fold(0, |found, of| found | u8::from(byte == of));
     let of_block = |block: &[u8]| usize::from(block.iter().map(escaped).sum::<u8>());
     text.len() + text.chunks(u8::MAX.into()).map(of_block).sum::<usize>()

@@ -69,7 +69,7 @@ fn check_keys<'a>(keys: impl ExactSizeIterator<Item = &'a StateKey>) -> Result<(
     Ok(())
 }
 
-/// What is stored is UTF-8, unless the storage is damaged. That is found out faster than a text is made of anything.
+/// A stored text. It is UTF-8 unless the storage is damaged, and to check that is faster than to replace what is none.
 fn text_of(stored: &[u8]) -> String {
     std::str::from_utf8(stored).map_or_else(|_| String::from_utf8_lossy(stored).into_owned(), str::to_owned)
 }

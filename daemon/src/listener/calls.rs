@@ -20,7 +20,7 @@ use tarpc::{ClientMessage, Request, Response, ServerError, context};
 /// costs little beside them, and few enough that the first answer does not wait for long.
 const AT_ONCE: usize = 64;
 
-/// What is told to a peer whose calls are too many.
+/// What a peer gets that has too many calls under way.
 const TOO_MANY: &str = "too many calls of this connection are under way; wait until some of them have ended";
 
 type Answer = Result<SessiondResponse, ServerError>;

@@ -56,7 +56,8 @@ impl Keeper {
     }
 }
 
-/// What the backend and its children use. The keeper adopts their orphans. Each keeper is asked, so none may look at all processes.
+/// What the backend and its descendants use; the keeper adopts their orphans. `status` asks every keeper, so a keeper that looked at all
+/// processes would make it quadratic.
 fn backend_bytes(keeper: u32) -> u64 {
     let pids = process::started_by(keeper).unwrap_or_default();
     pids.into_iter().filter_map(process::resident_bytes).sum()

@@ -104,7 +104,8 @@ async fn rate(order: Order) -> Outcome<serde_json::Value> {
             Outcome::Ok(())
         });
     }
-    // Until pools of connections have grown.
+    // The callers go on by themselves: this is how long they warm up, until the daemon's pools of connections have grown, and then
+    // how long they are counted.
     tokio::time::sleep(Duration::from_secs_f64(order.seconds / 4.0)).await;
     let (began, before, busy) = (Instant::now(), done.load(Ordering::Relaxed), Busy::now(&order.pids));
     tokio::time::sleep(Duration::from_secs_f64(order.seconds)).await;
