@@ -11,6 +11,7 @@
 pub mod alone;
 pub mod apart;
 mod carrying;
+mod farewell;
 mod kept;
 mod known;
 mod names;
@@ -26,7 +27,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -57,6 +58,7 @@ use crate::memory::give_back_once_started;
 use crate::shared::Shared;
 use crate::signals::{ENDING, GivenMask};
 use crate::stdio::{read, signals, write, written};
+use farewell::Farewells;
 use kept::{Backend, Common};
 use known::Memory as Told;
 use names::Remembered;
@@ -148,9 +150,6 @@ impl fmt::Debug for dyn List {
     }
 }
 
-/// How long the end waits for a keeper that is just being started: hosts lose patience after two seconds.
-const LAST_OPENING: Duration = Duration::from_secs(1);
-
 /// What the servers are together, for people.
 const SHOWN: &str = "all servers of servers.json";
 
@@ -225,7 +224,7 @@ fn speak(
         leaving,
         lease,
         shelves: Users::default(),
-        opening: watch::Sender::default(),
+        farewells: Farewells::default(),
         unkept,
     });
     let output: File = io::stdout().as_fd().try_clone_to_owned()?.into();
@@ -361,14 +360,12 @@ async fn carry(carrying: Carrying, mut list: Box<dyn List>) -> ExitCode {
         speaker.close().await;
         written(&out).await;
         told.written().await;
-        // A keeper that has just been asked for is told, too, that the host has left. Its sender is this object's.
-        let opened = async { drop(common.opening.subscribe().wait_for(|opening| *opening == 0).await) };
-        drop(tokio::time::timeout(LAST_OPENING, opened).await);
     };
     tokio::select! {
         () = closed => {}
-        _ = gone => std::process::exit(0),
+        _ = gone => {}
     }
+    common.farewells.said().await;
     // Threads still wait for what never comes.
     std::process::exit(0)
 }

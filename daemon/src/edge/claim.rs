@@ -377,12 +377,15 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
         }
         Err(HostDoubt::Scarce(short)) => Err(scarce(short)),
         Err(doubt) => {
-            let pid = instance.id().pid;
-            tracing::warn!(
-                pid,
-                %doubt,
-                "Could not verify parent process start time, session resume disabled for this instance"
-            );
+            // One that has ended meanwhile, as a front does that only gives up its lease, resumes nothing anyway.
+            if instance.is_alive() {
+                let pid = instance.id().pid;
+                tracing::warn!(
+                    pid,
+                    %doubt,
+                    "Could not verify parent process start time, session resume disabled for this instance"
+                );
+            }
             Err(Error::NoVerifiedHost { sentence: doubt.to_string() })
         }
     }

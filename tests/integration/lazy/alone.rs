@@ -277,16 +277,36 @@ fn a_host_that_asks_for_the_era_first_is_answered_from_memory_too() {
 }
 
 #[test]
+fn a_server_learns_each_time_that_its_host_has_closed_its_end() {
+    // If it did not, it would be ended at once.
+    let world = world("backends.linger_ms = 1\nbackends.closes = 1000");
+    let _daemon = world.daemon();
+    let server = told(&world);
+    says(&world, &usual());
+    for _ in 0..20 {
+        let mut client = Client::connected(world.front(&lazy(&world, &server)));
+        ask_all(&mut client);
+        client.call("a", json!({}));
+        client.pipe.close();
+        assert!(client.pipe.wait().success());
+    }
+    assert_eq!(starts(&world), 1);
+}
+
+#[test]
 fn whatever_is_killed_the_server_is_started_when_it_is_called() {
     let world = world(QUICK);
     let mut daemon = world.daemon();
     let server = told(&world);
     says(&world, &usual());
     let (_, lists) = introduced(&world, &server);
+    // Whatever it still has to write down, no front starts a daemon in the place of ours.
+    let mut words = lazy(&world, &server);
+    words.insert(2, "--no-start".to_owned());
     // A front that has started nothing.
-    let mut client = Client::connected(world.front(&lazy(&world, &server)));
+    let mut client = Client::connected(world.front(&words));
     client.pipe.kill();
-    let mut client = Client::connected(world.front(&lazy(&world, &server)));
+    let mut client = Client::connected(world.front(&words));
     assert_eq!(ask_all(&mut client), lists);
     daemon.kill();
     assert_eq!(ask_all(&mut client), lists);
@@ -300,7 +320,7 @@ fn whatever_is_killed_the_server_is_started_when_it_is_called() {
     client.pipe.close();
     assert!(client.pipe.wait().success());
     gone(super::pid(&world));
-    let mut client = Client::connected(world.front(&lazy(&world, &server)));
+    let mut client = Client::connected(world.front(&words));
     assert_eq!((ask_all(&mut client), starts(&world)), (lists, 3));
 }
 

@@ -17,6 +17,7 @@ use mcp_sessiond_proto::Claimed;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
 
+use super::farewell::Farewells;
 use super::kept::{Backend, Common};
 use super::known::{Memory, OfServer};
 use super::{Launch, Server, read, write, written};
@@ -47,7 +48,7 @@ fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoB
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (leave, leaving) = watch::channel(false);
-    let voice = Voice::new()?;
+    let (voice, farewells) = (Voice::new()?, Farewells::default());
     let common = Arc::new(Common {
         options,
         claim,
@@ -57,7 +58,7 @@ fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoB
         leaving,
         lease: None,
         shelves: Users::default(),
-        opening: watch::Sender::default(),
+        farewells: farewells.clone(),
         unkept: None,
     });
     let memory = Memory::new(common.options.clone());
@@ -95,7 +96,8 @@ fn speak(begun: Begun<'_>, door: &mut Door) -> io::Result<Result<Infallible, NoB
     std::thread::Builder::new()
         .name("from-host".into())
         .spawn(move || read(input, lines, &heard, &too_large))?;
-    let carrying = Carrying { pipe, out, from_host, leave, releaser: door.releaser(), until_unread, memory };
+    let carrying =
+        Carrying { pipe, out, from_host, leave, releaser: door.releaser(), until_unread, memory, farewells };
     runtime.block_on(carrying.carry())
 }
 
@@ -145,6 +147,7 @@ struct Carrying {
     releaser: Releaser,
     until_unread: File,
     memory: Arc<Memory>,
+    farewells: Farewells,
 }
 
 impl Carrying {
@@ -157,6 +160,7 @@ impl Carrying {
             releaser,
             until_unread,
             memory,
+            farewells,
         } = self;
         let open = Mutex::new(Open::default());
         let lock = || open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -194,6 +198,7 @@ impl Carrying {
             () = to_backend => ExitCode::SUCCESS,
             code = to_host => code,
         };
+        farewells.said().await;
         // Threads still wait for what never comes.
         std::process::exit(i32::from(code != ExitCode::SUCCESS) * i32::from(FAILED))
     }

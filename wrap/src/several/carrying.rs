@@ -14,6 +14,7 @@ use nix::sys::socket::{MsgFlags, send};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 
+use super::farewell::{Farewells, Owed};
 use crate::apart::Apart;
 use crate::front::attach::{Attaching, Attachment, Door, FRESH};
 use crate::front::open::{Open, refusals};
@@ -53,6 +54,7 @@ pub(super) struct Carrying {
     pub(super) said: mpsc::Sender<Said>,
     pub(super) voice: Named,
     pub(super) leaving: watch::Receiver<bool>,
+    pub(super) farewells: Farewells,
     /// How the server is told from all others, and from those that were lost before it: a keeper has failed what was asked on a
     /// former connection, and another keeper numbers its requests anew. None: it is the first one, and the host sees it alone.
     pub(super) apart: Option<Apart>,
@@ -67,8 +69,8 @@ enum Over {
 }
 
 impl Carrying {
-    pub(super) async fn run(self, first: Attachment) {
-        self.run_with(first, None).await;
+    pub(super) async fn run(self, first: Attachment, owed: Owed) {
+        self.run_with(first, None, owed).await;
     }
 
     /// The same with a server that all hosts share. Whether this one can, its first line says.
@@ -88,7 +90,10 @@ impl Carrying {
         let Ok((place, attached)) = attempt else { return };
         self.door = Some(Box::new(place));
         match attached {
-            Ok(attachment) => self.run_with(attachment, Some(first)).await,
+            Ok(attachment) => {
+                let owed = self.farewells.owed();
+                self.run_with(attachment, Some(first), owed).await;
+            }
             Err(why) => {
                 self.voice.say(&why);
                 self.answer(&refusals(&first, &why.to_string())).await;
@@ -96,14 +101,16 @@ impl Carrying {
         }
     }
 
-    async fn run_with(mut self, first: Attachment, mut waiting: Option<Bytes>) {
-        let mut attachment = first;
+    async fn run_with(mut self, first: Attachment, mut waiting: Option<Bytes>, first_owed: Owed) {
+        let (mut attachment, mut owed) = (first, first_owed);
         loop {
             if let Some(news) = self.door.as_mut().and_then(|door| door.news()) {
                 self.voice.say(&news);
             }
             self.tell(&attachment);
-            let Ok(Over::Lost { farewell }) = self.carry(attachment, waiting.take()).await else { return };
+            let Ok(Over::Lost { farewell }) = self.carry(attachment, waiting.take(), owed).await else {
+                return;
+            };
             self.apart = Some(Apart::mint());
             let answers = self.open.lose();
             self.answer(&answers).await;
@@ -115,7 +122,7 @@ impl Carrying {
                 }
             }
             match self.again(&mut waiting).await {
-                Some(found) => attachment = found,
+                Some(found) => (attachment, owed) = (found, self.farewells.owed()),
                 None => return,
             }
             self.voice.say(&self.door.as_ref().map_or(FRESH, |door| door.back()));
@@ -141,8 +148,13 @@ impl Carrying {
         }
     }
 
-    /// `waiting` goes first, after an `initialize` that was not answered.
-    async fn carry(&mut self, attachment: Attachment, waiting: Option<Bytes>) -> std::io::Result<Over> {
+    /// `waiting` goes first, after an `initialize` that was not answered. The keeper is `owed` a farewell.
+    async fn carry(
+        &mut self,
+        attachment: Attachment,
+        waiting: Option<Bytes>,
+        owed: Owed,
+    ) -> std::io::Result<Over> {
         let Attachment { reader, lines, beside, .. } = attachment;
         let beside = beside.map(Arc::new);
         if let Some(beside) = &beside {
@@ -159,7 +171,8 @@ impl Carrying {
         let mut first: VecDeque<Bytes> =
             unanswered.into_iter().chain(waiting).filter_map(to_server).collect();
         let mut farewell = false;
-        let mut has_left = false;
+        // None once the host has left.
+        let mut owed = Some(owed);
         loop {
             while outlet.is_empty()
                 && let Some(line) = first.pop_front()
@@ -210,9 +223,9 @@ impl Carrying {
                         return Ok(Over::HungUp);
                     }
                 },
-                () = left(&mut self.leaving), if !has_left => {
-                    has_left = true;
+                () = left(&mut self.leaving), if owed.is_some() => {
                     say_goodbye(beside.as_deref());
+                    owed = None;
                 }
             }
         }

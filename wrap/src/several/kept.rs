@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::apart::told_apart;
 use super::carrying::{Carrying, Named, say_goodbye};
+use super::farewell::{Farewells, Owed};
 use super::{Launch, Server, plain};
 use crate::apart::Apart;
 use crate::elsewhere::{Shelf, Users};
@@ -40,8 +41,8 @@ pub(super) struct Common {
     pub(super) lease: Option<LeaseRef>,
     /// Who uses what is kept of servers that run elsewhere.
     pub(super) shelves: Users,
-    /// How many backends are being opened.
-    pub(super) opening: watch::Sender<usize>,
+    /// Whom the front's end waits for.
+    pub(super) farewells: Farewells,
     /// Why there are no keepers, where there can be none.
     pub(super) unkept: Option<String>,
 }
@@ -109,7 +110,10 @@ impl Backend {
         let leaving = self.common.leaving.clone();
         let is_first = |alone: &Alone| !alone.was_opened.swap(true, Ordering::SeqCst);
         let apart = (!self.alone.as_ref().is_some_and(is_first)).then(Apart::mint);
-        (Carrying { door: None, open: Open::default(), wanted, said, voice, leaving, apart }, to, from)
+        let farewells = self.common.farewells.clone();
+        let carrying =
+            Carrying { door: None, open: Open::default(), wanted, said, voice, leaving, farewells, apart };
+        (carrying, to, from)
     }
 
     /// What a model is told, and with it perhaps the user. The whole sentence is on standard error.
@@ -188,22 +192,19 @@ impl Source for Backend {
             });
             // A task of its own, which comes to its end also where nobody waits for it any more.
             let (give, given) = oneshot::channel();
-            let own = common.clone();
-            own.opening.send_modify(|opening| *opening += 1);
+            let owed = common.farewells.owed();
             tokio::spawn(async move {
                 let opened = opened.await;
-                let opened =
-                    opened.map(|opened| opened.map(|both| Opened { both: Some(both), common: own.clone() }));
-                drop(give.send(opened));
-                own.opening.send_modify(|opening| *opening -= 1);
+                let both = |(door, attachment)| Some((door, attachment, owed));
+                drop(give.send(opened.map(|opened| opened.map(|it| Opened { both: both(it), common }))));
             });
             let lost = || Failure::new(FailureCode::NotStarted, "it was not started");
             let mut opened = given.await.map_err(|_| lost())??.map_err(|why| self.not_opened(why))?;
-            let (door, attachment) = opened.both.take().ok_or_else(lost)?;
+            let (door, attachment, owed) = opened.both.take().ok_or_else(lost)?;
             let stopper = door.stopper();
             let (mut carrying, to, from) = self.carrying();
             carrying.door = Some(Box::new(door));
-            tokio::spawn(carrying.run(attachment));
+            tokio::spawn(carrying.run(attachment, owed));
             Ok(Pipe { to, from, end: End::new(|| Box::pin(stopper.stop())) })
         })
     }
@@ -227,13 +228,13 @@ impl Source for Backend {
 
 /// What was opened. If nobody takes it, the server is ended; where the host has left, it waits for the next one as the others do.
 struct Opened {
-    both: Option<(Door, Attachment)>,
+    both: Option<(Door, Attachment, Owed)>,
     common: Arc<Common>,
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        let Some((door, attachment)) = self.both.take() else { return };
+        let Some((door, attachment, _owed)) = self.both.take() else { return };
         if *self.common.leaving.borrow() {
             say_goodbye(attachment.beside.as_ref());
         } else {
