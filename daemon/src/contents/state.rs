@@ -264,3 +264,14 @@ fn write(draft: &mut Draft<'_>, write: &StateWrite) -> Result<StateEntry, Halt> 
     };
     Ok(StateEntry { key: write.key.clone(), version, value: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::text_of;
+
+    #[test]
+    fn a_text_that_a_storage_has_damaged_is_text_all_the_same() {
+        assert_eq!(text_of("\"\u{e9}\"".as_bytes()), "\"\u{e9}\"");
+        assert_eq!(text_of(b"\"\xe9\""), "\"\u{fffd}\"");
+    }
+}

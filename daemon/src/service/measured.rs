@@ -23,15 +23,9 @@ impl Service {
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> impl Future<Output = Result<T, Error>> + Send {
         let began = Instant::now();
-        // It may panic, as a task may: then this call has failed, and what else the connection carries goes on.
-        let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
+        let work = to_its_end(work);
         async move {
-            let begun = poll_fn(|task| Poll::Ready(work.as_mut().poll(task))).await;
-            let ended = match begun {
-                Poll::Ready(ended) => ended.ok(),
-                Poll::Pending => tokio::spawn(work).await.ok().and_then(Result::ok),
-            };
-            let done = ended.unwrap_or_else(|| {
+            let done = work.await.unwrap_or_else(|| {
                 Err(Error::OutcomeUnknown {
                     sentence: "the daemon has failed at this".into(),
                     retry_after_ms: 1_000,
@@ -78,5 +72,59 @@ impl Service {
         if let Some(error) = refused {
             meters.counters.refused(error);
         }
+    }
+}
+
+/// Runs work to its end, although nobody may wait for it any more: here if it ends at once, else in a task of its own. None: it has
+/// panicked. Then what waits for it has failed, and what else the connection carries goes on.
+fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = Option<T>> + Send {
+    let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
+    async move {
+        let begun = poll_fn(|task| Poll::Ready(work.as_mut().poll(task))).await;
+        match begun {
+            Poll::Ready(ended) => ended.ok(),
+            Poll::Pending => tokio::spawn(work).await.ok().and_then(Result::ok),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+    use tokio::task::yield_now;
+
+    use super::to_its_end;
+
+    #[tokio::test]
+    async fn work_that_need_not_wait_ends_where_it_was_begun() {
+        let task = || tokio::task::try_id();
+        let here = task();
+        assert_eq!(to_its_end(async move { task() }).await, Some(here));
+    }
+
+    #[tokio::test]
+    async fn what_waits_comes_to_its_end_though_nobody_waits_for_it() {
+        let (go, gone) = oneshot::channel::<()>();
+        let (tell, told) = oneshot::channel();
+        let mut work = Box::pin(to_its_end(async move {
+            drop(gone.await);
+            tell.send(()).expect("somebody who listens");
+        }));
+        assert!(futures::poll!(&mut work).is_pending());
+        drop(work);
+        go.send(()).expect("it waits");
+        told.await.expect("it has come to its end");
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure_of_this_work_alone_now_or_later() {
+        assert_eq!(to_its_end(async { panic!("at once") }).await, None::<()>);
+        let later = to_its_end(async {
+            yield_now().await;
+            panic!("later")
+        });
+        assert_eq!(later.await, None::<()>);
     }
 }

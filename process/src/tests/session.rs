@@ -52,3 +52,13 @@ fn a_session_has_those_that_its_leader_has_started() {
     assert!(!is_taken(session).expect("known"));
     assert_eq!(members(), []);
 }
+
+#[test]
+fn what_a_leader_that_is_gone_has_left_behind_is_still_what_it_has_started() {
+    let mut tree = Tree::spawn(Command::new("perl").args(["-e", LEADER]));
+    let (leader, child) = (tree.pinned(), tree.pinned());
+    leader.signal(Signal::SIGKILL).expect("ours to kill");
+    tree.child.wait().expect("our child");
+    // The system lists no children of it any more; its session is still there.
+    assert_eq!(started_by(leader.id().pid).expect("listed"), [child.id().pid]);
+}
