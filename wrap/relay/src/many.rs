@@ -47,6 +47,9 @@ pub enum Deed {
     Own(u64, String),
     /// This place can't now: its host is to come again after a while. Why, in a sentence. The place is gone with this.
     Later(u64, String),
+    /// The server was stopped before it had answered the first host: every place is gone with this, and whoever comes again gets a fresh
+    /// server.
+    Over,
 }
 
 /// Places by number, and the server that they share.

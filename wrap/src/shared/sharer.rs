@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
+use std::ops::ControlFlow;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::{Command, ExitCode, Stdio};
@@ -233,7 +234,9 @@ impl Sharer {
     ) -> io::Result<Over> {
         let mut terminate = signal(SignalKind::terminate())?;
         loop {
-            self.do_deeds();
+            if self.do_deeds().is_break() {
+                return Ok(Over::Lost);
+            }
             if self.outlet.is_empty()
                 && let Some(line) = self.waiting.pop_front()
             {
@@ -309,11 +312,12 @@ impl Sharer {
         }
     }
 
-    fn do_deeds(&mut self) {
+    /// Breaks where the server is as good as gone.
+    fn do_deeds(&mut self) -> ControlFlow<()> {
         loop {
             let deeds = self.many.deeds();
             if deeds.is_empty() {
-                return;
+                return ControlFlow::Continue(());
             }
             for deed in deeds {
                 match deed {
@@ -330,6 +334,7 @@ impl Sharer {
                         self.tell(place, &Reply::Later { why });
                         self.leave(place);
                     }
+                    Deed::Over => return ControlFlow::Break(()),
                     Deed::Place(place, line) => {
                         let Some(writer) = self.writers.get_mut(&place) else { continue };
                         // Nobody else waits for one that does not read.

@@ -110,6 +110,11 @@ impl Many {
     pub(super) fn greeted(&mut self, message: &Message<'_>, failed: bool) {
         let Greeting::Asked { first, hello } = core::mem::take(&mut self.greeting) else { return };
         let arriving = core::mem::take(&mut self.arriving);
+        if failed && reading::is_outcome_unknown(message) {
+            // Not the server says so, but its keeper, which ends.
+            self.deeds.push(Deed::Over);
+            return;
+        }
         if failed {
             // The first host hears of it. The next one is another matter.
             for (place, line, again) in arriving {

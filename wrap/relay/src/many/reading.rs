@@ -103,6 +103,12 @@ pub(super) fn error<'a>(message: &Message<'a>) -> Option<&'a str> {
     member(Some(message.text), "error")
 }
 
+/// Whether an error says that nobody knows what became of the call: the keeper's word for one that was under way when the server ended.
+pub(super) fn is_outcome_unknown(message: &Message<'_>) -> bool {
+    let data = member(error(message), "data");
+    member(data, "outcome").and_then(text).is_some_and(|outcome| outcome == "unknown")
+}
+
 /// Whether a request wants to be a task.
 pub(super) fn wants_task(message: &Message<'_>) -> bool {
     member(message.params, "task").is_some()

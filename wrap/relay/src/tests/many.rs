@@ -288,6 +288,7 @@ impl World {
                 Deed::Own(place, _) | Deed::Later(place, _) => {
                     drop(self.places.remove(&place).expect("it is there"));
                 }
+                Deed::Over => unreachable!("no server of this model is stopped"),
                 Deed::Server(line) => self.server_gets(&serde_json::from_slice(&line).expect("JSON")),
                 Deed::Place(place, line) => {
                     self.place_gets(place, &serde_json::from_slice(&line).expect("JSON"));

@@ -227,6 +227,18 @@ fn a_host_that_comes_again_to_a_server_that_refuses_it_is_to_come_later() {
 }
 
 #[test]
+fn hosts_of_a_server_that_is_stopped_before_it_has_answered_come_again_and_none_hears_of_it() {
+    let mut many = Many::new(false);
+    many.arrive(1, initialize("2025-06-18", &json!({})), false);
+    many.arrive(2, initialize("2025-06-18", &json!({})), true);
+    let id = to_server(&many.deeds()[0])["id"].clone();
+    let stopped = crate::words::unknown(&id.to_string(), "the server was stopped");
+    many.from_server(&stopped, 0);
+    assert_eq!(many.deeds(), [Deed::Over]);
+    assert!(!many.is_shared_by(1) && !many.is_shared_by(2));
+}
+
+#[test]
 fn nobody_answers_for_another() {
     let mut many = shared(2);
     says(&mut many, 1, "tools/call", Some("a"), &json!({}));
