@@ -377,7 +377,7 @@ pub(super) fn verify(instance: &Pinned, settings: &Settings) -> Result<Verified,
         }
         Err(HostDoubt::Scarce(short)) => Err(scarce(short)),
         Err(doubt) => {
-            // One that has ended meanwhile, as a front does that only gives up its lease, resumes nothing anyway.
+            // A process that has just exited has nothing to resume: fronts exit while they give up their lease.
             if instance.is_alive() {
                 let pid = instance.id().pid;
                 tracing::warn!(

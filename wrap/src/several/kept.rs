@@ -41,7 +41,7 @@ pub(super) struct Common {
     pub(super) lease: Option<LeaseRef>,
     /// Who uses what is kept of servers that run elsewhere.
     pub(super) shelves: Users,
-    /// Whom the front's end waits for.
+    /// The keepers that have yet to be told that the host has left.
     pub(super) farewells: Farewells,
     /// Why there are no keepers, where there can be none.
     pub(super) unkept: Option<String>,

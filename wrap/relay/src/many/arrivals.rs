@@ -111,7 +111,7 @@ impl Many {
         let Greeting::Asked { first, hello } = core::mem::take(&mut self.greeting) else { return };
         let arriving = core::mem::take(&mut self.arriving);
         if failed && reading::is_outcome_unknown(message) {
-            // Not the server says so, but its keeper, which ends.
+            // The keeper says this, not the server: the keeper was told to stop, and ends.
             self.deeds.push(Deed::Over);
             return;
         }
