@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use mcp_sessiond_client::{ClaimRequest, Options};
 use mcp_sessiond_daemon::config::{Config, Names};
-use mcp_sessiond_wrap::keeper::backend::Program;
-use mcp_sessiond_wrap::several::{
+use mcp_sessiond_proxy::keeper::backend::Program;
+use mcp_sessiond_proxy::several::{
     self, Calls, Decoration, Decorations, Edit, Failure, FailureCode, Filter, Glob, Launch, List, Mistake,
     Rename, Server, Settings, Style, Time,
 };

@@ -18,11 +18,13 @@ struct Shown {
 }
 
 fn pages() -> Vec<PathBuf> {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let mut pages: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "cli/README.md", "packaging/README.md"]
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "packaging/README.md"]
         .map(|page| root.join(page))
         .into();
-    let docs = read_dir(root.join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());
+    let docs = read_dir(root.join("docs"))
+        .expect("docs")
+        .map(|entry| entry.expect("an entry").path());
     pages.extend(docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     pages
 }
@@ -51,7 +53,11 @@ fn shown_by(page: &Path) -> Vec<Shown> {
         let at = || format!("{}:{number}", page.display());
         if fenced || line.starts_with("    ") {
             let command = command(line).map(str::to_owned);
-            shown.extend(command.map(|command| Shown { at: at(), command, whole: true }));
+            shown.extend(command.map(|command| Shown {
+                at: at(),
+                command,
+                whole: true,
+            }));
             continue;
         }
         let code = line.split('`').skip(1).step_by(2);
@@ -66,11 +72,18 @@ fn shown_by(page: &Path) -> Vec<Shown> {
 
 /// The examples at the end of a verb's help, and of those below it.
 fn examples(verb: &Command, path: &str) -> Vec<Shown> {
-    let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let help = verb
+        .get_after_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let lines = help.lines().skip_while(|line| *line != "Examples:");
     let mut found: Vec<Shown> = lines
         .filter_map(command)
-        .map(|command| Shown { at: format!("`{path} --help`"), command: command.to_owned(), whole: true })
+        .map(|command| Shown {
+            at: format!("`{path} --help`"),
+            command: command.to_owned(),
+            whole: true,
+        })
         .collect();
     for below in verb.get_subcommands() {
         found.extend(examples(below, &format!("{path} {}", below.get_name())));
@@ -102,19 +115,23 @@ fn words(command: &str) -> Vec<String> {
 
 fn refusal(shown: &Shown) -> Option<String> {
     let words = words(&shown.command);
-    let error = Cli::try_parse_from(std::iter::once("mcp-sessiond".to_owned()).chain(words)).err()?;
+    let error =
+        Cli::try_parse_from(std::iter::once("mcp-sessiond".to_owned()).chain(words)).err()?;
     let is_well = match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => true,
         ErrorKind::MissingRequiredArgument
         | ErrorKind::MissingSubcommand
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => !shown.whole,
-        // NAME, PID: what is to be put there is another value. None at all: only the option is meant.
-        ErrorKind::InvalidValue | ErrorKind::ValueValidation => match error.get(ContextKind::InvalidValue) {
-            Some(ContextValue::String(value)) if !value.is_empty() => {
-                value.chars().all(|char| char.is_ascii_uppercase())
+        // NAME, PID: what is to be put there is another value. None at all: only the option is
+        // meant.
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            match error.get(ContextKind::InvalidValue) {
+                Some(ContextValue::String(value)) if !value.is_empty() => {
+                    value.chars().all(|char| char.is_ascii_uppercase())
+                }
+                _ => !shown.whole,
             }
-            _ => !shown.whole,
-        },
+        }
         _ => false,
     };
     (!is_well).then(|| format!("{}: mcp-sessiond {}\n{error}", shown.at, shown.command))
@@ -138,10 +155,21 @@ fn every_command_in_the_pages_and_the_help_is_taken() {
 #[test]
 fn a_command_that_is_not_taken_is_found() {
     let refused = |command: &str, whole| {
-        refusal(&Shown { at: "here".to_owned(), command: command.to_owned(), whole }).is_some()
+        refusal(&Shown {
+            at: "here".to_owned(),
+            command: command.to_owned(),
+            whole,
+        })
+        .is_some()
     };
     assert!(refused("nothing", false), "no such verb");
     assert!(refused("status --nothing", false), "no such option");
-    assert!(refused("stop", true) && !refused("stop", false), "no argument");
-    assert!(!refused(r#"state set count $((count + 1)) --for $$ 2>/dev/null || exit"#, true));
+    assert!(
+        refused("stop", true) && !refused("stop", false),
+        "no argument"
+    );
+    assert!(!refused(
+        r#"state set count $((count + 1)) --for $$ 2>/dev/null || exit"#,
+        true
+    ));
 }

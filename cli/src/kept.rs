@@ -12,8 +12,8 @@ use mcp_sessiond_process as process;
 use mcp_sessiond_proto::backends::{Backend, BackendState, BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::debug::{HostInfo, PAGE_MAX, Page};
 use mcp_sessiond_proto::{BackendName, KeeperName, Loss, ServiceName, paths};
-use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial, keeper_of};
-use mcp_sessiond_wrap::shared::look::{self, Use};
+use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial, keeper_of};
+use mcp_sessiond_proxy::shared::look::{self, Use};
 use serde::Serialize;
 
 use super::failure::Failure;

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anstyle::Style;
 use mcp_sessiond_process as process;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_wrap::unkept::{self, Unkept};
+use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use self::upstreams::Upstream;
 use super::failure::Failure;

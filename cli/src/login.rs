@@ -3,9 +3,9 @@
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
-use mcp_sessiond_remote::Remote;
-use mcp_sessiond_remote::login::browser::Wishes;
-use mcp_sessiond_remote::login::{Login, forget};
+use mcp_sessiond_upstream::Remote;
+use mcp_sessiond_upstream::login::browser::Wishes;
+use mcp_sessiond_upstream::login::{Login, forget};
 
 use super::remote::known_as;
 use super::servers::{Kind, Servers, ServersError, is_http};

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use mcp_sessiond_remote::{Ids, Keep, News, Remote, Said, connect};
-use mcp_sessiond_wrap::elsewhere::{Connecting, Shelf};
-use mcp_sessiond_wrap::several::{self, End, Failure, FailureCode, Pipe, Receipt, WAITING};
+use mcp_sessiond_upstream::{Ids, Keep, News, Remote, Said, connect};
+use mcp_sessiond_proxy::elsewhere::{Connecting, Shelf};
+use mcp_sessiond_proxy::several::{self, End, Failure, FailureCode, Pipe, Receipt, WAITING};
 use tokio::sync::mpsc;
 
 /// How long nothing is written after that has failed.
@@ -86,7 +86,7 @@ async fn connected(remote: Remote, shelf: Shelf) -> Result<Pipe, Failure> {
     };
     let keep = InSession { shelf, failed: Mutex::default() };
     // The host counts its calls anew with each connection.
-    let mcp_sessiond_remote::Pipe { to, mut from, confirm, .. } =
+    let mcp_sessiond_upstream::Pipe { to, mut from, confirm, .. } =
         connect(remote, Some(&kept), Arc::new(keep), Ids::Renamed).map_err(|why| bad(&why))?;
     let (said, lines) = mpsc::channel(WAITING);
     let end = confirm.clone();

@@ -7,7 +7,7 @@ use clap::Args;
 use mcp_sessiond_client::Error;
 use mcp_sessiond_proto::backends::{BackendStatus, KeeperReply, KeeperRequest};
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_wrap::keeper::dial::{DialError, Dialled, dial};
+use mcp_sessiond_proxy::keeper::dial::{DialError, Dialled, dial};
 
 use super::kept::{Kept, Server, ask};
 use super::select::Selection;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use mcp_sessiond_wrap::unkept::{self, Unkept};
+use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use super::kept::{Kept, Server};
 use super::{NO_SERVER, USAGE, complain, listing};

@@ -18,8 +18,8 @@ use mcp_sessiond_serve::run::{NotServed, run as serve};
 use mcp_sessiond_serve::settings::{Behind, Listen, Servers, Settings};
 use mcp_sessiond_serve::upstream::url::Url;
 
-use mcp_sessiond_wrap::several::{Filter, Glob};
-use mcp_sessiond_wrap::signals::GivenMask;
+use mcp_sessiond_proxy::several::{Filter, Glob};
+use mcp_sessiond_proxy::signals::GivenMask;
 
 use self::who::Who;
 use super::servers::{self, ServersError};
@@ -168,7 +168,7 @@ pub(super) fn run(arguments: Arguments) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
-    let _ = GivenMask::unblock(&mcp_sessiond_wrap::signals::ENDING);
+    let _ = GivenMask::unblock(&mcp_sessiond_proxy::signals::ENDING);
     let settings = match settings(arguments, &config) {
         Ok(settings) => settings,
         Err(error) => {

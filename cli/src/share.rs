@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use mcp_sessiond_wrap::shared::sharer;
+use mcp_sessiond_proxy::shared::sharer;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -8,7 +8,7 @@ use mcp_sessiond_client::Error;
 use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::backends::StopRequest;
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_wrap::keeper::dial::keeper_of;
+use mcp_sessiond_proxy::keeper::dial::keeper_of;
 use nix::sys::signal::Signal;
 
 use super::failure::Failure;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use clap::{Args, Parser};
 use mcp_sessiond_client::{ClaimRequest, Label, Named};
-use mcp_sessiond_wrap::front;
-use mcp_sessiond_wrap::keeper::backend::Program;
-use mcp_sessiond_wrap::several::{Filter, Glob, alone};
-use mcp_sessiond_wrap::shared::place;
+use mcp_sessiond_proxy::front;
+use mcp_sessiond_proxy::keeper::backend::Program;
+use mcp_sessiond_proxy::several::{Filter, Glob, alone};
+use mcp_sessiond_proxy::shared::place;
 
 use super::claiming::Claiming;
 use super::configured::{configured, waits};

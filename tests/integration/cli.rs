@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{fixture, world};
 
-/// The flow of version 1, by a server without a library: it answers each command with an exit code and what was printed.
+/// The flow of version 1, by a server without a library: it answers each command with an exit code
+/// and what was printed.
 fn goes_through_the_whole_flow(world: &World, start: &dyn Fn() -> Server) {
     let mut server = start();
     assert_eq!(server.ask("load"), "3", "there is nothing to resume");
@@ -18,14 +19,22 @@ fn goes_through_the_whole_flow(world: &World, start: &dyn Fn() -> Server) {
     for round in 0..3 {
         server.kill();
         server = start();
-        let before = if round == 0 { "one".to_owned() } else { format!("round {}", round - 1) };
+        let before = if round == 0 {
+            "one".to_owned()
+        } else {
+            format!("round {}", round - 1)
+        };
         assert_eq!(server.ask("load"), format!("0 {before}"));
         assert_eq!(server.ask(&format!("store round {round}")), "0");
     }
     assert_eq!(world.stat("sessions"), 1);
     assert_eq!(server.ask("reject"), "0");
     assert_eq!(server.ask("load"), "3");
-    assert_eq!(server.ask("reject"), "0", "there was none, which is as good");
+    assert_eq!(
+        server.ask("reject"),
+        "0",
+        "there was none, which is as good"
+    );
     server.kill();
     assert_eq!(start().ask("load"), "3");
 }
@@ -37,9 +46,11 @@ fn a_shell_script_needs_no_library() {
     let host = world.host();
     let script = fixture("shell/server.sh");
     goes_through_the_whole_flow(&world, &|| host.server(&[&script, world.binaries.daemon]));
-    host.log.wait("Token file not found (first run or clean slate)");
+    host.log
+        .wait("Token file not found (first run or clean slate)");
     host.log.wait("Session resumed successfully");
-    host.log.wait("Broker rejected resume token, starting fresh session");
+    host.log
+        .wait("Broker rejected resume token, starting fresh session");
 }
 
 #[test]
@@ -48,7 +59,9 @@ fn bash_and_its_dying_subshells_too() {
     let _daemon = world.daemon();
     let host = world.host();
     let script = fixture("shell/server.sh");
-    goes_through_the_whole_flow(&world, &|| host.server(&["bash", &script, world.binaries.daemon]));
+    goes_through_the_whole_flow(&world, &|| {
+        host.server(&["bash", &script, world.binaries.daemon])
+    });
 }
 
 #[test]
@@ -82,8 +95,12 @@ fn two_scripts_that_differ_in_one_argument_never_meet() {
 /// Runs the command with this on standard input. Its caller is the test, which is the instance.
 fn run(world: &World, arguments: &[&str], input: &[u8]) -> Output {
     let mut command = world.sessiond(arguments);
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
     // Whoever wants no input may be gone already.
     let _ = child.stdin.take().expect("piped").write_all(input);
     child.wait_with_output().expect("ended")
@@ -110,10 +127,18 @@ fn exit_codes_say_what_happened() {
     let world = world("");
     // No daemon, and none to be started.
     for verb in ["load", "store", "reject"] {
-        assert_eq!(code(&world, &["token", verb, "--no-start"], b"x"), Some(4), "{verb}");
+        assert_eq!(
+            code(&world, &["token", verb, "--no-start"], b"x"),
+            Some(4),
+            "{verb}"
+        );
     }
     assert_eq!(code(&world, &["status"], b""), Some(0), "nothing is kept");
-    for topic in [&["debug"][..], &["debug", "sessions"], &["debug", "stats", "--json"]] {
+    for topic in [
+        &["debug"][..],
+        &["debug", "sessions"],
+        &["debug", "stats", "--json"],
+    ] {
         assert_eq!(code(&world, topic, b""), Some(69), "{topic:?}");
     }
     let _daemon = world.daemon();
@@ -125,11 +150,18 @@ fn exit_codes_say_what_happened() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(said.contains(reason), "{said}");
     }
-    assert_eq!(code(&world, &["token", "load"], b""), Some(3), "nothing was stored");
+    assert_eq!(
+        code(&world, &["token", "load"], b""),
+        Some(3),
+        "nothing was stored"
+    );
     // Nobody's ancestor.
     let refused = run(&world, &["token", "load", "--for", "1"], b"");
     assert_eq!(refused.status.code(), Some(4));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--for"), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("--for"),
+        "{refused:?}"
+    );
     // Bad usage.
     let bad = [
         &["token"][..],
@@ -142,7 +174,11 @@ fn exit_codes_say_what_happened() {
     for arguments in bad {
         assert_eq!(code(&world, arguments, b""), Some(64), "{arguments:?}");
     }
-    for help in [&["--help"][..], &["token", "load", "--help"], &["--version"]] {
+    for help in [
+        &["--help"][..],
+        &["token", "load", "--help"],
+        &["--version"],
+    ] {
         assert_eq!(code(&world, help, b""), Some(0), "{help:?}");
     }
 }
@@ -152,23 +188,49 @@ fn every_verb_has_help_with_an_example() {
     let world = world("");
     let top = run(&world, &["--help"], b"");
     let top = String::from_utf8(top.stdout).expect("UTF-8");
-    let listed =
-        top.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let listed = top
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     // A longer line goes on below.
     let listed = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let verbs: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
-    for known in ["wrap", "setup", "status", "doctor", "serve", "config", "stats", "man", "completions"] {
+    let verbs: Vec<&str> = listed
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    for known in [
+        "wrap",
+        "setup",
+        "status",
+        "doctor",
+        "serve",
+        "config",
+        "stats",
+        "man",
+        "completions",
+    ] {
         assert!(verbs.contains(&known), "{known}: {verbs:?}");
     }
     for hidden in ["keep", "share"] {
         assert!(!verbs.contains(&hidden), "{hidden}: {verbs:?}");
     }
-    let more = [&["token", "load"][..], &["token", "store"], &["token", "reject"]];
-    let all = verbs.iter().filter(|verb| **verb != "help").map(std::slice::from_ref).chain(more);
+    let more = [
+        &["token", "load"][..],
+        &["token", "store"],
+        &["token", "reject"],
+    ];
+    let all = verbs
+        .iter()
+        .filter(|verb| **verb != "help")
+        .map(std::slice::from_ref)
+        .chain(more);
     for verb in all {
         let help = run(&world, &[verb, &["--help"]].concat(), b"");
         let text = String::from_utf8_lossy(&help.stdout).into_owned();
-        assert!(help.status.success() && text.contains("Example"), "{verb:?}: {text}");
+        assert!(
+            help.status.success() && text.contains("Example"),
+            "{verb:?}: {text}"
+        );
     }
 }
 
@@ -178,21 +240,35 @@ fn what_packages_install_beside_the_executable_is_printed() {
     for (shell, check) in [("bash", "bash"), ("zsh", ""), ("fish", "")] {
         let script = run(&world, &["completions", shell], b"");
         assert_eq!(script.status.code(), Some(0), "{script:?}");
-        assert!(String::from_utf8_lossy(&script.stdout).contains("setup"), "{shell}");
+        assert!(
+            String::from_utf8_lossy(&script.stdout).contains("setup"),
+            "{shell}"
+        );
         if !check.is_empty() {
             let path = world.root().join("completions");
             std::fs::write(&path, &script.stdout).expect("written");
-            let parsed = std::process::Command::new(check).arg("-n").arg(&path).output().expect("it runs");
+            let parsed = std::process::Command::new(check)
+                .arg("-n")
+                .arg(&path)
+                .output()
+                .expect("it runs");
             assert!(parsed.status.success(), "{parsed:?}");
         }
     }
     assert_eq!(code(&world, &["completions", "csh"], b""), Some(64));
     let page = run(&world, &["man"], b"");
-    assert!(String::from_utf8_lossy(&page.stdout).contains(".TH mcp-sessiond 1"), "{page:?}");
+    assert!(
+        String::from_utf8_lossy(&page.stdout).contains(".TH mcp-sessiond 1"),
+        "{page:?}"
+    );
     let pages = world.root().join("man1");
     let to = pages.to_str().expect("UTF-8");
     assert_eq!(code(&world, &["man", "--to", to], b""), Some(0));
-    for page in ["mcp-sessiond.1", "mcp-sessiond-wrap.1", "mcp-sessiond-token-load.1"] {
+    for page in [
+        "mcp-sessiond.1",
+        "mcp-sessiond-wrap.1",
+        "mcp-sessiond-token-load.1",
+    ] {
         assert!(pages.join(page).is_file(), "{page}");
     }
     let refused = run(&world, &["man", "--to", "/proc/no/such"], b"");
@@ -204,16 +280,25 @@ fn without_a_verb_a_program_gets_the_help_and_a_code() {
     let world = world("");
     let refused = run(&world, &[], b"");
     assert_eq!(refused.status.code(), Some(64), "{refused:?}");
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("Commands:"), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("Commands:"),
+        "{refused:?}"
+    );
 }
 
 #[test]
 fn settings_and_figures_have_verbs_of_their_own() {
     let world = world("");
     let _daemon = world.daemon();
-    assert_eq!(json_of(&world, &["config", "--json"]), json_of(&world, &["debug", "config", "--json"]));
+    assert_eq!(
+        json_of(&world, &["config", "--json"]),
+        json_of(&world, &["debug", "config", "--json"])
+    );
     let counted = run(&world, &["stats", "--prometheus"], b"");
-    assert!(String::from_utf8_lossy(&counted.stdout).contains("mcp_sessiond_claims_total"), "{counted:?}");
+    assert!(
+        String::from_utf8_lossy(&counted.stdout).contains("mcp_sessiond_claims_total"),
+        "{counted:?}"
+    );
 }
 
 /// The rows of a story, all of which are as expected. Nothing is left of it.
@@ -225,7 +310,10 @@ fn played(words: &[&str]) -> Vec<Value> {
     let played = story.wait_with_output().expect("it ends");
     assert_eq!(played.status.code(), Some(0), "{played:?}");
     let said = String::from_utf8(played.stdout).expect("UTF-8");
-    let rows: Vec<Value> = said.lines().map(|row| serde_json::from_str(row).expect("JSON")).collect();
+    let rows: Vec<Value> = said
+        .lines()
+        .map(|row| serde_json::from_str(row).expect("JSON"))
+        .collect();
     assert!(rows.iter().all(|row| row["as_expected"] == true), "{said}");
     assert!(!std::path::Path::new(&directory).exists());
     rows
@@ -244,8 +332,15 @@ fn demo_shows_that_a_wrapped_server_outlives_what_is_killed() {
         "count: 1 ",
     ];
     let rows = played(&[]);
-    let said: Vec<&str> = rows.iter().filter_map(|row| row["expected"].as_str()).collect();
-    let found: Vec<&str> = said.iter().filter(|row| row.starts_with("count")).map(|row| &row[..9]).collect();
+    let said: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row["expected"].as_str())
+        .collect();
+    let found: Vec<&str> = said
+        .iter()
+        .filter(|row| row.starts_with("count"))
+        .map(|row| &row[..9])
+        .collect();
     assert_eq!(found, counts);
     assert_eq!(rows.len(), counts.len() + 3, "{rows:?}");
 }
@@ -261,7 +356,12 @@ fn demo_http_shows_a_reload_and_a_kill_with_curl() {
     let world = world("");
     let shown = run(&world, &["demo", "http"], b"");
     let text = String::from_utf8(shown.stdout).expect("UTF-8");
-    for line in ["$ mcp-sessiond serve", "$ curl ", "    HTTP/1.1 204 No Content", "'Last-Event-ID: "] {
+    for line in [
+        "$ mcp-sessiond serve",
+        "$ curl ",
+        "    HTTP/1.1 204 No Content",
+        "'Last-Event-ID: ",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
 }
@@ -281,12 +381,25 @@ fn a_token_can_be_kept_under_a_label() {
     let world = world("");
     let _daemon = world.daemon();
     for label in ["a", "b"] {
-        assert_eq!(code(&world, &["token", "store", "--instance", label], label.as_bytes()), Some(0));
+        assert_eq!(
+            code(
+                &world,
+                &["token", "store", "--instance", label],
+                label.as_bytes()
+            ),
+            Some(0)
+        );
     }
     for label in ["a", "b"] {
-        assert_eq!(run(&world, &["token", "load", "--instance", label], b"").stdout, label.as_bytes());
+        assert_eq!(
+            run(&world, &["token", "load", "--instance", label], b"").stdout,
+            label.as_bytes()
+        );
     }
-    assert_eq!(code(&world, &["token", "load", "--instance", "c"], b""), Some(3));
+    assert_eq!(
+        code(&world, &["token", "load", "--instance", "c"], b""),
+        Some(3)
+    );
 }
 
 #[test]
@@ -309,7 +422,9 @@ fn debug_shows_what_there_is_and_no_secrets() {
     let world = world("claim_wait_ms = 0");
     let _daemon = world.daemon();
     let host = world.host();
-    let mut instances: Vec<_> = (0..3).map(|n| host.instance(&["--label", &format!("l{n}")])).collect();
+    let mut instances: Vec<_> = (0..3)
+        .map(|n| host.instance(&["--label", &format!("l{n}")]))
+        .collect();
     for instance in &mut instances {
         instance.first_run("hunter2");
     }
@@ -320,17 +435,32 @@ fn debug_shows_what_there_is_and_no_secrets() {
         (&json!(host.pid()), &json!(3), &json!(2))
     );
     let sessions = json_of(&world, &["debug", "sessions", "--json"]);
-    let labels: HashSet<&str> =
-        sessions.as_array().expect("a list").iter().filter_map(|session| session["label"].as_str()).collect();
+    let labels: HashSet<&str> = sessions
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|session| session["label"].as_str())
+        .collect();
     assert_eq!(labels, HashSet::from(["l0", "l1", "l2"]));
     let tokens = json_of(&world, &["debug", "tokens", "--json"]);
     assert_eq!(tokens.as_array().map(Vec::len), Some(3));
     assert!(
-        tokens.as_array().expect("a list").iter().all(|token| token["bytes"] == 7 && token["state"] == "ok")
+        tokens
+            .as_array()
+            .expect("a list")
+            .iter()
+            .all(|token| token["bytes"] == 7 && token["state"] == "ok")
     );
     let settings = json_of(&world, &["debug", "config", "--json"]);
-    let wait = settings.as_array().expect("a list").iter().find(|setting| setting["name"] == "claim_wait_ms");
-    assert_eq!(wait, Some(&json!({"name": "claim_wait_ms", "value": "0", "source": "file"})));
+    let wait = settings
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|setting| setting["name"] == "claim_wait_ms");
+    assert_eq!(
+        wait,
+        Some(&json!({"name": "claim_wait_ms", "value": "0", "source": "file"}))
+    );
     json_of(&world, &["debug", "stats", "--json"]);
     json_of(&world, &["debug", "about", "--json"]);
     for topic in [
@@ -344,8 +474,14 @@ fn debug_shows_what_there_is_and_no_secrets() {
     ] {
         let output = run(&world, topic, b"");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && !text.is_empty(), "{topic:?}: {output:?}");
-        assert!(!text.contains('\u{1b}'), "colours are for terminals: {text}");
+        assert!(
+            output.status.success() && !text.is_empty(),
+            "{topic:?}: {output:?}"
+        );
+        assert!(
+            !text.contains('\u{1b}'),
+            "colours are for terminals: {text}"
+        );
         assert!(!text.contains("hunter2"), "{text}");
     }
 }
@@ -371,10 +507,19 @@ fn debug_shows_what_takes_several_pages() {
     let world = world("");
     let _daemon = world.daemon();
     let mut peer = world.peer();
-    let mut claim = |n: usize| peer.call("claim", json!({ "label": format!("l{n}") })).expect("a session");
+    let mut claim = |n: usize| {
+        peer.call("claim", json!({ "label": format!("l{n}") }))
+            .expect("a session")
+    };
     let claimed: HashSet<String> = (0..250).map(|n| claim(n)["session"].to_string()).collect();
     let shown = json_of(&world, &["debug", "sessions", "--json"]);
     let shown = shown.as_array().expect("a list");
     assert_eq!(shown.len(), 250, "none twice");
-    assert_eq!(shown.iter().map(|info| info["session"].to_string()).collect::<HashSet<_>>(), claimed);
+    assert_eq!(
+        shown
+            .iter()
+            .map(|info| info["session"].to_string())
+            .collect::<HashSet<_>>(),
+        claimed
+    );
 }

@@ -1,4 +1,5 @@
-//! Every command that the pages and `--help` show is run as it stands there, or by a test that is named here.
+//! Every command that the pages and `--help` show is run as it stands there, or by a test that is
+//! named here.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions, read_to_string};
@@ -24,7 +25,10 @@ const ENDS: &[(&str, i32)] = &[
     ("status --json", 0),
     ("logs -n 20 playwright", 0),
     ("doctor", 0),
-    (r#"doctor --json | jq '.findings[] | select(.outcome != "ok")'"#, 0),
+    (
+        r#"doctor --json | jq '.findings[] | select(.outcome != "ok")'"#,
+        0,
+    ),
     ("doctor --for $$ >&2", 0),
     ("import", 0),
     ("import --from claude --dry-run", 0),
@@ -35,31 +39,67 @@ const ENDS: &[(&str, i32)] = &[
     ("setup claude --file .mcp.json", 0),
     ("setup --undo", 0),
     ("token=$(mcp-sessiond token load --for $$)", 3),
-    (r#"if token=$(mcp-sessiond token load --for $$); then echo "resuming"; fi"#, 0),
-    (r#"printf %s "$new_token" | mcp-sessiond token store --for $$"#, 0),
-    (r#"printf %s "$token" | mcp-sessiond token store --for $$"#, 0),
+    (
+        r#"if token=$(mcp-sessiond token load --for $$); then echo "resuming"; fi"#,
+        0,
+    ),
+    (
+        r#"printf %s "$new_token" | mcp-sessiond token store --for $$"#,
+        0,
+    ),
+    (
+        r#"printf %s "$token" | mcp-sessiond token store --for $$"#,
+        0,
+    ),
     ("token load --for $$ >token.bin", 3),
     ("token reject --for $$", 0),
-    ("count=$(mcp-sessiond state get count --for $$ || echo 0)", 0),
+    (
+        "count=$(mcp-sessiond state get count --for $$ || echo 0)",
+        0,
+    ),
     ("state set count $((count + 1)) --for $$", 0),
-    (r#"state set cart '["apples"]' --service web --session 7"#, 0),
+    (
+        r#"state set cart '["apples"]' --service web --session 7"#,
+        0,
+    ),
     ("state get cart --service web --session 7", 0),
-    ("date +%s | mcp-sessiond state set seen --expires 3600 --for $$", 0),
+    (
+        "date +%s | mcp-sessiond state set seen --expires 3600 --for $$",
+        0,
+    ),
     ("state list --json --for $$", 0),
     ("state remove cart --for $$", 0),
-    ("stream append call-7 --close --service web --session 7 <messages", 0),
+    (
+        "stream append call-7 --close --service web --session 7 <messages",
+        0,
+    ),
     ("stream append _GET_stream --service web --session 7", 0),
-    (r#"stream replay call-7 --after "$last_event_id" --service web --session 7"#, 0),
+    (
+        r#"stream replay call-7 --after "$last_event_id" --service web --session 7"#,
+        0,
+    ),
     ("stream replay call-7 --service web --session 7", 0),
-    ("id=$(mcp-sessiond task run --service web --session 7 -- make report &)", 0),
-    ("id=$(mcp-sessiond task run --poll 1000 --service web --session 7 -- make report &)", 0),
+    (
+        "id=$(mcp-sessiond task run --service web --session 7 -- make report &)",
+        0,
+    ),
+    (
+        "id=$(mcp-sessiond task run --poll 1000 --service web --session 7 -- make report &)",
+        0,
+    ),
     (r#"task get "$id" --service web --session 7"#, 0),
     ("task list --service web --session 7", 0),
-    (r#"task answer "$id" name '{"action":"decline"}' --service web --session 7"#, 0),
+    (
+        r#"task answer "$id" name '{"action":"decline"}' --service web --session 7"#,
+        0,
+    ),
     (r#"task cancel "$id" --service web --session 7"#, 0),
     (r#"task wait "$id" --service web --session 7"#, 0),
     ("session expire --older-than 1h --service web", 0),
-    (r#"config --json | jq '.[] | select(.source != "default")'"#, 0),
+    (
+        r#"config --json | jq '.[] | select(.source != "default")'"#,
+        0,
+    ),
     ("stats --prometheus > sessiond.prom", 0),
     ("debug sessions --json | jq '.[].session'", 0),
     ("debug about", 0),
@@ -73,9 +113,15 @@ const ENDS: &[(&str, i32)] = &[
     ("debug sweep --service web --older-than 2h", 0),
     ("debug prune s1 --service web --keep 100", 0),
     ("debug config", 0),
-    ("completions bash > ~/.local/share/bash-completion/completions/mcp-sessiond", 0),
+    (
+        "completions bash > ~/.local/share/bash-completion/completions/mcp-sessiond",
+        0,
+    ),
     ("completions zsh > ~/.zfunc/_mcp-sessiond", 0),
-    ("completions fish > ~/.config/fish/completions/mcp-sessiond.fish", 0),
+    (
+        "completions fish > ~/.config/fish/completions/mcp-sessiond.fish",
+        0,
+    ),
     ("man | man -l -", 0),
     ("man --to ~/.local/share/man/man1", 0),
     ("install --print", 0),
@@ -110,21 +156,61 @@ const WRAPS: &[&str] = &[
 
 /// Commands that another test runs: that needs more than a shell.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
-    ("demo", "cli.rs", "demo_shows_that_a_wrapped_server_outlives_what_is_killed"),
-    ("demo token", "cli.rs", "demo_token_shows_who_finds_which_session"),
-    ("demo http", "cli.rs", "demo_http_shows_a_reload_and_a_kill_with_curl"),
-    ("wrap -- counter &", "cli.rs", "demo_shows_that_a_wrapped_server_outlives_what_is_killed"),
-    ("status -w", "wrap/watching.rs", "a_daemon_that_goes_away_and_comes_back_is_told_of"),
-    ("logs -f", "logs.rs", "it_ends_when_nobody_reads_it_any_more"),
-    ("stream tail _GET_stream --for $$", "shell.rs", "messages_are_appended_replayed_and_followed"),
-    ("if token=$(mcp-sessiond token load --for $$); then", "cli.rs", "a_shell_script_needs_no_library"),
-    (r#"resume "$token" || mcp-sessiond token reject --for $$"#, "cli.rs", "a_shell_script_needs_no_library"),
+    (
+        "demo",
+        "cli.rs",
+        "demo_shows_that_a_wrapped_server_outlives_what_is_killed",
+    ),
+    (
+        "demo token",
+        "cli.rs",
+        "demo_token_shows_who_finds_which_session",
+    ),
+    (
+        "demo http",
+        "cli.rs",
+        "demo_http_shows_a_reload_and_a_kill_with_curl",
+    ),
+    (
+        "wrap -- counter &",
+        "cli.rs",
+        "demo_shows_that_a_wrapped_server_outlives_what_is_killed",
+    ),
+    (
+        "status -w",
+        "wrap/watching.rs",
+        "a_daemon_that_goes_away_and_comes_back_is_told_of",
+    ),
+    (
+        "logs -f",
+        "logs.rs",
+        "it_ends_when_nobody_reads_it_any_more",
+    ),
+    (
+        "stream tail _GET_stream --for $$",
+        "shell.rs",
+        "messages_are_appended_replayed_and_followed",
+    ),
+    (
+        "if token=$(mcp-sessiond token load --for $$); then",
+        "cli.rs",
+        "a_shell_script_needs_no_library",
+    ),
+    (
+        r#"resume "$token" || mcp-sessiond token reject --for $$"#,
+        "cli.rs",
+        "a_shell_script_needs_no_library",
+    ),
     (
         r#"task ask "$MCP_SESSIOND_TASK" name --service web --session 7 <<'END'"#,
         "shell.rs",
         "a_task_asks_its_client",
     ),
-    ("login github", "remote/login.rs", "a_login_is_the_users_for_all_processes_and_nobody_elses"),
+    (
+        "login github",
+        "remote/login.rs",
+        "a_login_is_the_users_for_all_processes_and_nobody_elses",
+    ),
     (
         "login https://example.org/mcp",
         "remote/login.rs",
@@ -135,7 +221,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "remote/login.rs",
         "a_login_is_the_users_for_all_processes_and_nobody_elses",
     ),
-    ("logout github", "remote/login.rs", "a_logout_needs_no_entry"),
+    (
+        "logout github",
+        "remote/login.rs",
+        "a_logout_needs_no_entry",
+    ),
     (
         "install --serve browser --listen 127.0.0.1:8000 -- npx @playwright/mcp@latest",
         "systemd/serve.rs",
@@ -151,14 +241,26 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "systemd/serve.rs",
         "a_call_goes_on_when_serve_is_killed_and_uninstall_leaves_nothing",
     ),
-    ("uninstall", "systemd/install.rs", "uninstall_leaves_nothing_but_the_sessions"),
-    ("service", "systemd/service.rs", "it_is_told_from_before_it_is_installed_until_it_is_gone"),
+    (
+        "uninstall",
+        "systemd/install.rs",
+        "uninstall_leaves_nothing_but_the_sessions",
+    ),
+    (
+        "service",
+        "systemd/service.rs",
+        "it_is_told_from_before_it_is_installed_until_it_is_gone",
+    ),
     (
         "service status --json | jq .enabled",
         "systemd/service.rs",
         "it_is_told_from_before_it_is_installed_until_it_is_gone",
     ),
-    ("service restart", "systemd/service.rs", "it_is_told_from_before_it_is_installed_until_it_is_gone"),
+    (
+        "service restart",
+        "systemd/service.rs",
+        "it_is_told_from_before_it_is_installed_until_it_is_gone",
+    ),
     (
         "service restart --serve browser",
         "systemd/service.rs",
@@ -171,7 +273,8 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A line of a page that runs `mcp-sessiond` itself, without its comment; of one that begins with it, what follows.
+/// A line of a page that runs `mcp-sessiond` itself, without its comment; of one that begins with
+/// it, what follows.
 fn command(line: &str) -> Option<String> {
     let line = line.trim();
     let line = line.strip_prefix("Example: ").unwrap_or(line);
@@ -188,15 +291,22 @@ fn command(line: &str) -> Option<String> {
     // What has brackets or dots says how such a command is made.
     let is_synopsis = line.contains(" [") || line.contains('…');
     let is_shown = is_piped || runs.iter().any(|begin| line.starts_with(begin));
-    (is_shown && !is_synopsis).then(|| line.strip_prefix("mcp-sessiond ").unwrap_or(line).to_owned())
+    (is_shown && !is_synopsis).then(|| {
+        line.strip_prefix("mcp-sessiond ")
+            .unwrap_or(line)
+            .to_owned()
+    })
 }
 
 /// What stands in the code blocks of the pages, which are for readers to type.
 fn of_the_pages() -> BTreeSet<String> {
-    let docs = fs::read_dir(fixture("../docs")).expect("docs").map(|entry| entry.expect("an entry").path());
-    let mut pages: Vec<PathBuf> =
-        docs.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
-    pages.extend(["../README.md", "../cli/README.md"].map(|page| fixture(page).into()));
+    let docs = fs::read_dir(fixture("../docs"))
+        .expect("docs")
+        .map(|entry| entry.expect("an entry").path());
+    let mut pages: Vec<PathBuf> = docs
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .collect();
+    pages.push(fixture("../README.md").into());
     let mut found = BTreeSet::new();
     for page in pages {
         let mut is_fenced = false;
@@ -210,12 +320,18 @@ fn of_the_pages() -> BTreeSet<String> {
 
 /// The examples of a verb's help, and of those below it.
 fn of_the_help(world: &World, verb: &[&str], found: &mut BTreeSet<String>) {
-    let help = world.sessiond(&[verb, &["--help"]].concat()).output().expect("help");
+    let help = world
+        .sessiond(&[verb, &["--help"]].concat())
+        .output()
+        .expect("help");
     let help = String::from_utf8(help.stdout).expect("UTF-8");
     let examples = help.lines().skip_while(|line| !line.starts_with("Example"));
     found.extend(examples.filter_map(command));
-    let verbs =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let verbs = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     for line in verbs.filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
         let below = line.split_whitespace().next().expect("a verb");
         if below != "help" {
@@ -228,10 +344,16 @@ fn of_the_help(world: &World, verb: &[&str], found: &mut BTreeSet<String>) {
 fn every_command_is_run() {
     let world = world("");
     let mut shown = of_the_pages();
-    assert!(shown.len() > 20, "the commands of the pages are not found any more: {shown:?}");
+    assert!(
+        shown.len() > 20,
+        "the commands of the pages are not found any more: {shown:?}"
+    );
     let of_pages = shown.len();
     of_the_help(&world, &[], &mut shown);
-    assert!(shown.len() > of_pages + 20, "those of the help are not: {shown:?}");
+    assert!(
+        shown.len() > of_pages + 20,
+        "those of the help are not: {shown:?}"
+    );
     let run: BTreeSet<String> = (ENDS.iter().map(|one| one.0))
         .chain(SERVES.iter().chain(WRAPS).copied())
         .chain(ELSEWHERE.iter().map(|one| one.0))
@@ -239,12 +361,18 @@ fn every_command_is_run() {
         .map(str::to_owned)
         .collect();
     let missing: Vec<&String> = shown.difference(&run).collect();
-    assert!(missing.is_empty(), "run these, or name the test that does: {missing:#?}");
+    assert!(
+        missing.is_empty(),
+        "run these, or name the test that does: {missing:#?}"
+    );
     let gone: Vec<&String> = run.difference(&shown).collect();
     assert!(gone.is_empty(), "no page shows these any more: {gone:#?}");
     for (command, file, test) in ELSEWHERE {
         let text = read_to_string(fixture(&format!("integration/{file}"))).expect(file);
-        assert!(named(&text).iter().any(|name| name == test), "{command}: {file} has no test {test}");
+        assert!(
+            named(&text).iter().any(|name| name == test),
+            "{command}: {file} has no test {test}"
+        );
     }
 }
 
@@ -289,7 +417,11 @@ impl Home {
         let servers = json!({"mcpServers": {
             "files": entry("files"), "browser": entry("@playwright/mcp"), "issues": entry("issues"),
         }});
-        for file in [".claude.json", ".config/Claude/claude_desktop_config.json", ".mcp.json"] {
+        for file in [
+            ".claude.json",
+            ".config/Claude/claude_desktop_config.json",
+            ".mcp.json",
+        ] {
             fs::write(home.join(file), servers.to_string()).expect("a host's file");
         }
         fs::write(world.root().join("servers.json"), servers.to_string()).expect("a file");
@@ -297,12 +429,19 @@ impl Home {
         Self { world }
     }
 
-    /// A shell that runs what a page shows, where something stands for the places that it speaks of.
+    /// A shell that runs what a page shows, where something stands for the places that it speaks
+    /// of.
     fn shell(&self, shown: &str, places: &[(&str, &str)]) -> Command {
         let root = self.world.root().to_str().expect("UTF-8");
         let is_whole = shown.contains("$(mcp-sessiond ") || shown.contains("| mcp-sessiond ");
-        let whole = if is_whole { shown.to_owned() } else { format!("mcp-sessiond {shown}") };
-        let whole = places.iter().fold(whole, |whole, (page, here)| whole.replace(page, here));
+        let whole = if is_whole {
+            shown.to_owned()
+        } else {
+            format!("mcp-sessiond {shown}")
+        };
+        let whole = places
+            .iter()
+            .fold(whole, |whole, (page, here)| whole.replace(page, here));
         let mut command = if shown.starts_with("setup") {
             let mut command = self.world.command("python3");
             command.args(["-I", "-c", AT_TERMINAL]);
@@ -312,10 +451,18 @@ impl Home {
             command.arg("-c");
             command
         };
-        command.arg(whole).current_dir(self.world.root().join("home"));
-        command.env("HOME", self.world.root().join("home")).env_remove("XDG_CONFIG_HOME");
+        command
+            .arg(whole)
+            .current_dir(self.world.root().join("home"));
+        command
+            .env("HOME", self.world.root().join("home"))
+            .env_remove("XDG_CONFIG_HOME");
         let path = std::env::var("PATH").expect("a PATH");
-        let path = if shown.starts_with("setup") { path } else { "/usr/bin:/bin".to_owned() };
+        let path = if shown.starts_with("setup") {
+            path
+        } else {
+            "/usr/bin:/bin".to_owned()
+        };
         command.env("PATH", format!("{root}/bin:{path}"));
         command
     }
@@ -329,7 +476,10 @@ impl Home {
     fn first_word(&self, arguments: &str) -> String {
         let said = self.shell(arguments, &[]).output().expect("it runs");
         let said = String::from_utf8(said.stdout).expect("UTF-8");
-        said.split_whitespace().next().unwrap_or_default().to_owned()
+        said.split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
@@ -347,27 +497,54 @@ fn those_that_end_do_what_they_are_shown_for() {
         assert!(client.count() > 0);
         let backend = home.world.backend();
         let (session, server) = (&backend.session, backend.pid().to_string());
-        let mut command =
-            home.shell(shown, &[("019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77", session), ("4711", &server)]);
-        command.env("token", "one").env("new_token", "two").env("count", "0");
+        let mut command = home.shell(
+            shown,
+            &[
+                ("019a4e3c-5d2f-7c1e-9a51-3f0d6c1b2a77", session),
+                ("4711", &server),
+            ],
+        );
+        command
+            .env("token", "one")
+            .env("new_token", "two")
+            .env("count", "0");
         if shown.contains("$id") {
             command.env("id", home.first_word("task list --service web --session 7"));
         }
         if shown.contains("$last_event_id") {
-            command.env("last_event_id", home.first_word("stream replay call-7 --service web --session 7"));
+            command.env(
+                "last_event_id",
+                home.first_word("stream replay call-7 --service web --session 7"),
+            );
         }
         // Not to a pipe: a task that goes on would keep it open.
         let said = home.world.root().join("said");
-        let file = || OpenOptions::new().create(true).append(true).open(&said).expect("a file");
+        let file = || {
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(&said)
+                .expect("a file")
+        };
         command.stdin(Stdio::piped()).stdout(file()).stderr(file());
         let mut child = command.spawn().expect("a shell");
-        let input = if shown.starts_with("setup") { "y\n" } else { "{\"n\":2}\n" };
+        let input = if shown.starts_with("setup") {
+            "y\n"
+        } else {
+            "{\"n\":2}\n"
+        };
         // Most read nothing, and may be gone.
-        let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+        let _ = child
+            .stdin
+            .take()
+            .expect("piped")
+            .write_all(input.as_bytes());
         let ended = child.wait().expect("it ends").code();
         if ended != Some(*code) {
-            faults
-                .push(format!("{shown} exits with {ended:?}: {}", read_to_string(&said).unwrap_or_default()));
+            faults.push(format!(
+                "{shown} exits with {ended:?}: {}",
+                read_to_string(&said).unwrap_or_default()
+            ));
         }
         fs::remove_file(&said).expect("it was there");
     }
@@ -382,9 +559,15 @@ fn those_that_serve_listen() {
     for shown in SERVES {
         let places = [("127.0.0.1:8000", "127.0.0.1:0"), ("/run/user/1000", root)];
         let mut command = home.shell(shown, &places);
-        let mut serve = command.process_group(0).stdout(Stdio::piped()).spawn().expect("a shell");
+        let mut serve = command
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
         let mut line = String::new();
-        BufReader::new(serve.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        BufReader::new(serve.stdout.take().expect("piped"))
+            .read_line(&mut line)
+            .expect("a line");
         assert!(line.starts_with("listening at "), "{shown}: {line}");
         killpg(Pid::from_raw(serve.id().cast_signed()), Signal::SIGTERM).expect("ours");
         serve.wait().expect("it ends");
@@ -398,7 +581,12 @@ fn the_one_that_is_the_daemon_has_its_settings() {
     daemon.ready();
     let shown = home.shell("config --json", &[]).output().expect("it runs");
     let settings: Vec<Value> = serde_json::from_slice(&shown.stdout).expect("JSON");
-    let of = |name: &str| settings.iter().find(|one| one["name"] == name).map(|one| one["value"].clone());
+    let of = |name: &str| {
+        settings
+            .iter()
+            .find(|one| one["name"] == name)
+            .map(|one| one["value"].clone())
+    };
     assert_eq!(
         (of("claim_wait_ms"), of("log")),
         (Some(json!("500")), Some(json!("\"debug\""))),
@@ -410,7 +598,9 @@ fn the_one_that_is_the_daemon_has_its_settings() {
 fn those_that_wrap_speak_mcp() {
     let home = Home::new();
     let _daemon = home.world.daemon();
-    let upstream = home.world.upstream(&["node".into(), fixture("node/express.mjs")], &[]);
+    let upstream = home
+        .world
+        .upstream(&["node".into(), fixture("node/express.mjs")], &[]);
     for shown in WRAPS {
         let mut command = home.shell(shown, &[("https://example.org/mcp", &upstream.url)]);
         command.env("EXAMPLE_KEY", "a key");

@@ -15,7 +15,7 @@ import { paragraphs, subcommands } from './help.mjs';
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '..', '..');
 
-const PAGES = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'ARCHITECTURE.md', 'CHANGELOG.md', 'packaging/README.md', 'cli/README.md', 'proto/PROTOCOL.md'];
+const PAGES = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'ARCHITECTURE.md', 'CHANGELOG.md', 'packaging/README.md', 'packaging/about.md', 'proto/PROTOCOL.md'];
 const FOLDERS = ['docs', 'client'];
 
 const words = { rulePaths: [join(here, 'words.yml')], checkLink: true, checkBlockQuote: true, checkEmphasis: true };

@@ -1,7 +1,7 @@
 //! What has happened: what was lost, what runs unkept, and what the daemon advises.
 
 use mcp_sessiond_client::{Connection, Directory};
-use mcp_sessiond_wrap::unkept::{self, Unkept};
+use mcp_sessiond_proxy::unkept::{self, Unkept};
 
 use super::super::kept::{self, PATIENCE};
 use super::{Finding, Findings};

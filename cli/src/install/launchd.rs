@@ -1,5 +1,8 @@
 //! launchd's agent.
-#![cfg_attr(not(target_os = "macos"), allow(dead_code, reason = "compiled for its tests"))]
+#![cfg_attr(
+    not(target_os = "macos"),
+    allow(dead_code, reason = "compiled for its tests")
+)]
 
 mod serve;
 
@@ -16,7 +19,7 @@ pub(super) const NAME: &str = "launchd";
 const LABEL: &str = "io.github.mcp-sessiond";
 
 /// With a user's paths below `/Users/YOU`, in place of which the real ones are put.
-const PLIST: &str = include_str!("../../launchd/io.github.mcp-sessiond.plist");
+const PLIST: &str = include_str!("../../../launchd/io.github.mcp-sessiond.plist");
 
 const LAUNCHCTL: &str = "/bin/launchctl";
 
@@ -38,7 +41,9 @@ pub(super) fn reach() -> Result<(), Problem> {
 }
 
 fn home() -> Result<PathBuf, Problem> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .filter(|home| home.is_absolute());
     home.ok_or_else(|| Problem::Usage("HOME does not say where launch agents belong".into()))
 }
 
@@ -65,7 +70,10 @@ pub(super) fn paths(unit: &Unit) -> Result<Vec<PathBuf>, Problem> {
 
 /// The agent by which clients know that the service is installed.
 pub(super) fn installed() -> Option<PathBuf> {
-    paths(&Unit::Daemon).ok()?.pop().filter(|path| path.is_file())
+    paths(&Unit::Daemon)
+        .ok()?
+        .pop()
+        .filter(|path| path.is_file())
 }
 
 /// Packages bring no agents.
@@ -75,9 +83,13 @@ pub(super) fn packaged() -> Option<Vec<PathBuf>> {
 
 /// The names of the services of `serve` that are installed.
 pub(super) fn served() -> Vec<Name> {
-    let entries = agents().ok().and_then(|directory| std::fs::read_dir(directory).ok());
+    let entries = agents()
+        .ok()
+        .and_then(|directory| std::fs::read_dir(directory).ok());
     let names = entries.into_iter().flatten().flatten();
-    names.filter_map(|entry| serve::named(entry.file_name().to_str()?)).collect()
+    names
+        .filter_map(|entry| serve::named(entry.file_name().to_str()?))
+        .collect()
 }
 
 /// Where a new agent's standard error is to go.
@@ -92,7 +104,10 @@ fn log_path(unit: &Unit) -> Result<PathBuf, Problem> {
 /// What launchd says of an agent. One that it knows is there at each login.
 pub(super) fn runs(unit: &Unit) -> Runs {
     let said = answer(&[LAUNCHCTL, "print", &target(unit)]);
-    let pid = said.iter().flat_map(|said| said.lines()).find_map(|line| line.trim().strip_prefix("pid = "));
+    let pid = said
+        .iter()
+        .flat_map(|said| said.lines())
+        .find_map(|line| line.trim().strip_prefix("pid = "));
     Runs {
         enabled: Some(said.is_ok()),
         listens: matches!(unit, Unit::Daemon).then_some(said.is_ok()),
@@ -107,12 +122,15 @@ pub(super) fn anew(unit: &Unit) -> Step {
 
 /// Where an agent's standard error goes. The user may have changed that.
 pub(super) fn log(unit: &Unit) -> Log {
-    let agent = paths(unit).ok().and_then(|mut paths| std::fs::read_to_string(paths.pop()?).ok());
+    let agent = paths(unit)
+        .ok()
+        .and_then(|mut paths| std::fs::read_to_string(paths.pop()?).ok());
     match agent.as_deref().and_then(log_of) {
         Some(path) => Log::File(path),
-        None => {
-            Log::Nowhere(format!("the agent {} does not say where it logs (StandardErrorPath)", label(unit)))
-        }
+        None => Log::Nowhere(format!(
+            "the agent {} does not say where it logs (StandardErrorPath)",
+            label(unit)
+        )),
     }
 }
 
@@ -127,7 +145,13 @@ fn log_of(agent: &str) -> Option<PathBuf> {
 pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
     let log = super::writable(&log_path(&Unit::Daemon)?)?;
     let text = plist(service, &log);
-    Ok(paths(&Unit::Daemon)?.into_iter().map(|path| File { path, text: text.clone() }).collect())
+    Ok(paths(&Unit::Daemon)?
+        .into_iter()
+        .map(|path| File {
+            path,
+            text: text.clone(),
+        })
+        .collect())
 }
 
 /// The file of a service of `serve`.
@@ -135,12 +159,18 @@ pub(super) fn serve_file(name: &Name, service: &Service, served: &Served) -> Res
     let unit = Unit::Serve(name.clone());
     let log = super::writable(&log_path(&unit)?)?;
     let path = paths(&unit)?.pop().unwrap_or_default();
-    Ok(File { path, text: serve::plist(name, service, served, &log) })
+    Ok(File {
+        path,
+        text: serve::plist(name, service, served, &log),
+    })
 }
 
 /// What people may ask for when a service of `serve` does not run.
 pub(super) fn where_it_says_why(name: &Name) -> String {
-    log_path(&Unit::Serve(name.clone())).unwrap_or_default().display().to_string()
+    log_path(&Unit::Serve(name.clone()))
+        .unwrap_or_default()
+        .display()
+        .to_string()
 }
 
 /// What is wrong with a service of `serve` that is installed.
@@ -150,7 +180,11 @@ pub(super) fn serve_ailment(name: &Name) -> Option<Ailment> {
     let runs = known.is_ok_and(|said| said.lines().any(|line| line.trim() == "state = running"));
     (!runs).then(|| Ailment {
         finding: format!("{} does not run", label(&unit)),
-        advice: format!("see {}, then `launchctl kickstart {}`", where_it_says_why(name), target(&unit)),
+        advice: format!(
+            "see {}, then `launchctl kickstart {}`",
+            where_it_says_why(name),
+            target(&unit)
+        ),
         is_grave: true,
     })
 }
@@ -179,14 +213,21 @@ pub(super) fn ailment() -> Option<Ailment> {
     })
 }
 
-/// The directory is always said: launchd's environment may have the variable from `launchctl setenv`.
+/// The directory is always said: launchd's environment may have the variable from
+/// `launchctl setenv`.
 fn plist(service: &Service, log: &str) -> String {
     fill(
         PLIST,
         &[
             ("/Users/YOU/.cargo/bin/mcp-sessiond", &service.binary),
-            ("/Users/YOU/Library/Application Support/mcp-sessiond/daemon.sock", &service.socket()),
-            ("/Users/YOU/Library/Application Support/mcp-sessiond", &service.directory),
+            (
+                "/Users/YOU/Library/Application Support/mcp-sessiond/daemon.sock",
+                &service.socket(),
+            ),
+            (
+                "/Users/YOU/Library/Application Support/mcp-sessiond",
+                &service.directory,
+            ),
             ("/Users/YOU/Library/Logs/mcp-sessiond.log", log),
         ],
     )
@@ -194,17 +235,26 @@ fn plist(service: &Service, log: &str) -> String {
 
 /// The agent with these values in place of the examples.
 fn fill(plist: &str, values: &[(&str, &str)]) -> String {
-    values.iter().fold(plist.to_owned(), |plist, (example, value)| {
-        plist.replace(&format!("<string>{example}</string>"), &format!("<string>{}</string>", escaped(value)))
-    })
+    values
+        .iter()
+        .fold(plist.to_owned(), |plist, (example, value)| {
+            plist.replace(
+                &format!("<string>{example}</string>"),
+                &format!("<string>{}</string>", escaped(value)),
+            )
+        })
 }
 
 fn unescaped(text: &str) -> String {
-    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&")
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// What has to be done once the file is there. launchd reads the agents of a user at each login.
@@ -214,7 +264,8 @@ pub(super) fn steps(unit: &Unit, _: Before, start: bool) -> Result<Vec<Step>, Pr
     if start {
         let path = super::writable(&paths(unit)?.pop().unwrap_or_default())?;
         steps.push(Step::new(&[LAUNCHCTL, "bootout", &target]).or(Failure::Ignored));
-        // Before macOS 26, bootout returns before it is done, and until then this fails with error 5.
+        // Before macOS 26, bootout returns before it is done, and until then this fails with error
+        // 5.
         steps.push(Step::new(&[LAUNCHCTL, "bootstrap", &domain, &path]).or(Failure::Passing));
     }
     Ok(steps)
@@ -223,7 +274,9 @@ pub(super) fn steps(unit: &Unit, _: Before, start: bool) -> Result<Vec<Step>, Pr
 /// What has to be done before the file goes.
 #[expect(clippy::unnecessary_wraps, reason = "as systemd's")]
 pub(super) fn farewell(unit: &Unit) -> Result<Vec<Step>, Problem> {
-    Ok(vec![Step::new(&[LAUNCHCTL, "bootout", &target(unit)]).or(Failure::Ignored)])
+    Ok(vec![
+        Step::new(&[LAUNCHCTL, "bootout", &target(unit)]).or(Failure::Ignored),
+    ])
 }
 
 /// What has to be done when it is gone.
@@ -253,7 +306,10 @@ mod tests {
         };
         let plist = plist(&service, "/Users/me/Library/Logs/mcp-sessiond.log");
         assert_eq!(binary_of(&plist).as_deref(), Some("/opt/bin/mcp-sessiond"));
-        assert_eq!(log_of(&plist), Some(PathBuf::from("/Users/me/Library/Logs/mcp-sessiond.log")));
+        assert_eq!(
+            log_of(&plist),
+            Some(PathBuf::from("/Users/me/Library/Logs/mcp-sessiond.log"))
+        );
         let values = plist.lines().filter(|line| line.contains("<string>/"));
         let values: Vec<&str> = values.map(str::trim).collect();
         assert_eq!(

@@ -17,19 +17,28 @@ pub(super) const NAME: &str = "systemd";
 const SERVICE: &str = "mcp-sessiond.service";
 const SOCKET: &str = "mcp-sessiond.socket";
 
-const SERVICE_UNIT: &str = include_str!("../../systemd/mcp-sessiond.service");
-const SOCKET_UNIT: &str = include_str!("../../systemd/mcp-sessiond.socket");
+const SERVICE_UNIT: &str = include_str!("../../../systemd/mcp-sessiond.service");
+const SOCKET_UNIT: &str = include_str!("../../../systemd/mcp-sessiond.socket");
 
 /// The user manager is found by a variable that `su`, cron and MCP hosts leave out.
 pub(super) fn prepare(command: &mut Command) {
     if std::env::var_os("XDG_RUNTIME_DIR").is_none_or(|value| value.is_empty()) {
-        command.env("XDG_RUNTIME_DIR", format!("/run/user/{}", nix::unistd::getuid()));
+        command.env(
+            "XDG_RUNTIME_DIR",
+            format!("/run/user/{}", nix::unistd::getuid()),
+        );
     }
 }
 
 /// Makes sure that there is a user manager, and that it reads the directory that we write to.
 pub(super) fn reach() -> Result<(), Problem> {
-    let asked = ["systemctl", "--user", "show", "--property=UnitPath", "--value"];
+    let asked = [
+        "systemctl",
+        "--user",
+        "show",
+        "--property=UnitPath",
+        "--value",
+    ];
     let read = answer(&asked).map_err(|error| {
         Problem::NoManager(format!(
             "no systemd user manager can be reached ({error}). Log in as this user, not by su or sudo, or have \
@@ -47,11 +56,17 @@ pub(super) fn reach() -> Result<(), Problem> {
 }
 
 fn directory() -> Result<PathBuf, Problem> {
-    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let named = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let config = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")));
     config
         .map(|config| config.join("systemd/user"))
-        .ok_or_else(|| Problem::Usage("neither XDG_CONFIG_HOME nor HOME says where user units belong".into()))
+        .ok_or_else(|| {
+            Problem::Usage("neither XDG_CONFIG_HOME nor HOME says where user units belong".into())
+        })
 }
 
 /// The files, that of the daemon's socket last.
@@ -65,9 +80,13 @@ pub(super) fn paths(unit: &Unit) -> Result<Vec<PathBuf>, Problem> {
 
 /// The names of the services of `serve` that are installed.
 pub(super) fn served() -> Vec<Name> {
-    let entries = directory().ok().and_then(|directory| std::fs::read_dir(directory).ok());
+    let entries = directory()
+        .ok()
+        .and_then(|directory| std::fs::read_dir(directory).ok());
     let names = entries.into_iter().flatten().flatten();
-    names.filter_map(|entry| serve::named(entry.file_name().to_str()?)).collect()
+    names
+        .filter_map(|entry| serve::named(entry.file_name().to_str()?))
+        .collect()
 }
 
 /// The unit by which clients know that the service is installed, whoever has put it there.
@@ -77,17 +96,26 @@ pub(super) fn installed() -> Option<PathBuf> {
 
 /// The units of a package for all users, where the user has none of his own.
 pub(super) fn packaged() -> Option<Vec<PathBuf>> {
-    let found: Vec<_> = [SERVICE, SOCKET].into_iter().map(places::unit).collect::<Option<_>>()?;
+    let found: Vec<_> = [SERVICE, SOCKET]
+        .into_iter()
+        .map(places::unit)
+        .collect::<Option<_>>()?;
     let own = directory().ok();
-    found.iter().all(|unit| unit.parent() != own.as_deref()).then_some(found)
+    found
+        .iter()
+        .all(|unit| unit.parent() != own.as_deref())
+        .then_some(found)
 }
 
-/// Whether the units of a package are for this very executable and directory, so that there is nothing to write.
+/// Whether the units of a package are for this very executable and directory, so that there is
+/// nothing to write.
 fn is_served_by(packaged: &[PathBuf], service: &Service) -> bool {
     let [unit, _] = packaged else { return false };
     let unit = std::fs::read_to_string(unit).unwrap_or_default();
     let runs_it = binary_of(&unit).is_some_and(|binary| binary == service.binary);
-    runs_it && !service.named && socket(packaged).is_some_and(|path| path == Path::new(&service.socket()))
+    runs_it
+        && !service.named
+        && socket(packaged).is_some_and(|path| path == Path::new(&service.socket()))
 }
 
 pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
@@ -95,12 +123,19 @@ pub(super) fn files(service: &Service) -> Result<Vec<File>, Problem> {
         return Ok(Vec::new());
     }
     let texts = [service_unit(service), socket_unit(service)];
-    Ok(paths(&Unit::Daemon)?.into_iter().zip(texts).map(|(path, text)| File { path, text }).collect())
+    Ok(paths(&Unit::Daemon)?
+        .into_iter()
+        .zip(texts)
+        .map(|(path, text)| File { path, text })
+        .collect())
 }
 
 /// The file of a service of `serve`.
 pub(super) fn serve_file(name: &Name, service: &Service, served: &Served) -> Result<File, Problem> {
-    Ok(File { path: directory()?.join(serve::called(name)), text: serve::unit(service, served) })
+    Ok(File {
+        path: directory()?.join(serve::called(name)),
+        text: serve::unit(service, served),
+    })
 }
 
 /// What people may ask for when a service of `serve` does not run.
@@ -111,20 +146,33 @@ pub(super) fn where_it_says_why(name: &Name) -> String {
 /// What is wrong with a service of `serve` that is installed.
 pub(super) fn serve_ailment(name: &Name) -> Option<Ailment> {
     let unit = serve::called(name);
-    let asked = answer(&["systemctl", "--user", "show", "--property=ActiveState", "--value", &unit]);
+    let asked = answer(&[
+        "systemctl",
+        "--user",
+        "show",
+        "--property=ActiveState",
+        "--value",
+        &unit,
+    ]);
     let state = match asked {
         Ok(state) => state,
         Err(why) => {
             return Some(Ailment {
                 finding: format!("systemd does not say whether {unit} runs: {why}"),
-                advice: format!("ask it where you are logged in: {}", where_it_says_why(name)),
+                advice: format!(
+                    "ask it where you are logged in: {}",
+                    where_it_says_why(name)
+                ),
                 is_grave: false,
             });
         }
     };
     (state != "active").then(|| Ailment {
         finding: format!("{unit} is {state}"),
-        advice: format!("see {}, then `systemctl --user restart {unit}`", where_it_says_why(name)),
+        advice: format!(
+            "see {}, then `systemctl --user restart {unit}`",
+            where_it_says_why(name)
+        ),
         is_grave: true,
     })
 }
@@ -137,14 +185,24 @@ pub(super) fn runs(unit: &Unit) -> Runs {
         Unit::Serve(name) => (serve::called(name), serve::called(name)),
     };
     let property = |unit: &str, name: &str| {
-        let asked = ["systemctl", "--user", "show", "--value", "--property", name, unit];
+        let asked = [
+            "systemctl",
+            "--user",
+            "show",
+            "--value",
+            "--property",
+            name,
+            unit,
+        ];
         answer(&asked).ok().filter(|said| !said.is_empty())
     };
     let listens = || property(SOCKET, "ActiveState").map(|state| state == "active");
     Runs {
         enabled: property(&first, "UnitFileState").map(|state| state.starts_with("enabled")),
         listens: matches!(unit, Unit::Daemon).then(listens).flatten(),
-        pid: property(&service, "MainPID").and_then(|pid| pid.parse().ok()).filter(|pid| *pid != 0),
+        pid: property(&service, "MainPID")
+            .and_then(|pid| pid.parse().ok())
+            .filter(|pid| *pid != 0),
     }
 }
 
@@ -163,17 +221,29 @@ pub(super) fn log(unit: &Unit) -> Log {
         Unit::Daemon => SERVICE.to_owned(),
         Unit::Serve(name) => serve::called(name),
     };
-    let asked =
-        ["systemctl", "--user", "show", "--property=StandardOutput", "--property=StandardError", &unit];
+    let asked = [
+        "systemctl",
+        "--user",
+        "show",
+        "--property=StandardOutput",
+        "--property=StandardError",
+        &unit,
+    ];
     let said = answer(&asked).unwrap_or_default();
-    let goes = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let goes = |name: &str| {
+        said.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or_default()
+    };
     let to = match goes("StandardError=") {
         "inherit" => goes("StandardOutput="),
         to => to,
     };
     match to.split_once(':') {
         Some(("file" | "append" | "truncate", path)) => Log::File(PathBuf::from(path)),
-        Some(_) => Log::Nowhere(format!("the standard error of {unit} goes to {to}; look there")),
+        Some(_) => Log::Nowhere(format!(
+            "the standard error of {unit} goes to {to}; look there"
+        )),
         None if ["null", "tty", "socket"].contains(&to) => Log::Nowhere(format!(
             "the standard error of {unit} goes to {to}; `systemctl --user edit {unit}` changes that"
         )),
@@ -191,17 +261,31 @@ pub(super) fn executable() -> Option<PathBuf> {
 pub(super) fn ailment() -> Option<Ailment> {
     let ailment = |finding: String, advice: &str| {
         let is_grave = finding.ends_with("has failed");
-        Some(Ailment { finding, advice: advice.into(), is_grave })
+        Some(Ailment {
+            finding,
+            advice: advice.into(),
+            is_grave,
+        })
     };
-    match answer(&["systemctl", "--user", "show", "--property=ActiveState", "--value", SOCKET]).as_deref() {
+    match answer(&[
+        "systemctl",
+        "--user",
+        "show",
+        "--property=ActiveState",
+        "--value",
+        SOCKET,
+    ])
+    .as_deref()
+    {
         Ok("active") => None,
         Ok("failed") => ailment(
             format!("{SOCKET} has failed"),
             "see `systemctl --user status mcp-sessiond.service`, then `systemctl --user restart mcp-sessiond.socket`",
         ),
-        Ok(state) => {
-            ailment(format!("{SOCKET} is {state}"), "`systemctl --user enable --now mcp-sessiond.socket`")
-        }
+        Ok(state) => ailment(
+            format!("{SOCKET} is {state}"),
+            "`systemctl --user enable --now mcp-sessiond.socket`",
+        ),
         Err(_) => ailment(
             "installed, but no systemd user manager can be reached from here".into(),
             "nothing, if this is no login session of yours: clients start a daemon on demand",
@@ -211,14 +295,20 @@ pub(super) fn ailment() -> Option<Ailment> {
 
 /// The executable that a unit starts.
 fn binary_of(unit: &str) -> Option<String> {
-    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart="))?;
+    let line = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="))?;
     let binary = line.strip_suffix(" run")?.trim_matches('"');
     // What systemd would expand first is not looked for.
     (!binary.contains(['%', '\\', '$'])).then(|| binary.to_owned())
 }
 
 fn service_unit(service: &Service) -> String {
-    let unit = fill(SERVICE_UNIT, "ExecStart=", &format!("ExecStart={} run", quoted(&service.binary)));
+    let unit = fill(
+        SERVICE_UNIT,
+        "ExecStart=",
+        &format!("ExecStart={} run", quoted(&service.binary)),
+    );
     place(unit, service)
 }
 
@@ -228,24 +318,38 @@ fn place(unit: String, service: &Service) -> String {
         return unit;
     }
     let variable = format!("{DIRECTORY_VARIABLE}={}", service.directory);
-    fill(&unit, "UnsetEnvironment=", &format!("Environment={}", quoted(&variable)))
+    fill(
+        &unit,
+        "UnsetEnvironment=",
+        &format!("Environment={}", quoted(&variable)),
+    )
 }
 
 fn socket_unit(service: &Service) -> String {
-    fill(SOCKET_UNIT, LISTEN, &format!("{LISTEN}{}", service.socket().replace('%', "%%")))
+    fill(
+        SOCKET_UNIT,
+        LISTEN,
+        &format!("{LISTEN}{}", service.socket().replace('%', "%%")),
+    )
 }
 
 const LISTEN: &str = "ListenStream=";
 
 /// The unit with another line in place of the one that begins with `key`.
 fn fill(unit: &str, key: &str, line: &str) -> String {
-    let lines = unit.lines().map(|known| if known.starts_with(key) { line } else { known });
+    let lines = unit
+        .lines()
+        .map(|known| if known.starts_with(key) { line } else { known });
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// A word of a setting that is split into words (systemd.syntax(7)), with its specifiers (`%`) disarmed.
+/// A word of a setting that is split into words (systemd.syntax(7)), with its specifiers (`%`)
+/// disarmed.
 fn quoted(word: &str) -> String {
-    let escaped = word.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%");
+    let escaped = word
+        .replace('\\', r"\\")
+        .replace('"', "\\\"")
+        .replace('%', "%%");
     let escaped = escaped.replace('\n', r"\n").replace('\t', r"\t");
     if escaped == word && !word.is_empty() && !word.contains([' ', '\'', ';']) {
         escaped
@@ -260,17 +364,36 @@ pub(super) fn steps(unit: &Unit, before: Before, start: bool) -> Result<Vec<Step
     let mut steps = vec![Step::new(&["systemctl", "--user", "daemon-reload"])];
     if let Unit::Serve(name) = unit {
         let unit = serve::called(name);
-        steps.push(Step::new(&["systemctl", "--user", "--quiet", "enable", &unit]));
+        steps.push(Step::new(&[
+            "systemctl",
+            "--user",
+            "--quiet",
+            "enable",
+            &unit,
+        ]));
         if start {
             steps.push(Step::new(&["systemctl", "--user", "restart", &unit]));
         }
         return Ok(steps);
     }
     if !start {
-        steps.push(Step::new(&["systemctl", "--user", "--quiet", "enable", SOCKET]));
+        steps.push(Step::new(&[
+            "systemctl",
+            "--user",
+            "--quiet",
+            "enable",
+            SOCKET,
+        ]));
         return Ok(steps);
     }
-    steps.push(Step::new(&["systemctl", "--user", "--quiet", "enable", "--now", SOCKET]));
+    steps.push(Step::new(&[
+        "systemctl",
+        "--user",
+        "--quiet",
+        "enable",
+        "--now",
+        SOCKET,
+    ]));
     match before {
         Before::Nothing => {}
         // The service goes with the socket that it requires.
@@ -286,7 +409,14 @@ pub(super) fn steps(unit: &Unit, before: Before, start: bool) -> Result<Vec<Step
 pub(super) fn farewell(unit: &Unit) -> Result<Vec<Step>, Problem> {
     if let Unit::Serve(name) = unit {
         let unit = serve::called(name);
-        return Ok(vec![Step::new(&["systemctl", "--user", "--quiet", "disable", "--now", &unit])]);
+        return Ok(vec![Step::new(&[
+            "systemctl",
+            "--user",
+            "--quiet",
+            "disable",
+            "--now",
+            &unit,
+        ])]);
     }
     Ok(vec![
         Step::new(&["systemctl", "--user", "--quiet", "disable", "--now", SOCKET]),
@@ -302,7 +432,10 @@ pub(super) fn aftermath(unit: &Unit) -> Vec<Step> {
     };
     let mut forgotten = vec!["systemctl", "--user", "--quiet", "reset-failed"];
     forgotten.extend(units.iter().map(String::as_str));
-    vec![Step::new(&["systemctl", "--user", "daemon-reload"]), Step::new(&forgotten).or(Failure::Ignored)]
+    vec![
+        Step::new(&["systemctl", "--user", "daemon-reload"]),
+        Step::new(&forgotten).or(Failure::Ignored),
+    ]
 }
 
 /// The socket that the service was installed for.
@@ -321,7 +454,11 @@ mod tests {
     use super::*;
 
     fn service(binary: &str, directory: &str, named: bool) -> Service {
-        Service { binary: binary.into(), directory: directory.into(), named }
+        Service {
+            binary: binary.into(),
+            directory: directory.into(),
+            named,
+        }
     }
 
     fn lines<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
@@ -330,23 +467,45 @@ mod tests {
 
     #[test]
     fn a_usual_place() {
-        let service = service("/usr/bin/mcp-sessiond", "/run/user/1000/mcp-sessiond", false);
+        let service = service(
+            "/usr/bin/mcp-sessiond",
+            "/run/user/1000/mcp-sessiond",
+            false,
+        );
         let unit = service_unit(&service);
-        assert_eq!(lines(&unit, "ExecStart="), ["ExecStart=/usr/bin/mcp-sessiond run"]);
-        assert_eq!(lines(&unit, "UnsetEnvironment="), ["UnsetEnvironment=MCP_SESSIOND_DIR"]);
+        assert_eq!(
+            lines(&unit, "ExecStart="),
+            ["ExecStart=/usr/bin/mcp-sessiond run"]
+        );
+        assert_eq!(
+            lines(&unit, "UnsetEnvironment="),
+            ["UnsetEnvironment=MCP_SESSIOND_DIR"]
+        );
         assert!(lines(&unit, "Environment=").is_empty());
         let unit = socket_unit(&service);
-        assert_eq!(lines(&unit, "ListenStream="), ["ListenStream=/run/user/1000/mcp-sessiond/daemon.sock"]);
+        assert_eq!(
+            lines(&unit, "ListenStream="),
+            ["ListenStream=/run/user/1000/mcp-sessiond/daemon.sock"]
+        );
     }
 
     #[test]
     fn an_odd_place() {
         let service = service(r#"/opt/a "b" \ %c/mcp-sessiond"#, "/tmp/100% mine", true);
         let unit = service_unit(&service);
-        assert_eq!(lines(&unit, "ExecStart="), [r#"ExecStart="/opt/a \"b\" \\ %%c/mcp-sessiond" run"#]);
-        assert_eq!(lines(&unit, "Environment="), [r#"Environment="MCP_SESSIOND_DIR=/tmp/100%% mine""#]);
+        assert_eq!(
+            lines(&unit, "ExecStart="),
+            [r#"ExecStart="/opt/a \"b\" \\ %%c/mcp-sessiond" run"#]
+        );
+        assert_eq!(
+            lines(&unit, "Environment="),
+            [r#"Environment="MCP_SESSIOND_DIR=/tmp/100%% mine""#]
+        );
         assert!(lines(&unit, "UnsetEnvironment=").is_empty(), "it would win");
         let unit = socket_unit(&service);
-        assert_eq!(lines(&unit, "ListenStream="), ["ListenStream=/tmp/100%% mine/daemon.sock"]);
+        assert_eq!(
+            lines(&unit, "ListenStream="),
+            ["ListenStream=/tmp/100%% mine/daemon.sock"]
+        );
     }
 }

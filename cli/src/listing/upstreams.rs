@@ -5,7 +5,7 @@ use mcp_sessiond_process as process;
 use mcp_sessiond_proto::ServiceName;
 use mcp_sessiond_proto::debug::PAGE_MAX;
 use mcp_sessiond_proto::sessions::OwnSessions;
-use mcp_sessiond_wrap::unkept::Unkept;
+use mcp_sessiond_proxy::unkept::Unkept;
 use serde::Serialize;
 
 use crate::kept::PATIENCE;

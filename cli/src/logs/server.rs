@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use mcp_sessiond_client::{Directory, Error};
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest, Written};
 use mcp_sessiond_proto::paths;
-use mcp_sessiond_wrap::keeper::dial::{DialError, dial};
+use mcp_sessiond_proxy::keeper::dial::{DialError, dial};
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

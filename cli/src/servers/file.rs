@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mcp_sessiond_wrap::several::Decorations;
+use mcp_sessiond_proxy::several::Decorations;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use mcp_sessiond_wrap::shared::VARIABLES;
+use mcp_sessiond_proxy::shared::VARIABLES;
 
 use super::entry::{Entry, Kind, is_http};
 use super::keyring;

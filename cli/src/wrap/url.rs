@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use mcp_sessiond_client::ClaimRequest;
-use mcp_sessiond_wrap::elsewhere;
+use mcp_sessiond_proxy::elsewhere;
 
 use super::Arguments;
 use crate::configured::{configured, waits};

@@ -6,7 +6,7 @@ use std::path::Path;
 use mcp_sessiond_proto::backends::{Attach, KeeperReply, KeeperRequest, Remembered};
 use mcp_sessiond_proto::{Epoch, Error};
 use mcp_sessiond_tests::{Client, Host, Server, World, assert_refused, gone, lives, signal, until};
-use mcp_sessiond_wrap::keeper::dial::{DialError, dial};
+use mcp_sessiond_proxy::keeper::dial::{DialError, dial};
 use nix::sys::signal::Signal;
 use serde_json::json;
 

@@ -16,9 +16,11 @@ pub(super) struct Module {
     pub(super) path: Vec<String>,
     pub(super) file: PathBuf,
     pub(super) text: String,
-    /// The paths that begin with `crate`, `self`, `super` or a package of ours, or that lead through a type.
+    /// The paths that begin with `crate`, `self`, `super` or a package of ours, or that lead
+    /// through a type.
     pub(super) mentions: Vec<Vec<String>>,
-    /// What it imports, and so gives on to those below it and perhaps to others: names, and paths from the package's root.
+    /// What it imports, and so gives on to those below it and perhaps to others: names, and paths
+    /// from the package's root.
     imports: BTreeMap<String, Vec<String>>,
 }
 
@@ -26,24 +28,39 @@ impl Package {
     pub(super) fn read(root: &Path, path: &str) -> Self {
         let directory = root.join(path);
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("a manifest");
+        let source = directory.join(lib_folder(&manifest));
         let mut files = Vec::new();
-        list(&directory.join("src"), &mut files);
-        let all: Vec<Module> = files.iter().map(|file| Module::read(&directory.join("src"), file)).collect();
+        list(&source, &mut files);
+        let all: Vec<Module> = files
+            .iter()
+            .map(|file| Module::read(&source, file))
+            .collect();
         let tests: BTreeSet<Vec<String>> = all.iter().flat_map(Module::tests).collect();
-        let is_test =
-            |module: &Module| (1..=module.path.len()).any(|end| tests.contains(&module.path[..end]));
-        Self { manifest, modules: all.into_iter().filter(|module| !is_test(module)).collect() }
+        let is_test = |module: &Module| {
+            (1..=module.path.len()).any(|end| tests.contains(&module.path[..end]))
+        };
+        Self {
+            manifest,
+            modules: all.into_iter().filter(|module| !is_test(module)).collect(),
+        }
     }
 
     /// What the manifest says of the package; nothing where it says nothing.
     pub(super) fn field(&self, name: &str) -> &str {
-        let value = self.manifest.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+        let value = self
+            .manifest
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
         value.unwrap_or_default().trim_matches('"')
     }
 
     /// The names in `[dependencies]`.
     pub(super) fn dependencies(&self) -> BTreeSet<String> {
-        let lines = self.manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+        let lines = self
+            .manifest
+            .lines()
+            .skip_while(|line| *line != "[dependencies]")
+            .skip(1);
         let lines = lines.take_while(|line| !line.starts_with('['));
         lines
             .filter(|line| !line.starts_with('#'))
@@ -53,13 +70,35 @@ impl Package {
 
     /// The file that is the package's door.
     pub(super) fn root(&self) -> &Module {
-        self.modules.iter().find(|module| module.path.is_empty()).expect("a lib.rs")
+        self.modules
+            .iter()
+            .find(|module| module.path.is_empty())
+            .expect("a lib.rs")
     }
 }
 
+/// The folder of the library's root: `cli/src` of `[lib] path = "cli/src/lib.rs"`, and Cargo's own
+/// `src` without that line.
+fn lib_folder(manifest: &str) -> &Path {
+    let lines = manifest
+        .lines()
+        .skip_while(|line| *line != "[lib]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['));
+    let path = lines
+        .filter_map(|line| line.strip_prefix("path = "))
+        .next()
+        .unwrap_or("src/lib.rs");
+    Path::new(path.trim_matches('"'))
+        .parent()
+        .expect("a folder")
+}
+
 fn list(directory: &Path, into: &mut Vec<PathBuf>) {
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path()).collect();
+    let mut entries: Vec<PathBuf> = fs::read_dir(directory)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     entries.sort();
     for path in entries {
         if path.is_dir() {
@@ -73,8 +112,14 @@ fn list(directory: &Path, into: &mut Vec<PathBuf>) {
 impl Module {
     fn read(source: &Path, file: &Path) -> Self {
         let text = fs::read_to_string(file).expect("UTF-8");
-        let path = file.strip_prefix(source).expect("below it").with_extension("");
-        let path: Vec<String> = path.iter().map(|part| part.to_str().expect("UTF-8").to_owned()).collect();
+        let path = file
+            .strip_prefix(source)
+            .expect("below it")
+            .with_extension("");
+        let path: Vec<String> = path
+            .iter()
+            .map(|part| part.to_str().expect("UTF-8").to_owned())
+            .collect();
         // A `main.rs` stands for itself: nothing can name it.
         let path = if path == ["lib"] { Vec::new() } else { path };
         Self::new(path, file.into(), text)
@@ -82,7 +127,13 @@ impl Module {
 
     fn new(path: Vec<String>, file: PathBuf, text: String) -> Self {
         let code = bare(&text);
-        let mut module = Self { mentions: mentions(&code), path, file, text, imports: BTreeMap::new() };
+        let mut module = Self {
+            mentions: mentions(&code),
+            path,
+            file,
+            text,
+            imports: BTreeMap::new(),
+        };
         for path in imports(&code) {
             let below = || module.path.iter().chain(&path).cloned().collect();
             let name = path.iter().rev().find(|part| *part != "self").cloned();
@@ -94,14 +145,22 @@ impl Module {
 
     /// A made-up one.
     pub(super) fn of(path: &str, text: &str) -> Self {
-        let parts = path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let parts = path
+            .split("::")
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect();
         let file = PathBuf::from(path.replace("::", "/") + ".rs");
         Self::new(parts, file, text.into())
     }
 
-    /// The room that the file is in; None for the package's root, and for what only starts a program.
+    /// The room that the file is in; None for the package's root, and for what only starts a
+    /// program.
     pub(super) fn room(&self) -> Option<&str> {
-        self.path.first().map(String::as_str).filter(|room| *room != "main")
+        self.path
+            .first()
+            .map(String::as_str)
+            .filter(|room| *room != "main")
     }
 
     /// The modules in it that are for tests.
@@ -110,7 +169,10 @@ impl Module {
         let mut found = Vec::new();
         while let Some(line) = lines.next() {
             let is_test = line.starts_with("#[cfg(") && line.contains("test");
-            let next = lines.peek().filter(|_| is_test).and_then(|next| next.strip_suffix(';'));
+            let next = lines
+                .peek()
+                .filter(|_| is_test)
+                .and_then(|next| next.strip_suffix(';'));
             if let Some((_, name)) = next.and_then(|next| next.rsplit_once("mod ")) {
                 found.push(self.path.iter().cloned().chain([name.to_owned()]).collect());
             }
@@ -148,15 +210,23 @@ impl Module {
     }
 }
 
-/// Files that lead back to themselves, each circle once and in order of their names. A file and those below it are of one
-/// room, and may name each other.
+/// Files that lead back to themselves, each circle once and in order of their names. A file and
+/// those below it are of one room, and may name each other.
 pub(super) fn circles(modules: &[Module]) -> Vec<Vec<String>> {
-    let known: BTreeMap<&[String], &Module> =
-        modules.iter().map(|module| (&module.path[..], module)).collect();
+    let known: BTreeMap<&[String], &Module> = modules
+        .iter()
+        .map(|module| (&module.path[..], module))
+        .collect();
     let mut leads: BTreeMap<&[String], BTreeSet<&[String]>> = BTreeMap::new();
     for module in modules {
-        for path in module.mentions.iter().filter_map(|path| module.absolute(path)) {
-            let Some(target) = leads_to(&known, path) else { continue };
+        for path in module
+            .mentions
+            .iter()
+            .filter_map(|path| module.absolute(path))
+        {
+            let Some(target) = leads_to(&known, path) else {
+                continue;
+            };
             if !target.starts_with(&module.path) && !module.path.starts_with(target) {
                 leads.entry(&module.path).or_default().insert(target);
             }
@@ -172,25 +242,38 @@ pub(super) fn circles(modules: &[Module]) -> Vec<Vec<String>> {
         }
         seen
     };
-    let all: BTreeMap<&[String], BTreeSet<&[String]>> =
-        known.keys().map(|module| (*module, reached(module))).collect();
+    let all: BTreeMap<&[String], BTreeSet<&[String]>> = known
+        .keys()
+        .map(|module| (*module, reached(module)))
+        .collect();
     let mut found = BTreeSet::new();
-    for (module, reached) in all.iter().filter(|(module, reached)| reached.contains(*module)) {
-        let circle =
-            reached.iter().filter(|other| all[**other].contains(module)).map(|other| other.join("::"));
+    for (module, reached) in all
+        .iter()
+        .filter(|(module, reached)| reached.contains(*module))
+    {
+        let circle = reached
+            .iter()
+            .filter(|other| all[**other].contains(module))
+            .map(|other| other.join("::"));
         found.insert(circle.collect::<Vec<_>>());
     }
     found.into_iter().collect()
 }
 
 /// The file that a path leads to, by way of what files on the way import.
-fn leads_to<'a>(known: &BTreeMap<&'a [String], &Module>, path: Vec<String>) -> Option<&'a [String]> {
+fn leads_to<'a>(
+    known: &BTreeMap<&'a [String], &Module>,
+    path: Vec<String>,
+) -> Option<&'a [String]> {
     let mut path = path;
     // Nothing is handed on more often than that.
     for _ in 0..8 {
-        let (end, file) =
-            (0..=path.len()).rev().find_map(|end| Some((end, known.get_key_value(&path[..end])?)))?;
-        let Some(from) = path.get(end).and_then(|name| file.1.imports.get(name)) else { return Some(file.0) };
+        let (end, file) = (0..=path.len())
+            .rev()
+            .find_map(|end| Some((end, known.get_key_value(&path[..end])?)))?;
+        let Some(from) = path.get(end).and_then(|name| file.1.imports.get(name)) else {
+            return Some(file.0);
+        };
         path = from.iter().chain(&path[end + 1..]).cloned().collect();
     }
     None
@@ -234,15 +317,15 @@ fn quoted(text: &str) -> usize {
     text.len()
 }
 
-/// Every path in the code that begins with `crate`, `self`, `super` or a package of ours, those in braces one by one; and
-/// those of functions that belong to a type.
+/// Every path in the code that begins with `crate`, `self`, `super` or a package of ours, those in
+/// braces one by one; and those of functions that belong to a type.
 fn mentions(code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut words = Words { rest: code };
     let mut former = String::new();
     while let Some(word) = words.next() {
-        let is_root =
-            ["crate", "self", "super"].contains(&word.as_str()) || word.starts_with("mcp_sessiond_");
+        let is_root = ["crate", "self", "super"].contains(&word.as_str())
+            || word.starts_with("mcp_sessiond_");
         let is_type = word.starts_with(|first: char| first.is_ascii_uppercase());
         if former != "::" && (is_root || is_type) {
             words.path(vec![word.clone()], &mut found);
@@ -305,8 +388,10 @@ impl Words<'_> {
                 }
                 return;
             }
-            let name =
-                self.rest.trim_start().starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+            let name = self
+                .rest
+                .trim_start()
+                .starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
             match self.next().filter(|_| name) {
                 Some(word) => so_far.push(word),
                 None => break,

@@ -3,7 +3,7 @@
 use mcp_sessiond_proto::Epoch;
 use mcp_sessiond_proto::backends::{Attach, KeeperRequest};
 use mcp_sessiond_tests::{gone, signal};
-use mcp_sessiond_wrap::keeper::dial::{DialError, dial};
+use mcp_sessiond_proxy::keeper::dial::{DialError, dial};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

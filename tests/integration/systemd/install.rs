@@ -15,17 +15,27 @@ fn installed_again_it_says_what_has_changed() {
     let (machine, _host, mut kept) = keeping("");
     let former = machine.world.daemon_pid();
     let said = machine.install();
-    assert!(!said.contains("wrote") && !said.contains("changed"), "{said}");
+    assert!(
+        !said.contains("wrote") && !said.contains("changed"),
+        "{said}"
+    );
     // The executable may be a new one of the same name.
     assert_ne!(machine.world.daemon_pid(), former);
     let moved = machine.world.root().join("mcp 100% sessiond");
     std::fs::copy(machine.world.binaries.daemon, &moved).expect("copied");
     let said = succeeded(&machine.run(moved.to_str().expect("UTF-8"), &["install"]));
-    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("  ")).map(str::trim).collect();
+    let lines: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("  "))
+        .map(str::trim)
+        .collect();
     let path = moved.display().to_string().replace('%', "%%");
     assert_eq!(
         lines,
-        [format!("- ExecStart={} run", machine.world.binaries.daemon), format!("+ ExecStart=\"{path}\" run")]
+        [
+            format!("- ExecStart={} run", machine.world.binaries.daemon),
+            format!("+ ExecStart=\"{path}\" run")
+        ]
     );
     kept.assert_kept("one");
     assert_eq!(machine.about()["executable"], moved.display().to_string());
@@ -36,7 +46,10 @@ fn installed_again_it_says_what_has_changed() {
 fn uninstall_leaves_nothing_but_the_sessions() {
     let machine = Machine::new();
     let said = machine.install();
-    assert!(said.contains(&machine.world.socket().display().to_string()), "{said}");
+    assert!(
+        said.contains(&machine.world.socket().display().to_string()),
+        "{said}"
+    );
     let shown = succeeded(&machine.sessiond(&["uninstall", "--print"]));
     let host = machine.world.host();
     let mut kept = Kept::store(host.instance(&[]), "one");
@@ -48,7 +61,10 @@ fn uninstall_leaves_nothing_but_the_sessions() {
     assert!(!machine.world.socket().exists());
     for unit in [SERVICE, SOCKET] {
         assert_eq!(machine.property(unit, "LoadState"), "not-found");
-        assert!(shown.contains(&units(&machine.world).join(unit).display().to_string()), "{shown}");
+        assert!(
+            shown.contains(&units(&machine.world).join(unit).display().to_string()),
+            "{shown}"
+        );
     }
     let again = succeeded(&machine.sessiond(&["uninstall"]));
     assert_eq!(again, "Nothing is installed.\n");
@@ -87,12 +103,17 @@ fn a_unit_that_something_else_manages_is_left_alone() {
 fn without_a_user_manager_install_refuses() {
     let world = World::new(&BINARIES);
     let mut command = world.sessiond(&["install"]);
-    command.env("XDG_RUNTIME_DIR", world.root()).env_remove("DBUS_SESSION_BUS_ADDRESS");
+    command
+        .env("XDG_RUNTIME_DIR", world.root())
+        .env_remove("DBUS_SESSION_BUS_ADDRESS");
     command.env("XDG_CONFIG_HOME", config(&world));
     let refused = command.output().expect("it runs");
     assert_eq!(refused.status.code(), Some(69), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("no systemd user manager can be reached"), "{said}");
+    assert!(
+        said.contains("no systemd user manager can be reached"),
+        "{said}"
+    );
     assert!(files(&config(&world)).is_empty());
 }
 
@@ -102,11 +123,18 @@ fn the_units_are_valid_as_they_stand_and_as_installed() {
     // As they stand they are for what `cargo install` made.
     let home = machine.world.root().join("h");
     create_dir_all(home.join(".cargo/bin")).expect("a directory");
-    symlink(machine.world.binaries.daemon, home.join(".cargo/bin/mcp-sessiond")).expect("linked");
-    let (as_they_stand, installed) = (PathBuf::from(fixture("../cli/systemd")), units(&machine.world));
+    symlink(
+        machine.world.binaries.daemon,
+        home.join(".cargo/bin/mcp-sessiond"),
+    )
+    .expect("linked");
+    let (as_they_stand, installed) = (PathBuf::from(fixture("../systemd")), units(&machine.world));
     let both = [SERVICE, SOCKET];
     for (directory, units) in [
-        (as_they_stand, &[&both[..], &["mcp-sessiond-serve@.service"]].concat()),
+        (
+            as_they_stand,
+            &[&both[..], &["mcp-sessiond-serve@.service"]].concat(),
+        ),
         (installed, &both.to_vec()),
     ] {
         let mut verify = machine.manager.command("systemd-analyze");
@@ -115,6 +143,9 @@ fn the_units_are_valid_as_they_stand_and_as_installed() {
             .args(units.iter().map(|unit| directory.join(unit)))
             .env("HOME", &home);
         let verified = verify.output().expect("it runs");
-        assert!(verified.status.success() && verified.stderr.is_empty(), "{verified:?}");
+        assert!(
+            verified.status.success() && verified.stderr.is_empty(),
+            "{verified:?}"
+        );
     }
 }

@@ -16,8 +16,8 @@ use crate::{fixture, needs_root, world};
 pub(super) const SERVICE: &str = "mcp-sessiond.service";
 pub(super) const SOCKET: &str = "mcp-sessiond.socket";
 
-/// Starts a manager of its own below the one that runs, where `user-systemd` is not there, and ends it with its
-/// standard input. The first line of output is its runtime directory.
+/// Starts a manager of its own below the one that runs, where `user-systemd` is not there, and ends
+/// it with its standard input. The first line of output is its runtime directory.
 const BELOW_ANOTHER: &str = r#"
 runtime=$(mktemp -d /tmp/mcps-systemd.XXXXXX)
 systemd-run --user --scope --quiet --property=Delegate=yes \
@@ -55,7 +55,9 @@ impl Manager {
             command.args(["sh", "-c", "echo \"$XDG_RUNTIME_DIR\"; cat >/dev/null"]);
             command
         } else {
-            let running = Command::new("systemctl").args(["--user", "show", "--property=Version"]).output();
+            let running = Command::new("systemctl")
+                .args(["--user", "show", "--property=Version"])
+                .output();
             assert!(
                 running.is_ok_and(|output| output.status.success()),
                 "these tests need a systemd user manager: there is no {}, and `systemctl --user` reaches none; \
@@ -72,17 +74,33 @@ impl Manager {
             .env_remove("MCP_SESSIOND_DIR")
             .env("XDG_CONFIG_HOME", config(world));
         create_dir_all(config(world)).expect("a directory");
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("user-systemd");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("user-systemd");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        BufReader::new(child.stdout.take().expect("piped"))
+            .read_line(&mut line)
+            .expect("a line");
         let runtime = PathBuf::from(line.trim_end());
         assert!(runtime.is_absolute(), "user-systemd said {line:?}");
-        let manager = Self { child, runtime, _alone: alone };
+        let manager = Self {
+            child,
+            runtime,
+            _alone: alone,
+        };
         // `systemctl --wait` fails as long as there is nobody to ask.
         until("the user manager answers", || {
-            let state = manager.command("systemctl").args(["--user", "is-system-running"]).output().ok()?;
+            let state = manager
+                .command("systemctl")
+                .args(["--user", "is-system-running"])
+                .output()
+                .ok()?;
             let state = String::from_utf8_lossy(&state.stdout).trim_end().to_owned();
-            ["running", "degraded"].contains(&state.as_str()).then_some(())
+            ["running", "degraded"]
+                .contains(&state.as_str())
+                .then_some(())
         });
         manager
     }
@@ -122,7 +140,10 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn new() -> Self {
         let world = world("");
-        Self { manager: Manager::start(&world), world }
+        Self {
+            manager: Manager::start(&world),
+            world,
+        }
     }
 
     /// One with the service installed, and these lines on top in its `[Service]`.
@@ -132,8 +153,14 @@ impl Machine {
         let log = machine.world.root().join("log");
         let over = units(&machine.world).join(format!("{SERVICE}.d/test.conf"));
         create_dir_all(over.parent().expect("a directory")).expect("a directory");
-        write(over, format!("[Service]\nStandardError=append:{}\n{lines}\n", log.display()))
-            .expect("written");
+        write(
+            over,
+            format!(
+                "[Service]\nStandardError=append:{}\n{lines}\n",
+                log.display()
+            ),
+        )
+        .expect("written");
         machine.install();
         machine
     }
@@ -145,7 +172,10 @@ impl Machine {
 
     pub(super) fn run(&self, program: &str, arguments: &[&str]) -> Output {
         let mut command = self.manager.command(program);
-        command.args(arguments).envs(self.world.environment()).env("XDG_CONFIG_HOME", config(&self.world));
+        command
+            .args(arguments)
+            .envs(self.world.environment())
+            .env("XDG_CONFIG_HOME", config(&self.world));
         command.output().expect("it runs")
     }
 
@@ -158,7 +188,9 @@ impl Machine {
     }
 
     pub(super) fn property(&self, unit: &str, name: &str) -> String {
-        self.systemctl(&["show", unit, "--value", "--property", name]).trim_end().to_owned()
+        self.systemctl(&["show", unit, "--value", "--property", name])
+            .trim_end()
+            .to_owned()
     }
 
     /// What the daemon says of itself. It is started by that where it does not run.
@@ -182,10 +214,16 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let output =
-                self.run("systemctl", &["--user", "status", "--no-pager", "--full", SERVICE, SOCKET]);
+            let output = self.run(
+                "systemctl",
+                &["--user", "status", "--no-pager", "--full", SERVICE, SOCKET],
+            );
             let status = String::from_utf8_lossy(&output.stdout);
-            let _ = writeln!(std::io::stderr(), "{status}\nthe service's log:\n{}", self.log());
+            let _ = writeln!(
+                std::io::stderr(),
+                "{status}\nthe service's log:\n{}",
+                self.log()
+            );
         }
     }
 }
@@ -198,7 +236,13 @@ pub(super) fn succeeded(output: &Output) -> String {
 /// Every file and link below a directory.
 pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = read_dir(directory).into_iter().flatten().flatten();
-    let below = |path: PathBuf| if path.is_dir() && !path.is_symlink() { files(&path) } else { vec![path] };
+    let below = |path: PathBuf| {
+        if path.is_dir() && !path.is_symlink() {
+            files(&path)
+        } else {
+            vec![path]
+        }
+    };
     entries.flat_map(|entry| below(entry.path())).collect()
 }
 
@@ -207,23 +251,29 @@ pub(super) fn is_there(pid: u32) -> bool {
     kill(Pid::from_raw(pid.cast_signed()), None).is_ok()
 }
 
-/// What the user does on a machine whose units are those of a package: the standard output. `machine` makes it, in a mount namespace.
+/// What the user does on a machine whose units are those of a package: the standard output.
+/// `machine` makes it, in a mount namespace.
 pub(super) fn packaged(world: &World, machine: &str, script: &str) -> String {
     needs_root("for a mount namespace of its own");
     let units = world.root().join("units");
     create_dir_all(&units).expect("a directory");
     for unit in [SERVICE, SOCKET] {
-        let text = read_to_string(fixture(&format!("../cli/systemd/{unit}"))).expect("a unit");
+        let text = read_to_string(fixture(&format!("../systemd/{unit}"))).expect("a unit");
         let place = format!("ExecStart={}", world.binaries.daemon);
-        write(units.join(unit), text.replace("ExecStart=%h/.cargo/bin/mcp-sessiond", &place))
-            .expect("written");
+        write(
+            units.join(unit),
+            text.replace("ExecStart=%h/.cargo/bin/mcp-sessiond", &place),
+        )
+        .expect("written");
     }
     let _alone = alone();
     let executables = world.root().join("bin");
     create_dir_all(&executables).expect("a directory");
     symlink(world.binaries.daemon, executables.join("mcp-sessiond")).expect("linked");
     let mut command = Command::new("unshare");
-    command.args(["--mount", "bash", "-c", &format!("{machine}{script}")]).env_clear();
+    command
+        .args(["--mount", "bash", "-c", &format!("{machine}{script}")])
+        .env_clear();
     command.env("HOME", world.root()).env("UNITS", &units);
     command.env("PATH", format!("{}:/usr/bin:/bin", executables.display()));
     succeeded(&command.output().expect("it runs"))

@@ -9,7 +9,7 @@ use mcp_sessiond_process::Pinned;
 use mcp_sessiond_proto::hello::{Answer, HELLO_LEN, Hello};
 use mcp_sessiond_proto::paths;
 use mcp_sessiond_tests::{Backend, Client, Front, World, gone, lives, until};
-use mcp_sessiond_wrap::unkept::{self, Unkept};
+use mcp_sessiond_proxy::unkept::{self, Unkept};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

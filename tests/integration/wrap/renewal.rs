@@ -5,7 +5,7 @@ use std::fs;
 
 use mcp_sessiond_proto::backends::{KeeperReply, KeeperRequest};
 use mcp_sessiond_tests::{Backend, Client, Front, World, lives, signal, until};
-use mcp_sessiond_wrap::keeper::dial::dial;
+use mcp_sessiond_proxy::keeper::dial::dial;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use super::super::Service;
 use super::super::served::{Name, Served};
 use super::{escaped, fill};
 
-const PLIST: &str = include_str!("../../../launchd/io.github.mcp-sessiond.serve.plist");
+const PLIST: &str = include_str!("../../../../launchd/io.github.mcp-sessiond.serve.plist");
 
 /// What stands before the name in the agent's label.
 const PREFIX: &str = "io.github.mcp-sessiond.serve.";
@@ -16,18 +16,27 @@ pub(super) fn called(name: &Name) -> String {
 
 /// The name of the service whose file is called so.
 pub(super) fn named(file: &str) -> Option<Name> {
-    file.strip_prefix(PREFIX)?.strip_suffix(".plist")?.parse().ok()
+    file.strip_prefix(PREFIX)?
+        .strip_suffix(".plist")?
+        .parse()
+        .ok()
 }
 
 pub(super) fn plist(name: &Name, service: &Service, served: &Served, log: &str) -> String {
-    let words = served.arguments.iter().map(|word| format!("<string>{}</string>", escaped(word)));
+    let words = served
+        .arguments
+        .iter()
+        .map(|word| format!("<string>{}</string>", escaped(word)));
     let words = words.collect::<Vec<_>>().join("\n\t\t");
     let plist = fill(
         PLIST,
         &[
             ("io.github.mcp-sessiond.serve.NAME", &called(name)),
             ("/Users/YOU/.cargo/bin/mcp-sessiond", &service.binary),
-            ("/Users/YOU/Library/Application Support/mcp-sessiond", &service.directory),
+            (
+                "/Users/YOU/Library/Application Support/mcp-sessiond",
+                &service.directory,
+            ),
             ("/usr/bin:/bin", &served.path),
             ("/Users/YOU", &served.directory),
             ("/Users/YOU/Library/Logs/mcp-sessiond.log", log),
@@ -42,18 +51,30 @@ mod tests {
 
     #[test]
     fn every_example_of_the_template_is_replaced() {
-        let service =
-            Service { binary: "/opt/mcp-sessiond".into(), directory: "/Users/me/d".into(), named: false };
+        let service = Service {
+            binary: "/opt/mcp-sessiond".into(),
+            directory: "/Users/me/d".into(),
+            named: false,
+        };
         let served = Served {
             arguments: ["--name", "x", "--", "a&b"].map(String::from).into(),
             directory: "/Users/me/w".into(),
             path: "/p:/q".into(),
             at: String::new(),
         };
-        let plist = plist(&"x".parse().expect("a name"), &service, &served, "/Users/me/log");
-        let values = plist.lines().map(str::trim).filter(|line| line.starts_with("<string>"));
-        let values: Vec<&str> =
-            values.map(|value| &value["<string>".len()..value.len() - "</string>".len()]).collect();
+        let plist = plist(
+            &"x".parse().expect("a name"),
+            &service,
+            &served,
+            "/Users/me/log",
+        );
+        let values = plist
+            .lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with("<string>"));
+        let values: Vec<&str> = values
+            .map(|value| &value["<string>".len()..value.len() - "</string>".len()])
+            .collect();
         assert_eq!(
             values,
             [

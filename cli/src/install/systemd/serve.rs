@@ -4,7 +4,7 @@ use super::super::Service;
 use super::super::served::{Name, Served};
 use super::{fill, place, quoted};
 
-const UNIT: &str = include_str!("../../../systemd/mcp-sessiond-serve@.service");
+const UNIT: &str = include_str!("../../../../systemd/mcp-sessiond-serve@.service");
 
 /// The unit's name.
 pub(super) fn called(name: &Name) -> String {
@@ -13,18 +13,34 @@ pub(super) fn called(name: &Name) -> String {
 
 /// The name of the service whose unit is called so.
 pub(super) fn named(unit: &str) -> Option<Name> {
-    unit.strip_prefix("mcp-sessiond-serve@")?.strip_suffix(".service")?.parse().ok()
+    unit.strip_prefix("mcp-sessiond-serve@")?
+        .strip_suffix(".service")?
+        .parse()
+        .ok()
 }
 
 pub(super) fn unit(service: &Service, served: &Served) -> String {
-    let words = served.arguments.iter().map(|word| argument(word)).collect::<Vec<_>>().join(" ");
+    let words = served
+        .arguments
+        .iter()
+        .map(|word| argument(word))
+        .collect::<Vec<_>>()
+        .join(" ");
     let command = format!("ExecStart={} serve {words}", quoted(&service.binary));
     let filled = [
         ("ExecStart=", command),
-        ("WorkingDirectory=", format!("WorkingDirectory={}", served.directory.replace('%', "%%"))),
-        ("Environment=", format!("Environment={}", quoted(&format!("PATH={}", served.path)))),
+        (
+            "WorkingDirectory=",
+            format!("WorkingDirectory={}", served.directory.replace('%', "%%")),
+        ),
+        (
+            "Environment=",
+            format!("Environment={}", quoted(&format!("PATH={}", served.path))),
+        ),
     ];
-    let unit = filled.iter().fold(UNIT.to_owned(), |unit, (key, line)| fill(&unit, key, line));
+    let unit = filled
+        .iter()
+        .fold(UNIT.to_owned(), |unit, (key, line)| fill(&unit, key, line));
     place(unit, service)
 }
 
@@ -39,8 +55,13 @@ mod tests {
 
     #[test]
     fn every_word_arrives_as_it_was_given() {
-        let service = Service { binary: "/opt/mcp-sessiond".into(), directory: "/tmp/m".into(), named: true };
-        let arguments = ["--name", "x", "--", "sh", "-c", "echo $A \"b\"\n%h", ""].map(String::from);
+        let service = Service {
+            binary: "/opt/mcp-sessiond".into(),
+            directory: "/tmp/m".into(),
+            named: true,
+        };
+        let arguments =
+            ["--name", "x", "--", "sh", "-c", "echo $A \"b\"\n%h", ""].map(String::from);
         let served = Served {
             arguments: arguments.into(),
             directory: "/home/100% me".into(),

@@ -1,0 +1,354 @@
+//! Listens for connections, until a signal ends this process.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::service::Service as _;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use mcp_sessiond_client::{Options, SessionError, Sessions};
+use mcp_sessiond_process::{Pinned, descriptors, tcp};
+use mcp_sessiond_proto::paths;
+use mcp_sessiond_proxy::service::NotLeased;
+use mcp_sessiond_proxy::several::{Edit, List};
+use mcp_sessiond_proxy::unkept::{self, Unkept};
+use sd_notify::NotifyState;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::backend::Backends;
+use crate::bundled::{Bundles, Listing, Making};
+use crate::complain;
+use crate::counts::{Connection, Counts};
+use crate::endpoints::Endpoints;
+use crate::http::{PATH, router};
+use crate::inspect;
+use crate::kept::Keepers;
+use crate::live::Shared;
+pub use crate::not_served::NotServed;
+use crate::not_served::not_leased;
+use crate::settings::{Behind, Listen, Proof, Settings};
+use crate::table::Table;
+use crate::unkept::child::Children;
+use crate::unkept::through::NoBackends;
+use crate::upstream::Upstreams;
+
+/// How often a client of HTTP/2 gets a ping, and how long it may take to answer.
+const PING_WAIT: Duration = Duration::from_secs(15);
+/// Bytes that a head may have.
+const HEAD_MAX: usize = 32 * 1024;
+/// Headers that a request may have.
+const HEADERS_MAX: usize = 100;
+/// Requests of one connection of HTTP/2 that may be under way.
+const STREAMS_MAX: u32 = 128;
+/// Connections at one time.
+const CONNECTIONS_MAX: usize = 1_024;
+/// The pause after a connection could not be accepted, for want of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The pause before a daemon is looked for again.
+const DAEMON_PAUSE: Duration = Duration::from_secs(1);
+/// What `--unkept` means, where there is no daemon.
+const UNKEPT: &str = "Nothing is kept (--unkept): clients can't resume anything, and their sessions end with this process. \
+    To keep sessions, start a daemon (`mcp-sessiond install`), and then restart `serve`";
+/// The answer to a connection of another user's.
+const NOT_OURS: &[u8] = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 76\r\n\r\n\
+    The kernel does not say that this is of the user who runs mcp-sessiond serve";
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// Serves until SIGTERM or SIGINT. After SIGINT the sessions have ended, too, unless they are to be kept.
+///
+/// # Errors
+/// [`NotServed`], before anything was served.
+pub async fn run(settings: Settings) -> Result<(), NotServed> {
+    tokio::spawn(mcp_sessiond_proxy::memory::give_back_once_started());
+    let options = Options::default().start(settings.start.clone()).timeout(settings.hold);
+    let sessions = Sessions::of_service(settings.service.clone(), options);
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let found = tokio::select! {
+        found = find_daemon(&sessions, settings.waits && !settings.unkept) => found,
+        _ = term.recv() => return Ok(()),
+        _ = int.recv() => return Ok(()),
+    };
+    let sessions = match found {
+        // A daemon that refuses is there.
+        Err(error @ NotServed::NoDaemon(SessionError::Connect(_))) if settings.unkept => {
+            complain(format_args!("{error}. {UNKEPT}"));
+            None
+        }
+        found => Some(found.map(|()| sessions)?),
+    };
+    let making = making(&settings, sessions.is_some())?;
+    let backends = match sessions {
+        Some(_) => backends(&settings, making.as_ref())
+            .await
+            .map_err(|error| not_leased(error, &settings.service))?,
+        None => without_daemon(&settings, making.as_ref()),
+    };
+    let (listener, at) = bind(&settings.listen).await?;
+    let settings = Arc::new(settings);
+    let endpoints = Endpoints::new(settings.clone(), making, sessions.is_some());
+    endpoints.update().await?;
+    let table = Arc::new(Table::new(Shared { settings, sessions, backends, counts: Counts::default() }));
+    let is_kept = table.shared().sessions.is_some();
+    announce(&at, is_kept && table.shared().settings.inspect);
+    note(table.shared());
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    let serving = accept(&listener, endpoints.beside(router(&table)), table.shared());
+    let ends = tokio::select! {
+        () = serving => false,
+        () = table.look_after() => false,
+        () = endpoints.look_after() => false,
+        _ = term.recv() => !is_kept,
+        _ = int.recv() => !is_kept || !table.shared().settings.keep,
+    };
+    if let Listener::Unix(_, path) = &listener {
+        let _ = std::fs::remove_file(path);
+    }
+    if ends {
+        futures::join!(table.end(), endpoints.end());
+    } else {
+        table.close();
+        endpoints.close();
+    }
+    Ok(())
+}
+
+/// Reads the servers that are written down, and follows the edits of that. None: there is one server.
+fn making(settings: &Settings, is_kept: bool) -> Result<Option<Making>, NotServed> {
+    let Behind::Servers(servers) = &settings.behind else { return Ok(None) };
+    let mut list = (servers.list)();
+    let listing = |list: &dyn List| Ok(Listing { servers: list.servers(), decorations: list.decorations()? });
+    // Without what is added to them something would be let through that must not be.
+    let (edits, current) = watch::channel(Arc::new(listing(&*list).map_err(NotServed::List)?));
+    let making = Making {
+        listing: current,
+        place: list.place(),
+        settings: servers.settings.clone(),
+        // One for each client's connection, and two for each server's keeper.
+        descriptors: if is_kept { descriptors::raise() } else { None },
+    };
+    tokio::spawn(async move {
+        loop {
+            match list.next().await {
+                Edit::Servers(_) => match listing(&*list) {
+                    Ok(now) => drop(edits.send_replace(Arc::new(now))),
+                    Err(why) => complain(format_args!("{why}; its servers stay as they are")),
+                },
+                Edit::Wrong(why) => complain(why),
+            }
+        }
+    });
+    Ok(Some(making))
+}
+
+/// Makes sure that there is a daemon.
+async fn find_daemon(sessions: &Sessions, waits: bool) -> Result<(), NotServed> {
+    let mut is_said = false;
+    while let Err(error) = sessions.list().await {
+        let error = NotServed::NoDaemon(error);
+        if !waits {
+            return Err(error);
+        }
+        if !is_said {
+            complain(format_args!("{error}; waiting for one"));
+        }
+        is_said = true;
+        sleep(DAEMON_PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Notes a server that no keeper holds, where `mcp-sessiond status` finds it.
+fn note(shared: &Shared) {
+    let settings = &shared.settings;
+    let is_kept = shared.sessions.is_some();
+    let (server, service) = match &settings.behind {
+        Behind::Program(_) | Behind::Servers(_) if is_kept => return,
+        Behind::Servers(_) => ("servers of servers.json".to_owned(), None),
+        Behind::Program(program) => (program.shown(), None),
+        Behind::Upstream(url) => (url.to_string(), is_kept.then(|| settings.service.clone())),
+    };
+    let why = if is_kept { "it speaks HTTP itself" } else { "`serve --unkept` has found no daemon" };
+    if let (Ok(directory), Ok(own)) = (paths::directory(), Pinned::own()) {
+        unkept::note(&directory, &Unkept { service, ..Unkept::now(&own, server, &why) });
+    }
+}
+
+/// Servers without a daemon.
+fn without_daemon(settings: &Settings, making: Option<&Making>) -> Arc<dyn Backends> {
+    match (&settings.behind, making) {
+        (_, Some(making)) => Arc::new(Bundles::unkept(settings, making, None)),
+        (Behind::Program(program), None) => Arc::new(Children::of(program.clone())),
+        (Behind::Servers(_) | Behind::Upstream(_), None) => Arc::new(NoBackends),
+    }
+}
+
+async fn backends(settings: &Settings, making: Option<&Making>) -> Result<Arc<dyn Backends>, NotLeased> {
+    if let Some(making) = making {
+        let service = settings.service.clone();
+        return Ok(Arc::new(Bundles::lease(settings, service, making, None).await?));
+    }
+    // One for each client's connection, and two for each server's keeper.
+    let descriptors = descriptors::raise();
+    Ok(match settings.behind.clone() {
+        Behind::Servers(_) => Arc::new(NoBackends),
+        Behind::Program(program) => Arc::new(Keepers::of(settings, program, descriptors).await?),
+        Behind::Upstream(url) => Arc::new(Upstreams::of(settings, url).await?),
+    })
+}
+
+fn announce(at: &str, inspect: bool) {
+    // Standard output may be closed.
+    let _ = writeln!(io::stdout(), "listening at {at}");
+    if let (true, Some((before, after))) = (inspect, at.rsplit_once(PATH)) {
+        let _ = writeln!(io::stdout(), "sessions are shown at {before}{}{after}", inspect::PATH);
+    }
+}
+
+async fn bind(listen: &Listen) -> Result<(Listener, String), NotServed> {
+    match listen {
+        Listen::Tcp(address) => {
+            let refused = |error| NotServed::NoListener { at: address.to_string(), error };
+            let listener = TcpListener::bind(address).await.map_err(refused)?;
+            let at: SocketAddr = listener.local_addr().map_err(refused)?;
+            Ok((Listener::Tcp(listener), format!("http://{at}{PATH}")))
+        }
+        Listen::Unix(path) => {
+            let refused = |error| NotServed::NoListener { at: path.display().to_string(), error };
+            let listener = bind_unix(path).map_err(refused)?;
+            Ok((
+                Listener::Unix(listener, path.clone()),
+                format!("unix:{} (http://localhost{PATH})", path.display()),
+            ))
+        }
+    }
+}
+
+/// Binds a socket of mode 0600, in place of one at which no process listens any more.
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there"));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is no socket"));
+        }
+        _ => {}
+    }
+    let bound = mcp_sessiond_process::socket::Listener::bind(path)?;
+    UnixListener::from_std(bound.into())
+}
+
+async fn accept(listener: &Listener, router: Router, shared: &Arc<Shared>) {
+    let settings = &shared.settings;
+    // Where every caller has to show a token, it does so in each request. Else the kernel has to say who has connected.
+    let (asks_kernel, peer_wait) = (matches!(settings.proof, Proof::Kernel), settings.peer_wait);
+    let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let (router, shared) = (router.clone(), shared.clone());
+        match listener {
+            Listener::Tcp(listener) => match listener.accept().await {
+                Ok((stream, _)) => {
+                    let _ = stream.set_nodelay(true);
+                    if asks_kernel && !is_ours(&stream) {
+                        // Nothing is read from it, so that it costs nothing.
+                        let _ = stream.try_write(NOT_OURS);
+                        shared.counts.connection(Connection::AnotherUser);
+                        continue;
+                    }
+                    tokio::spawn(async move {
+                        shared.counts.connection(converse(stream, router, peer_wait).await);
+                        drop(place);
+                    });
+                }
+                Err(error) => pause(&error).await,
+            },
+            Listener::Unix(listener, _) => match listener.accept().await {
+                Ok((stream, _)) => {
+                    tokio::spawn(async move {
+                        let ours = nix::unistd::geteuid().as_raw();
+                        let is_ours = stream.peer_cred().is_ok_and(|peer| peer.uid() == ours);
+                        shared.counts.connection(match is_ours {
+                            true => converse(stream, router, peer_wait).await,
+                            false => Connection::AnotherUser,
+                        });
+                        drop(place);
+                    });
+                }
+                Err(error) => pause(&error).await,
+            },
+        }
+    }
+}
+
+/// Whether the kernel says that a process of our own user is at the other end.
+fn is_ours(stream: &TcpStream) -> bool {
+    let (Ok(peer), Ok(own)) = (stream.peer_addr(), stream.local_addr()) else { return false };
+    peer.ip().to_canonical().is_loopback() && tcp::is_ours(peer, own).unwrap_or(false)
+}
+
+async fn pause(error: &io::Error) {
+    // A client that has hung up already needs no connection.
+    if error.kind() != io::ErrorKind::ConnectionAborted {
+        complain(format_args!("a connection was not accepted: {error}"));
+        sleep(PAUSE).await;
+    }
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    peer_wait: Duration,
+) -> Connection {
+    let inner = TowerToHyperService::new(router);
+    let has_asked = Arc::new(AtomicBool::new(false));
+    let service = hyper::service::service_fn({
+        let has_asked = has_asked.clone();
+        move |request| {
+            has_asked.store(true, Ordering::Relaxed);
+            inner.call(request)
+        }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(peer_wait)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_MAX as u32)
+        .keep_alive_interval(PING_WAIT)
+        .keep_alive_timeout(PING_WAIT);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // A connection on which nothing is asked ends, as it would keep its place for ever.
+    tokio::select! {
+        _ = &mut connection => {}
+        () = sleep(peer_wait * 2) => if has_asked.load(Ordering::Relaxed) {
+            drop(connection.await);
+        },
+    }
+    match has_asked.load(Ordering::Relaxed) {
+        true => Connection::Accepted,
+        false => Connection::NoRequest,
+    }
+}
